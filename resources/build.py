@@ -71,12 +71,12 @@ def require_variables(config: Config, environment: str) -> None:
         ConfigError: Variables are not set; the message lists all of them.
     """
     systems = config.environments.get(environment, {}).values()
-    settings = [each for system in systems if system for each in system.values()]
+    settings = [setting for system in systems if system for setting in system.values()]
     _require_variables(f"environments.{environment}", settings)
 
 
 def _require_variables(path: str, settings: Iterable[SettingValue]) -> None:
-    refs = [each for each in settings if isinstance(each, EnvRef) and each.default is None]
+    refs = [setting for setting in settings if isinstance(setting, EnvRef) and setting.default is None]
     if unset := sorted({ref.env for ref in refs if ref.env not in os.environ}):
         raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
 

@@ -29,7 +29,7 @@ ADMIN_SECRET = "/snowflake_admin_credentials"  # noqa: S105 (a secret's name)
 
 
 @dataclass(frozen=True)
-class Access:
+class CloudCredentials:
     """The credentials of an administrator, or where they are. Endpoints other than the clouds' own are for tests."""
 
     deployment: Deployment
@@ -90,7 +90,9 @@ class Access:
         return LazySession(self.snowflake_login)
 
     @classmethod
-    def from_environment(cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None) -> Access:
+    def from_environment(
+        cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None
+    ) -> CloudCredentials:
         """Return the credentials that the command line takes as options, from the variables of the same meaning."""
         return cls(
             deployment,

@@ -29,7 +29,7 @@ class Outputs:
         return cast("T", self._by_address[resource.address])
 
     def __setitem__(self, resource: Resource[T], output: T) -> None:
-        """Record what a resource's cloud answered."""
+        """Record the output of a resource."""
         self._by_address[resource.address] = output
 
     def __contains__(self, resource: Resource[Any]) -> bool:

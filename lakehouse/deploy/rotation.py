@@ -37,7 +37,7 @@ def recorded_outputs(resources: Sequence[Resource[Any]]) -> Outputs:
         LakehouseError: AWS refuses.
         Unreachable: AWS does not answer.
     """
-    [key] = [each for each in resources if isinstance(each, RotationKeyResource)]
+    [key] = [resource for resource in resources if isinstance(resource, RotationKeyResource)]
     return key.recorded_outputs()
 
 

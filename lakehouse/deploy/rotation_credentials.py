@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.names import ROTATION
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from lakehouse.deploy.snowflake.lazy_session import Login
@@ -20,8 +20,8 @@ from resources.confluent.confluent_cloud import KEY, KEY_SECRET, ConfluentCloud
 
 
 @dataclass(frozen=True)
-class RotationAccess(Access):
-    """The access of the rotation's service account in Confluent Cloud and user in Snowflake."""
+class RotationCredentials(CloudCredentials):
+    """The credentials of the rotation's service account in Confluent Cloud and user in Snowflake."""
 
     @cached_property
     def secrets(self) -> Secrets:

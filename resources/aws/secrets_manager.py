@@ -106,7 +106,7 @@ class Secrets:
         while request:
             with self._translate_errors(name):
                 page = self._client.list_secret_version_ids(**request)
-            ids += [each["VersionId"] for each in page["Versions"]]
+            ids += [version["VersionId"] for version in page["Versions"]]
             request = {**request, "NextToken": page["NextToken"]} if page.get("NextToken") else {}
         versions = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
         return [version for version in versions if version]

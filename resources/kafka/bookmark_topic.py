@@ -68,7 +68,7 @@ def read(kafka: Kafka, name: str, *, settled: bool = True) -> Bookmark | None:
     position, values = _cache.get((described.topic_id, partition), (0, {}))
     if position > end:
         position, values = 0, {}
-    values = {**values, **{each.key: each.value for each in kafka.messages(TOPIC, partition, position, end)}}
+    values = {**values, **{message.key: message.value for message in kafka.messages(TOPIC, partition, position, end)}}
     _cache[described.topic_id, partition] = end, values
     value = values.get(name.encode())
     return Bookmark.from_json(value) if value else None

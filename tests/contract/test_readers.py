@@ -70,7 +70,7 @@ class System:
 
 class GlueSystem(System):
     name = "glue"
-    lost = Fault("lost answer", "UpdateTable", body=GLUE_ERROR)
+    lost = Fault("lost response", "UpdateTable", body=GLUE_ERROR)
 
     def __init__(self, resources: Any, polaris: Polaris):
         super().__init__(resources)
@@ -87,7 +87,7 @@ class GlueSystem(System):
 
 class RestSystem(System):
     name = "rest"
-    lost = Fault("lost answer", "POST .*/register", status=503)
+    lost = Fault("lost response", "POST .*/register", status=503)
 
     def __init__(self, resources: Any, polaris: Polaris):
         super().__init__(resources)
@@ -101,7 +101,7 @@ class RestSystem(System):
 
 class SnowflakeSystem(System):
     name = "snowflake"
-    lost = Fault("lost answer", "query-request", status=503)
+    lost = Fault("lost response", "query-request", status=503)
 
     def __init__(self, resources: Any, polaris: Polaris):
         super().__init__(resources)

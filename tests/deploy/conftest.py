@@ -37,12 +37,12 @@ from tests.support.clouds.confluent.deployment import Lake
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer
 from tests.support.clouds.failing import (
     Failing,
-    aws_answer,
     aws_changes,
     aws_cut,
-    http_answer,
+    aws_response,
     http_cut,
-    snowflake_answer,
+    http_response,
+    snowflake_response,
 )
 from tests.support.clouds.rest.stand_in import RestStandIn
 from tests.support.clouds.snowflake.deployments import Deployed, change, quiet
@@ -198,15 +198,15 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
         (
             http,
             lambda request: request.method != "GET",
-            http_answer,
+            http_response,
             lambda request: requests.ReadTimeout(request=request),
             http_cut,
         ),
-        (aws, aws_changes, aws_answer, lambda request: ReadTimeoutError(endpoint_url=request.url), aws_cut),
+        (aws, aws_changes, aws_response, lambda request: ReadTimeoutError(endpoint_url=request.url), aws_cut),
         (
             snowflake,
             lambda request: bool(change(request)) or "login-request" in request.url,
-            snowflake_answer,
+            snowflake_response,
             lambda request: snowflake_requests.exceptions.ReadTimeout(request=request),
             http_cut,
         ),

@@ -51,15 +51,15 @@ def s3_xml(code):
 
 
 @pytest.mark.parametrize(
-    ("resource", "operation", "answer", "permissions"),
+    ("resource", "operation", "response", "permissions"),
     [
         ("aws/role/writer", "CreateRole", xml("AccessDenied"), "iam:CreateRole and iam:TagRole"),
         ("aws/bucket", "PutBucketEncryption", s3_xml("AccessDenied"), "s3:PutEncryptionConfiguration"),
         ("aws/glue_database", "CreateDatabase", '{"__type": "AccessDeniedException"}', "glue:CreateDatabase and glue"),
     ],
 )
-def test_apply_missing_permission_is_reported_and_resumed(aws, resources, resource, operation, answer, permissions):
-    aws.answers[operation] = [(403, answer)]
+def test_apply_missing_permission_is_reported_and_resumed(aws, resources, resource, operation, response, permissions):
+    aws.responses[operation] = [(403, response)]
     with pytest.raises(LakehouseError, match=f"refused {operation} in region {REGION}.*Grant {permissions}") as refused:
         apply([resources[resource]], quiet)
     assert refused.value.__notes__[-1].startswith(f"Resource: {resource} ")
@@ -68,7 +68,7 @@ def test_apply_missing_permission_is_reported_and_resumed(aws, resources, resour
 
 
 def test_apply_bucket_of_other_account_stops_at_once(aws, resources):
-    aws.answers["GetBucketTagging"] = [(403, s3_xml("AccessDenied"))]
+    aws.responses["GetBucketTagging"] = [(403, s3_xml("AccessDenied"))]
     with pytest.raises(LakehouseError) as refused:
         apply([resources["aws/bucket"]], quiet)
     assert "is in another account" in refused.value.__notes__[0]
@@ -77,7 +77,7 @@ def test_apply_bucket_of_other_account_stops_at_once(aws, resources):
 
 @pytest.mark.parametrize("code", ["ExpiredToken", "InvalidClientTokenId"])
 def test_plan_expired_credentials_stop(aws, resources, code):
-    aws.answers["GetRole"] = [(403, xml(code))]
+    aws.responses["GetRole"] = [(403, xml(code))]
     with pytest.raises(LakehouseError, match=f"{code}.*Sign in again"):
         list(plan([resources["aws/role/writer"]]))
 
@@ -93,15 +93,15 @@ def test_call_without_credentials_stops(monkeypatch, tmp_path):
 
 
 def test_apply_throttled_call_is_repeated(aws, resources):
-    aws.answers["CreateDatabase"] = [(400, '{"__type": "ThrottlingException"}')] * 2
-    aws.answers["CreateRole"] = [(503, xml("ServiceUnavailable"))]
+    aws.responses["CreateDatabase"] = [(400, '{"__type": "ThrottlingException"}')] * 2
+    aws.responses["CreateRole"] = [(503, xml("ServiceUnavailable"))]
     apply([resources["aws/glue_database"], resources["aws/role/writer"]], quiet)
-    assert not any(aws.answers.values())
+    assert not any(aws.responses.values())
 
 
 def test_apply_role_not_visible_yet_waits(aws, resources):
     role = resources["aws/role/writer"]
-    aws.answers["GetRole"] = [(404, xml("NoSuchEntity"))] * 4
+    aws.responses["GetRole"] = [(404, xml("NoSuchEntity"))] * 4
     apply([role], quiet)
     assert [operation for _, operation in aws.called].count("CreateRole") == 1
     assert {change.action for change in plan([role])} == {"no-op"}
@@ -126,7 +126,7 @@ def test_destroy_objects_not_deleted_stops(aws, resources):
     apply([resources["aws/bucket"], resources["aws/glue_database"]], quiet)
     aws.write(aws.names(), "trading")
     refused = "<Error><Key>warehouse/t/1</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
-    aws.answers["DeleteObjects"] = [(200, f"<DeleteResult>{refused}</DeleteResult>")]
+    aws.responses["DeleteObjects"] = [(200, f"<DeleteResult>{refused}</DeleteResult>")]
     with pytest.raises(LakehouseError, match=r"1 of 4 versions.*'warehouse/t/1' \(AccessDenied: no\).*DeleteObjectV"):
         destroy([resources["aws/bucket"]], quiet, delete_data=True)
     destroy([resources["aws/bucket"]], quiet, delete_data=True)

@@ -107,7 +107,7 @@ def test_create_bucket_with_stricter_settings_keeps_them(aws, direct):
     apply(resources, quiet)
 
     kept = json.loads(aws.gaps.policies[bucket])["Statement"]
-    assert deny in kept and [each for each in policy["Statement"] if each in kept]
+    assert deny in kept and [statement for statement in policy["Statement"] if statement in kept]
     assert s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"] == lifecycle
     encryption = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"][0]
     assert encryption["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == KEY
@@ -121,9 +121,11 @@ def test_create_kms_key_and_vpc_endpoint_are_declared(aws, direct):
     [rule] = direct("s3").get_bucket_encryption(Bucket=names.bucket)["ServerSideEncryptionConfiguration"]["Rules"]
     assert rule["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == KEY
     access = aws.state()["roles"][names.role("writer")][1][0]["Statement"]
-    assert [each["Action"] for each in access if each["Resource"] == [KEY]] == [["kms:Decrypt", "kms:GenerateDataKey"]]
-    conditions = [each["Condition"] for each in access if each["Action"][0].startswith("s3:")]
-    assert conditions and all(each["StringEquals"] == {"aws:SourceVpce": "vpce-0a1b"} for each in conditions)
+    assert [statement["Action"] for statement in access if statement["Resource"] == [KEY]] == [
+        ["kms:Decrypt", "kms:GenerateDataKey"]
+    ]
+    conditions = [statement["Condition"] for statement in access if statement["Action"][0].startswith("s3:")]
+    assert conditions and all(condition["StringEquals"] == {"aws:SourceVpce": "vpce-0a1b"} for condition in conditions)
     assert set(actions(plan(resources)).values()) == {"no-op"}
 
 
@@ -203,7 +205,9 @@ def test_plan_policy_normalized_by_aws_is_unchanged(aws, direct):
     resources = aws.resources(config())
     apply(resources, quiet)
     role = aws.names().role("writer")
-    [trust], [access] = ([each] if isinstance(each, dict) else each for each in aws.state()["roles"][role])
+    [trust], [access] = (
+        [document] if isinstance(document, dict) else document for document in aws.state()["roles"][role]
+    )
     trust["Statement"][0]["Principal"]["AWS"] = trust["Statement"][0]["Principal"]["AWS"][0]
     for statement in access["Statement"]:
         statement["Action"] = statement["Action"][::-1]
@@ -243,7 +247,9 @@ def test_apply_changed_database_and_workgroup_are_repaired(aws, direct):
 
 
 def test_plan_foreign_role_policies_are_reported_and_kept(aws, direct):
-    resources = [each for each in aws.resources(config()) if each.address in ("aws/bucket", "aws/role/writer")]
+    resources = [
+        resource for resource in aws.resources(config()) if resource.address in ("aws/bucket", "aws/role/writer")
+    ]
     apply(resources, quiet)
     role, iam = aws.names().role("writer"), direct("iam")
     document = json.dumps({"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}})

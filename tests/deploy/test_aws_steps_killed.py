@@ -116,7 +116,7 @@ def test_walk_killed_before_each_change_resumes(aws, resources, uninterrupted):
 
 def test_walk_killed_after_each_change_resumes(aws, resources, uninterrupted):
     created, gone, changes = uninterrupted
-    walked = walk(aws, resources, aws.on_answer, kill, Killed)
+    walked = walk(aws, resources, aws.on_response, kill, Killed)
     assert walked[:2] == (created, gone)
     assert sum(walked[2:]) == changes
 

@@ -17,7 +17,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.deploy.aws.iam.actions import actions, needed
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.planning.planner import apply, destroy
 from lakehouse.local.snowflake.execution.iceberg import Lake
@@ -46,17 +46,19 @@ def aws(shared, monkeypatch):
 
 
 @pytest.fixture
-def access(aws, vendor):
+def credentials(aws, vendor):
     deployment = Deployment(name="prod", account=ACCOUNT, region=REGION)
-    return Access(deployment, confluent_key=ADMIN, confluent_secret=vendor.admin_secret, confluent_url=vendor.url)
+    return CloudCredentials(
+        deployment, confluent_key=ADMIN, confluent_secret=vendor.admin_secret, confluent_url=vendor.url
+    )
 
 
-def findings_of(access):
-    return {finding.subject: finding for finding in examine(access, CONFIG)}
+def findings_of(credentials):
+    return {finding.subject: finding for finding in examine(credentials, CONFIG)}
 
 
-def test_examine_valid_credentials_pass(access):
-    findings = findings_of(access)
+def test_examine_valid_credentials_pass(credentials):
+    findings = findings_of(credentials)
     assert findings["AWS region"].observation == REGION
     assert findings["AWS credentials"].observation == f"arn:aws:iam::{ACCOUNT}:user/administrator"
     assert findings["AWS permissions"].observation == "all that a deployment needs"
@@ -64,10 +66,10 @@ def test_examine_valid_credentials_pass(access):
     assert [finding.subject for finding in findings.values() if not finding.ok] == ["Snowflake"]
 
 
-def test_examine_missing_permission_is_reported(access, aws):
+def test_examine_missing_permission_is_reported(credentials, aws):
     no_roles = {"Effect": "Deny", "Action": ["iam:CreateRole", "iam:TagRole"], "Resource": "*"}
     aws.gaps.rights = [EVERYTHING, {"Version": "2012-10-17", "Statement": no_roles}]
-    finding = findings_of(access)["AWS permissions"]
+    finding = findings_of(credentials)["AWS permissions"]
     assert not finding.ok
     assert (
         "iam:CreateRole, iam:TagRole on arn:aws:iam::123456789012:role/lakehouse-prod-confluent" in finding.observation
@@ -75,10 +77,10 @@ def test_examine_missing_permission_is_reported(access, aws):
     assert finding.remedy == f"Allow these to arn:aws:iam::{ACCOUNT}:user/administrator"
 
 
-def test_examine_permissions_not_simulated_pass(access, aws, monkeypatch):
+def test_examine_permissions_not_simulated_pass(credentials, aws, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     aws.gaps.rights = None
-    finding = findings_of(access)["AWS permissions"]
+    finding = findings_of(credentials)["AWS permissions"]
     assert finding.ok
     assert finding.observation.startswith("could not be simulated: AWS iam does not answer")
 
@@ -96,18 +98,18 @@ def test_required_permissions_cover_all_calls(aws):
     assert {action for service, operation in called for action in actions(service, operation)} <= wanted
 
 
-def test_examine_other_account_region_and_no_keys_fail(access, aws):
+def test_examine_other_account_region_and_no_keys_fail(credentials, aws):
     deployment = Deployment(name="prod", account="999999999999", region="xx-nowhere-1")
-    findings = findings_of(Access(deployment))
+    findings = findings_of(CloudCredentials(deployment))
     assert [finding.subject for finding in findings.values() if finding.ok] == []
     assert findings["AWS region"].observation == "xx-nowhere-1 has no s3, glue, athena, secretsmanager"
     assert "the deployment is of account 999999999999" in findings["AWS credentials"].observation
     assert findings["Confluent Cloud"].observation == "no Cloud API key was given"
 
 
-def test_examine_wrong_confluent_key_hides_secret(access):
-    wrong = Access(
-        access.deployment, confluent_key=ADMIN, confluent_secret="hunter2", confluent_url=access.confluent_url
+def test_examine_wrong_confluent_key_hides_secret(credentials):
+    wrong = CloudCredentials(
+        credentials.deployment, confluent_key=ADMIN, confluent_secret="hunter2", confluent_url=credentials.confluent_url
     )
     finding = findings_of(wrong)["Confluent Cloud"]
     assert not finding.ok
@@ -115,10 +117,10 @@ def test_examine_wrong_confluent_key_hides_secret(access):
     assert "hunter2" not in repr(finding)
 
 
-def test_examine_without_aws_credentials_fails(access, monkeypatch):
+def test_examine_without_aws_credentials_fails(credentials, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
-    findings = findings_of(access)
+    findings = findings_of(credentials)
     assert "AWS sts does not answer" in findings["AWS credentials"].observation
 
 
@@ -165,10 +167,10 @@ def account(tmp_path, aws, monkeypatch):
     thread.join(10)
 
 
-def test_examine_snowflake_logs_in_as_administrator(access, account, caplog):
+def test_examine_snowflake_logs_in_as_administrator(credentials, account, caplog):
     caplog.set_level(logging.DEBUG)
-    finding = findings_of(access)["Snowflake"]
-    access.snowflake.close()
+    finding = findings_of(credentials)["Snowflake"]
+    credentials.snowflake.close()
     assert finding.ok, finding
     assert finding.observation == "administrator ADMIN with role ACCOUNTADMIN in account LOCAL"
     assert account.splitlines()[1] not in caplog.text

@@ -180,8 +180,8 @@ def test_versions_include_those_without_label(secrets: Secrets):
     for value in (TWO, THREE):
         secrets.promote(NAME, secrets.put_pending(NAME, value), over=secrets.read(NAME))
     versions = secrets.versions(NAME)
-    assert sorted(str(each.value.reveal()) for each in versions) == [str(v.reveal()) for v in (ONE, TWO, THREE)]
-    assert all(each.created_at for each in versions)
+    assert sorted(str(version.value.reveal()) for version in versions) == [str(v.reveal()) for v in (ONE, TWO, THREE)]
+    assert all(version.created_at for version in versions)
 
 
 def test_key_pair_secret_has_kickstarter_fields():

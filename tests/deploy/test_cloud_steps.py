@@ -52,7 +52,7 @@ class Thing(Updatable):
         return self.data
 
     def read(self, outputs):
-        assert all(each in outputs for each in self.depends_on)
+        assert all(dependency in outputs for dependency in self.depends_on)
         return self.cloud.things.get(self.address)
 
     def create(self, outputs):
@@ -149,7 +149,7 @@ def test_create_executes_plan_and_leaves_no_changes(cloud, resources):
     cloud.things["bucket"] = "wrong"
     reported = []
     outputs = apply(resources, reported.append)
-    assert {each.address: outputs[each] for each in resources} == cloud.things
+    assert {resource.address: outputs[resource] for resource in resources} == cloud.things
     assert cloud.changes == ["update bucket", "create environment", "create cluster", "create topic"]
     assert [change.seconds is None for change in reported] == [True, False] * 4
     assert {change.action for change in plan(resources)} == {"no-op"}

@@ -28,7 +28,7 @@ def client(vendor: ConfluentServer, sleepless: Sleepless) -> ApiClient:
     return ApiClient("Confluent Cloud", vendor.url, Key(ADMIN, vendor.admin_secret), clock=sleepless.clock)
 
 
-def answer(status: int, text: str = "", **headers: str) -> tuple[int, dict[str, str], str]:
+def response(status: int, text: str = "", **headers: str) -> tuple[int, dict[str, str], str]:
     return status, {name.replace("_", "-"): value for name, value in headers.items()}, text
 
 
@@ -37,20 +37,23 @@ def test_plane_default_address_is_confluent_cloud():
 
 
 def test_call_busy_api_is_repeated_after_retry_after(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
-    vendor.faults = [Fault(answer=answer(429, Retry_After="7")), Fault(nth=2, answer=answer(429, Retry_After="0"))]
+    vendor.faults = [
+        Fault(response=response(429, Retry_After="7")),
+        Fault(nth=2, response=response(429, Retry_After="0")),
+    ]
     assert list(client.items(ENVIRONMENTS)) == []
     assert sleepless.pauses == [7, 1]
 
 
 def test_call_busy_api_pauses_double(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
-    vendor.faults = [Fault(times=7, answer=answer(429, "<html><title>Too Many</title></html>"))]
+    vendor.faults = [Fault(times=7, response=response(429, "<html><title>Too Many</title></html>"))]
     assert list(client.items(ENVIRONMENTS)) == []
     assert sleepless.pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_get_server_error_is_repeated(client: ApiClient, vendor: ConfluentServer, status: int):
-    vendor.faults = [Fault(times=2, answer=answer(status))]
+    vendor.faults = [Fault(times=2, response=response(status))]
     assert list(client.items(ENVIRONMENTS)) == []
     assert len(vendor.calls) == 3
 
@@ -74,14 +77,14 @@ def test_post_lost_response_is_not_repeated(client: ApiClient, vendor: Confluent
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_post_server_error_is_not_repeated(client: ApiClient, vendor: ConfluentServer, status: int):
-    vendor.faults = [Fault(answer=answer(status))]
+    vendor.faults = [Fault(response=response(status))]
     with pytest.raises(OutcomeUnknownError):
         Environments(client).create("lake")
     assert len(vendor.calls) == 1
 
 
 def test_post_limited_is_repeated(client: ApiClient, vendor: ConfluentServer):
-    vendor.faults = [Fault(answer=answer(429))]
+    vendor.faults = [Fault(response=response(429))]
     Environments(client).create("lake")
     assert len(vendor.state.environments) == 1
 
@@ -111,11 +114,11 @@ def test_delete_without_response_is_of_unknown_outcome(client: ApiClient, vendor
 
 
 def test_call_past_deadline_raises(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
-    vendor.faults = [Fault(times=100, answer=answer(429, Retry_After="50"))]
+    vendor.faults = [Fault(times=100, response=response(429, Retry_After="50"))]
     with pytest.raises(RateLimited, match="120 seconds"):
         list(client.items(ENVIRONMENTS))
     assert sum(sleepless.pauses) <= 120
-    vendor.faults = [Fault(times=100, answer=answer(503))]
+    vendor.faults = [Fault(times=100, response=response(503))]
     with pytest.raises(Unreachable):
         list(client.items(ENVIRONMENTS))
 
@@ -125,18 +128,18 @@ def test_list_reads_all_pages(client: ApiClient, vendor: ConfluentServer, size: 
     for n in range(5):
         Environments(client).create(f"lake-{n}")
     vendor.state.page_size = size
-    assert [each.name for each in Environments(client).list()] == [f"lake-{n}" for n in range(5)]
+    assert [environment.name for environment in Environments(client).list()] == [f"lake-{n}" for n in range(5)]
 
 
 @pytest.mark.parametrize("end", [{}, {"next": None}, {"next": ""}])
 def test_list_without_next_page_ends(client: ApiClient, vendor: ConfluentServer, end: dict[str, Any]):
-    vendor.faults = [Fault(answer=answer(200, json.dumps({"data": [{"id": "a"}], "metadata": end})))]
+    vendor.faults = [Fault(response=response(200, json.dumps({"data": [{"id": "a"}], "metadata": end})))]
     assert list(client.items(ENVIRONMENTS)) == [{"id": "a"}]
 
 
 def test_list_next_page_uses_the_same_address(client: ApiClient, vendor: ConfluentServer):
     elsewhere = {"data": [], "metadata": {"next": "https://elsewhere.invalid/steal?page_token=MA=="}}
-    vendor.faults = [Fault(answer=answer(200, json.dumps(elsewhere)))]
+    vendor.faults = [Fault(response=response(200, json.dumps(elsewhere)))]
     assert list(client.items(ENVIRONMENTS)) == []
     assert vendor.calls == [("GET", ENVIRONMENTS)] * 2
 
@@ -189,7 +192,7 @@ def test_call_refusal_raises_its_error_class(
     kind: type[Exception],
     words: str,
 ):
-    vendor.faults = [Fault(answer=answer(status, text))]
+    vendor.faults = [Fault(response=response(status, text))]
     with pytest.raises(kind, match=words) as caught:
         ask(client)
     assert type(caught.value) is kind
@@ -233,7 +236,7 @@ def test_find_two_of_same_name_is_unclear(confluent: ConfluentCloud):
 def test_call_violating_contract_is_recorded(client: ApiClient, vendor: ConfluentServer):
     with pytest.raises(ConfluentError, match="599"):
         client.call("POST", ENVIRONMENTS, body={"name": "lake"})
-    assert any("'display_name' is a required property" in each for each in vendor.violations)
+    assert any("'display_name' is a required property" in violation for violation in vendor.violations)
     vendor.violations.clear()
 
 
@@ -243,7 +246,7 @@ def test_messages_and_reprs_contain_no_secret(vendor: ConfluentServer, confluent
     key = confluent.api_keys().create("k", "k", account.id, Scope.tableflow())
     assert key.secret and key.secret not in f"{key!r} {key} {key.key!r}"
     assert secret not in f"{confluent!r} {confluent} {client!r} {confluent.environments()!r}"
-    vendor.faults = [Fault(answer=answer(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
+    vendor.faults = [Fault(response=response(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
     with pytest.raises(InvalidRequest) as rejected:
         client.call("POST", ENVIRONMENTS, body=BODY)
     with pytest.raises(OutcomeUnknownError) as unsure:

@@ -48,7 +48,7 @@ def test_contract_recorded_responses_are_valid(name: str):
     media_type = MEDIA_TYPES[name.rpartition(".")[2]]
     if entry["path"].startswith("/subjects"):
         media_type = "application/vnd.schemaregistry.v1+json"
-    assert operation(entry["method"], entry["path"]).answer_faults(entry["status"], media_type, example(name)) == []
+    assert operation(entry["method"], entry["path"]).response_faults(entry["status"], media_type, example(name)) == []
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_contract_recorded_responses_are_valid(name: str):
 )
 def test_contract_invalid_request_is_reported(method: str, path: str, query: dict[str, str], body: Any, fault: str):
     match = Operation.find(method, path, query)
-    assert match and any(fault in each for each in match.request_faults(query, body))
+    assert match and any(fault in message for message in match.request_faults(query, body))
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_contract_invalid_request_is_reported(method: str, path: str, query: dic
     ],
 )
 def test_contract_invalid_response_is_reported(status: int, media_type: str, text: str, fault: str):
-    faults = operation("POST", "/org/v2/environments").answer_faults(status, media_type, text)
-    assert any(fault in each for each in faults)
+    faults = operation("POST", "/org/v2/environments").response_faults(status, media_type, text)
+    assert any(fault in message for message in faults)
 
 
 @pytest.mark.parametrize("keys", [{}, {"kafka.api.key": "k"}, {"kafka.auth.mode": "SERVICE_ACCOUNT"}])
@@ -127,8 +127,8 @@ def test_client_reads_recorded_responses(read: Any, name: str, facts: dict[str, 
 
 
 def test_client_reads_recorded_acls():
-    [answer] = json.loads(example("kafka_acl/search_created_kafka_acls.json"))["data"]
-    assert Acl.of(answer) == Acl("User:sa-abc123", "READ", "CLUSTER", "kafka-cluster")
+    [response] = json.loads(example("kafka_acl/search_created_kafka_acls.json"))["data"]
+    assert Acl.of(response) == Acl("User:sa-abc123", "READ", "CLUSTER", "kafka-cluster")
 
 
 @pytest.mark.parametrize(

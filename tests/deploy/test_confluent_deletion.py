@@ -38,7 +38,7 @@ def remove(lake: Lake, name: str, resource: Any) -> None:
             del state.keys[resource.id], state.secrets[resource.id]
         case ["acls", _]:
             principal = resource[0].principal
-            state.acls = {key: each for key, each in state.acls.items() if each["principal"] != principal}
+            state.acls = {key: acl for key, acl in state.acls.items() if acl["principal"] != principal}
         case ["topic", _]:
             del state.topics[f"{cluster}/{resource.name}"]
         case ["connector", _]:
@@ -67,7 +67,9 @@ def test_delete_after_manual_removal_leaves_nothing(lake: Lake):
     state, secrets, things = lake.vendor.state, lake.secrets(), set(lake.things)
     content = copy.deepcopy({kind: getattr(state, kind) for kind in HELD})
     outputs, resources = read_all(lake.resources), lake.resources
-    existing = {each.address: outputs[each] for each in resources if each.address.startswith("confluent/")}
+    existing = {
+        resource.address: outputs[resource] for resource in resources if resource.address.startswith("confluent/")
+    }
     client = boto3.client("secretsmanager", region_name=REGION)
     for name in existing:
         remove(lake, name, existing[name])
@@ -79,7 +81,7 @@ def test_delete_after_manual_removal_leaves_nothing(lake: Lake):
         assert lake.things == set(), f"without {name}"
         assert lake.sleepless.clock.now() - began < 300, f"without {name} it waited for what cannot come"
         # `aws/secrets` deletes the remaining secrets by the deployment's tag.
-        kept = {each["Name"]: each["Tags"] for each in client.list_secrets()["SecretList"]}
+        kept = {secret["Name"]: secret["Tags"] for secret in client.list_secrets()["SecretList"]}
         assert all(tag["Key"] == TAG for tags in kept.values() for tag in tags), f"without {name}"
 
         for kind, things_of_it in copy.deepcopy(content).items():

@@ -34,13 +34,15 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
     lake.topics, lake.flink = SMALL, {}
     lake.create()
     assert actions(lake) == {} and len(state.environments) == len(state.clusters) == 1
-    kafka_roles = [each for each in state.bindings.values() if "/kafka=" in each["crn_pattern"]]
+    kafka_roles = [binding for binding in state.bindings.values() if "/kafka=" in binding["crn_pattern"]]
     assert not kafka_roles, "Basic clusters know no roles on topics and groups"
 
     lake.delete()
 
     assert [state.environments, state.clusters, state.accounts, state.bindings, state.topics] == before
-    reasons = {each.resource.address: each.reason for each in plan_destroy(lake.resources, delete_data=True)}
+    reasons = {
+        resource.resource.address: resource.reason for resource in plan_destroy(lake.resources, delete_data=True)
+    }
     assert reasons["confluent/cluster"] == reasons["confluent/environment"] == "existed before the deployment"
 
 

@@ -73,7 +73,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     source.validate(config)
     source.put(config)
     ready("connector", lambda: source.find("Source"), connectors.READY)
-    assert [each.name for each in source.list()] == ["Source"]
+    assert [connector.name for connector in source.list()] == ["Source"]
     assert subjects.list() == ["trades-value"]
 
     integrations = confluent.provider_integrations(environment.id)
@@ -96,7 +96,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     ready("drop", lambda: statements.find("drop-1"), {"COMPLETED"})
     statements.create("ctas-1", CTAS, **run)
     ready("ctas", lambda: statements.find("ctas-1"), {"RUNNING"})
-    assert {each.name for each in topics.list()} == {"trades", "totals"}
+    assert {topic.name for topic in topics.list()} == {"trades", "totals"}
 
     for _ in range(2):
         # In the second round, everything is already deleted, which is no error.
@@ -116,8 +116,8 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
             gone("topic", lambda name=topic: topics.find(name))
     for binding in confluent.role_bindings().on(pattern):
         confluent.role_bindings().delete(binding)
-    for each in confluent.api_keys().list(account.id, Scope.cluster(cluster.id)):
-        confluent.api_keys().delete(each.id, each.owner_id)
+    for api_key in confluent.api_keys().list(account.id, Scope.cluster(cluster.id)):
+        confluent.api_keys().delete(api_key.id, api_key.owner_id)
     confluent.service_accounts().delete(account.id)
     confluent.clusters(environment.id).delete(cluster.id)
     gone("cluster", lambda: confluent.clusters(environment.id).get(cluster.id))

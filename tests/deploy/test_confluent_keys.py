@@ -33,7 +33,7 @@ def lake(lake: Lake) -> Lake:
 def turn(lake: Lake, *, later: float = 0, **rule: float) -> dict[str, Rotated]:
     """Rotate at a time `later` days from now."""
     clock, now = lake.sleepless.clock, datetime.now(UTC) + timedelta(days=later)
-    return {each.address: each for each in rotate(lake.resources, clock=clock, now=lambda: now, **rule)}
+    return {key.address: key for key in rotate(lake.resources, clock=clock, now=lambda: now, **rule)}
 
 
 def current(lake: Lake) -> str:
@@ -44,12 +44,12 @@ def current(lake: Lake) -> str:
 def working(lake: Lake) -> list[str]:
     """Return the ids of the manager's keys, oldest first."""
     name = "lakehouse-lake-app-manager-kafka"
-    return [key_id for key_id, each in lake.vendor.state.keys.items() if each["spec"]["display_name"] == name]
+    return [key_id for key_id, key in lake.vendor.state.keys.items() if key["spec"]["display_name"] == name]
 
 
 def test_rotate_young_key_is_kept(lake: Lake):
     before = lake.secrets()
-    assert not any(each.is_new or each.deleted for each in turn(lake, later=29).values())
+    assert not any(key.is_new or key.deleted for key in turn(lake, later=29).values())
     assert lake.secrets() == before
 
 
@@ -58,12 +58,12 @@ def test_rotate_old_key_is_replaced_and_stays_valid(lake: Lake):
     state.key_lag = 3
     lake.age_keys(MONTH)
     rotated = turn(lake)
-    assert len(rotated) == 7 and all(each.is_new and not each.deleted for each in rotated.values())
+    assert len(rotated) == 7 and all(key.is_new and not key.deleted for key in rotated.values())
     second = current(lake)
     assert rotated[STEP].key_id == second != first
     assert working(lake) == [first, second]
     assert json.loads(lake.secrets()[SECRET])["sasl.password"] == state.secrets[second]
-    assert not any(each.is_new for each in turn(lake).values())
+    assert not any(key.is_new for key in turn(lake).values())
     assert {change.action for change in plan(lake.resources)} == {"no-op"}
 
 
@@ -116,7 +116,7 @@ def test_rotate_deleted_key_refers_to_create(lake: Lake):
         turn(lake)
 
 
-@pytest.mark.parametrize("lost", [False, True], ids=["killed", "lost answer"])
+@pytest.mark.parametrize("lost", [False, True], ids=["killed", "lost response"])
 def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost: bool):
     monkeypatch.setattr(api_client, "FIRST_PAUSE_SECONDS", 0)
     client = boto3.client("secretsmanager", REGION)
@@ -130,5 +130,5 @@ def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost:
         assert len(ending.struck) >= 18 * len(ending.moments)
         assert working(lake) == [before, current(lake)], "the previous key stays valid"
         labels = client.describe_secret(SecretId=SECRET)["VersionIdsToStages"].values()
-        assert sum("AWSCURRENT" in each for each in labels) == 1
+        assert sum("AWSCURRENT" in label for label in labels) == 1
         assert len(lake.vendor.state.keys) == 14

@@ -114,7 +114,7 @@ def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, conflu
         lambda: confluent.clusters(environment).delete(lake.cluster.id),
         lambda: confluent.environments().delete(environment),
     ]
-    vendor.faults = [Fault(times=100, on=lambda method, _: method == "DELETE", answer=(403, {}, "Forbidden Access"))]
+    vendor.faults = [Fault(times=100, on=lambda method, _: method == "DELETE", response=(403, {}, "Forbidden Access"))]
     for delete in deletions:
         with pytest.raises(Forbidden, match="Nothing was changed"):
             delete()
@@ -128,10 +128,10 @@ def test_list_keys_oldest_first_without_secrets(vendor: ConfluentServer, conflue
     keys, scope = confluent.api_keys(), Scope.flink("aws.us-east-1", lake.environment.id)
     second = keys.create("second", "", lake.account.id, scope)
     keys.create("elsewhere", "", lake.account.id, Scope.flink("aws.us-east-1", "env-other"))
-    assert [each.id for each in keys.list(lake.account.id, scope)] == [lake.flink_key.id, second.id]
+    assert [key.id for key in keys.list(lake.account.id, scope)] == [lake.flink_key.id, second.id]
     vendor.state.keys[second.id]["metadata"]["created_at"] = "2020-01-01T00:00:00Z"
     listed = keys.list(lake.account.id, scope)
-    assert [each.id for each in listed] == [second.id, lake.flink_key.id]
+    assert [key.id for key in listed] == [second.id, lake.flink_key.id]
     with pytest.raises(ValueError, match="shown only when a key is created"):
         assert listed[0].key
 
@@ -225,7 +225,7 @@ def test_validate_connector_reports_setting_errors(confluent: ConfluentCloud, la
 
 
 def test_delete_connector_error_in_response_raises(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
-    vendor.faults = [Fault(answer=(200, {}, '{"error": "busy"}'))]
+    vendor.faults = [Fault(response=(200, {}, '{"error": "busy"}'))]
     with pytest.raises(ConfluentError, match="did not delete connector 'Source': busy"):
         confluent.connectors(lake.cluster).delete("Source")
 
@@ -269,7 +269,7 @@ def test_statement_failure_has_its_reason(confluent: ConfluentCloud, lake: Lake,
         wait("ctas", lambda: statements.find("ctas"), {"RUNNING"}, deadline_seconds=600, clock=sleepless.clock)
     with pytest.raises(Conflict):
         statements.create("ctas", "DROP TABLE totals", **run)
-    assert [each.name for each in statements.list()] == ["ctas"]
+    assert [statement.name for statement in statements.list()] == ["ctas"]
 
 
 def test_find_region_without_flink_is_none(confluent: ConfluentCloud):

@@ -46,7 +46,7 @@ def checked(cloud: ConfluentCloud, topic: dict[str, Any] = TOPIC) -> dict[str, d
     keys = [key for key in loaded.resolve_asset_graph().asset_check_keys if label(key) in (CONNECTOR, TABLE, CLUSTER)]
     job = dg.define_asset_job("checks", dg.AssetSelection.checks(*keys))
     run = dg.Definitions.merge(loaded, dg.Definitions(jobs=[job])).resolve_job_def("checks").execute_in_process()
-    return {label(each.asset_check_key): each for each in run.get_asset_check_evaluations()}
+    return {label(evaluation.asset_check_key): evaluation for evaluation in run.get_asset_check_evaluations()}
 
 
 def label(key: dg.AssetCheckKey) -> str:
@@ -66,8 +66,12 @@ def table(vendor: ConfluentServer) -> dict[str, Any]:
 def test_check_running_passes_with_state(vendor: ConfluentServer, cloud: ConfluentCloud):
     evaluations = checked(cloud)
 
-    assert {name: each.passed for name, each in evaluations.items()} == {CONNECTOR: True, TABLE: True, CLUSTER: True}
-    shown = {name: text.value for each in evaluations.values() for name, text in each.metadata.items()}
+    assert {name: evaluation.passed for name, evaluation in evaluations.items()} == {
+        CONNECTOR: True,
+        TABLE: True,
+        CLUSTER: True,
+    }
+    shown = {name: text.value for evaluation in evaluations.values() for name, text in evaluation.metadata.items()}
     assert shown == {
         "connector_state": "RUNNING",
         "connector_name": "datagen-trades",
@@ -177,7 +181,7 @@ def test_check_not_running_fails_with_problem_effect_remedy(
 ):
     happens(vendor)
     evaluations = checked(cloud)
-    assert [name for name, each in evaluations.items() if not each.passed] == [check]
+    assert [name for name, evaluation in evaluations.items() if not evaluation.passed] == [check]
     evaluation = evaluations[check]
     assert evaluation.severity == severity
     message = evaluation.description.replace("\\", "")
@@ -207,8 +211,8 @@ def test_check_trace_of_sensitive_topic_is_hidden(vendor: ConfluentServer, cloud
     ("fault", "severity", "problem", "remedy"),
     [
         (Fault(times=99, cut="before"), WARN, "does not answer at", "https://status.confluent.cloud"),
-        (Fault(times=99, answer=(503, {}, "busy")), WARN, "503 busy", "https://status.confluent.cloud"),
-        (Fault(times=99, answer=(401, {}, "no")), ERROR, "does not accept the key", "was not deleted"),
+        (Fault(times=99, response=(503, {}, "busy")), WARN, "503 busy", "https://status.confluent.cloud"),
+        (Fault(times=99, response=(401, {}, "no")), ERROR, "does not accept the key", "was not deleted"),
     ],
 )
 def test_check_unreadable_state_does_not_pass(
@@ -227,7 +231,7 @@ def test_check_unreadable_state_does_not_pass(
 def test_check_without_tableflow_key_skips_only_tableflow(cloud: ConfluentCloud):
     settings = {name: getattr(cloud, name) for name in ConfluentCloud.model_fields}
     evaluations = checked(ConfluentCloud(**settings | {"tableflow_api_key": ""}))
-    assert [name for name, each in evaluations.items() if not each.passed] == [TABLE]
+    assert [name for name, evaluation in evaluations.items() if not evaluation.passed] == [TABLE]
     assert "tableflow\\_secret" in evaluations[TABLE].description
 
 
@@ -250,7 +254,7 @@ def test_resource_reads_keys_from_secrets_manager(
             client.create_secret(Name=name, SecretString=json.dumps(value))
         resource = ConfluentCloud(secret=operator, tableflow_secret=tableflow, url=vendor.url)
         evaluations = checked(resource)
-    assert all(each.passed for each in evaluations.values()) and len(evaluations) == 3
+    assert all(evaluation.passed for evaluation in evaluations.values()) and len(evaluations) == 3
 
 
 def test_environment_without_confluent_has_no_such_check(monkeypatch: pytest.MonkeyPatch):
@@ -268,4 +272,4 @@ def test_environment_without_confluent_has_no_such_check(monkeypatch: pytest.Mon
     }
     assert len(datagen) == 2
     assert checks["aws"] - checks["local"] == {*datagen, CLUSTER}
-    assert ["confluent_cloud" in (each.resources or {}) for each in loaded.values()] == [False, True]
+    assert ["confluent_cloud" in (state.resources or {}) for state in loaded.values()] == [False, True]

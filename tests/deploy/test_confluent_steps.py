@@ -44,9 +44,9 @@ def test_create_again_changes_nothing_and_delete_removes_all(lake: Lake):
     [environment], [cluster] = state.environments.values(), state.clusters.values()
     assert environment["display_name"] == spec(cluster)["display_name"] == "lakehouse-lake"
     assert spec(cluster)["region"] == REGION
-    partitions = {each["topic_name"]: each["partitions_count"] for each in state.topics.values()}
+    partitions = {topic["topic_name"]: topic["partitions_count"] for topic in state.topics.values()}
     assert partitions == dict.fromkeys(["stock_trades", "totals", "flagged", "orders", "orders.dead"], 6)
-    [table] = [each for each in state.tableflow_topics.values() if spec(each)["display_name"] == "stock_trades"]
+    [table] = [table for table in state.tableflow_topics.values() if spec(table)["display_name"] == "stock_trades"]
     assert spec(table)["storage"]["bucket_name"] == lake.names.tableflow_bucket
     assert spec(table)["config"] == {
         "retention_ms": "604800000",
@@ -71,11 +71,11 @@ def test_create_roles_are_minimal(lake: Lake):
     bindings = {
         purpose: {
             (
-                each["role_name"],
-                each["crn_pattern"].removeprefix(inside).replace(kafka, "").replace(subjects, "subject="),
+                binding["role_name"],
+                binding["crn_pattern"].removeprefix(inside).replace(kafka, "").replace(subjects, "subject="),
             )
-            for each in state.bindings.values()
-            if each["principal"] == of(lake, purpose)
+            for binding in state.bindings.values()
+            if binding["principal"] == of(lake, purpose)
         }
         for purpose in ("app_manager", "schema_registry", "flink", "spark", "app_consumer")
     }
@@ -102,8 +102,7 @@ def test_create_roles_are_minimal(lake: Lake):
         "app_consumer": set(),
     }
     acls = {
-        (each["principal"], each["operation"], each["resource_type"], each["resource_name"])
-        for each in state.acls.values()
+        (acl["principal"], acl["operation"], acl["resource_type"], acl["resource_name"]) for acl in state.acls.values()
     }
     assert acls == {
         *((of(lake, "app_producer"), "WRITE", "TOPIC", topic) for topic in ("stock_trades", "orders")),
@@ -114,8 +113,8 @@ def test_create_roles_are_minimal(lake: Lake):
         (of(lake, "spark"), "DESCRIBE", "CLUSTER", "kafka-cluster"),
         *((of(lake, "spark"), "READ", "TOPIC", topic) for topic in LARGE),
         *((of(lake, "spark"), "READ", "GROUP", group) for group in ("lakehouse", "spark-kafka-relation")),
-        *((of(lake, "spark"), each, "TOPIC", "lakehouse.bookmarks") for each in ("CREATE", "READ", "WRITE")),
-        *((of(lake, "spark"), each, "TRANSACTIONAL_ID", "lakehouse") for each in ("DESCRIBE", "WRITE")),
+        *((of(lake, "spark"), operation, "TOPIC", "lakehouse.bookmarks") for operation in ("CREATE", "READ", "WRITE")),
+        *((of(lake, "spark"), operation, "TRANSACTIONAL_ID", "lakehouse") for operation in ("DESCRIBE", "WRITE")),
         *(
             (of(lake, "spark"), operation, "TOPIC", topic)
             for operation in ("WRITE", "READ", "DESCRIBE_CONFIGS")
@@ -166,7 +165,7 @@ def test_delete_cluster_with_foreign_data_is_kept(lake: Lake):
     lake.delete(delete_data=False)
     state = lake.vendor.state
     assert left(lake.vendor) == ["environments", "clusters", "registries", "topics"]
-    assert [each["topic_name"] for each in state.topics.values()] == ["orders"]
+    assert [topic["topic_name"] for topic in state.topics.values()] == ["orders"]
     assert lake.secrets() == {}
     lake.create()
     assert actions(lake) == {}
@@ -196,7 +195,7 @@ def test_delete_environment_with_foreign_resource_is_kept(lake: Lake, kind: str)
     assert planned.action == "retain" and "'theirs'" in planned.reason
     lake.delete()
     assert "environments" in left(lake.vendor)
-    assert "lakehouse-lake" not in {spec(each)["display_name"] for each in lake.vendor.state.clusters.values()}
+    assert "lakehouse-lake" not in {spec(cluster)["display_name"] for cluster in lake.vendor.state.clusters.values()}
 
 
 def test_delete_protected_cluster_is_kept(lake: Lake):
@@ -227,7 +226,7 @@ def test_deploy_output_contains_no_secret(lake: Lake, caplog: pytest.LogCaptureF
     lake.create()
     state, shown = lake.vendor.state, []
     hidden = {lake.vendor.admin_secret, *state.secrets.values()}
-    lake.vendor.faults.append(Fault(times=1000, on=lambda method, path: "/topics" in path, answer=(401, {}, "no")))
+    lake.vendor.faults.append(Fault(times=1000, on=lambda method, path: "/topics" in path, response=(401, {}, "no")))
     for begin in (lambda: actions(lake), lake.create, lake.delete):
         with pytest.raises(LakehouseError) as refused:
             begin()
@@ -236,9 +235,9 @@ def test_deploy_output_contains_no_secret(lake: Lake, caplog: pytest.LogCaptureF
     rotate(lake.resources, day_count=0, clock=lake.sleepless.clock)
     lake.delete()
     hidden |= set(state.secrets.values())
-    shown += [caplog.text, repr(lake.reported), repr(lake.resources), *(each.label for each in lake.resources)]
+    shown += [caplog.text, repr(lake.reported), repr(lake.resources), *(resource.label for resource in lake.resources)]
     for secret in hidden:
-        assert not any(secret in each for each in shown)
+        assert not any(secret in text for text in shown)
 
 
 def test_plan_foreign_permissions_are_reported_and_kept(lake: Lake):
@@ -248,7 +247,7 @@ def test_plan_foreign_permissions_are_reported_and_kept(lake: Lake):
     state = lake.vendor.state
     consumer, connector = of(lake, "app_consumer"), of(lake, "app_connector")
     binding = lake.confluent.role_bindings().create(consumer, "OrganizationAdmin", ORGANIZATION)
-    outputs, by_address = read_all(lake.resources), {each.address: each for each in lake.resources}
+    outputs, by_address = read_all(lake.resources), {resource.address: resource for resource in lake.resources}
     acls = lake.confluent.acls(
         outputs[by_address["confluent/cluster"]], outputs[by_address["confluent/key/app_manager/kafka"]]
     )

@@ -70,5 +70,5 @@ def assert_keys_are_stored(lake: Lake) -> None:
     written, state = lake.secrets().values(), lake.vendor.state
     assert len(state.keys) == len(written)
     for key_id in state.keys:
-        [secret] = [each for each in written if key_id in each]
+        [secret] = [text for text in written if key_id in text]
         assert state.secrets[key_id] in secret

@@ -33,7 +33,9 @@ def test_connector_has_configuration_of_embedded_producer(lake: Lake):
     lake.flink = {}
     lake.create()
 
-    created = {each["config"]["kafka.topic"]: each["config"] for each in lake.vendor.state.connectors.values()}
+    created = {
+        connector["config"]["kafka.topic"]: connector["config"] for connector in lake.vendor.state.connectors.values()
+    }
     assert created.keys() == lake.topics.keys()
     for topic in lake.config.topics.values():
         settings, source = created[topic.topic], topic.source

@@ -20,7 +20,7 @@ from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.planning import planner
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
@@ -60,7 +60,7 @@ def test_deployment_create_plan_use_and_delete(clouds: Clouds, caplog: Any, caps
     planner.apply(clouds.resources("staging", "other"), clouds.reported.append)
     planner.destroy(clouds.resources(), clouds.reported.append, delete_data=False)
     remaining = clouds.aws.state()
-    assert clouds.access().names.bucket in remaining["buckets"] and "trading" in dict(remaining["databases"])
+    assert clouds.credentials().names.bucket in remaining["buckets"] and "trading" in dict(remaining["databases"])
     assert not [role for role in remaining["roles"] if "production" in role]
     assert not [name for name in remaining["secrets"] if "production" in name]
     planned = actions(clouds.resources("staging", "other"))
@@ -76,27 +76,27 @@ def test_deployment_create_plan_use_and_delete(clouds: Clouds, caplog: Any, caps
 
 def _log_in_with_its_settings(clouds: Clouds) -> None:
     """Log in with the settings that `lakehouse deploy environment` prints, as the user that the writer role trusts."""
-    declared = settings(clouds.access().names)["snowflake"]
+    declared = settings(clouds.credentials().names)["snowflake"]
     key = clouds.aws.strict.client("iam").create_access_key(UserName="spark")["AccessKey"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AWS_ACCESS_KEY_ID", key["AccessKeyId"])
         patch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
         resource = Snowflake(**declared, host="127.0.0.1", port=clouds.snowflake.port, protocol="http")
         _, [(user, role)] = resource.query("SELECT CURRENT_USER(), CURRENT_ROLE()")
-    names = clouds.access().names
+    names = clouds.credentials().names
     assert (user, role) == (names.snowflake("USER"), names.snowflake("ROLE"))
 
 
 def _rotate_keys_with_overlap(clouds: Clouds) -> None:
-    secret = f"{clouds.access().names.confluent_secrets}/kafka_cluster/spark/python_client"
+    secret = f"{clouds.credentials().names.confluent_secrets}/kafka_cluster/spark/python_client"
     client = clouds.aws.strict.client("secretsmanager", region=REGION)
 
     def current(name: str) -> dict[str, str]:
         return json.loads(client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT")["SecretString"])
 
-    old, old_pair = current(secret), current(clouds.access().names.snowflake_secret)
+    old, old_pair = current(secret), current(clouds.credentials().names.snowflake_secret)
     kept = list(rotate(clouds.resources(), Policy(day_count=30), clouds.sleepless.clock))
-    assert (current(secret), current(clouds.access().names.snowflake_secret)) == (old, old_pair), kept
+    assert (current(secret), current(clouds.credentials().names.snowflake_secret)) == (old, old_pair), kept
 
     with pytest.MonkeyPatch.context() as patch:
         key = clouds.aws.strict.client("iam").create_access_key(UserName="rotation")["AccessKey"]
@@ -104,7 +104,7 @@ def _rotate_keys_with_overlap(clouds: Clouds) -> None:
         patch.setenv("AWS_SECRET_ACCESS_KEY", key["SecretAccessKey"])
         lines = clouds.rotate(Policy(day_count=0))
 
-    new, new_pair = current(secret), current(clouds.access().names.snowflake_secret)
+    new, new_pair = current(secret), current(clouds.credentials().names.snowflake_secret)
     assert new["sasl.username"] != old["sasl.username"], lines
     assert new_pair["private_key"] != old_pair["private_key"], lines
     assert {old["sasl.username"], new["sasl.username"]} <= set(clouds.confluent.state.keys)
@@ -113,14 +113,14 @@ def _rotate_keys_with_overlap(clouds: Clouds) -> None:
 
 def test_plan_unreachable_cloud_shows_the_others(clouds: Clouds, monkeypatch: pytest.MonkeyPatch):
     """Plan on the command line with credentials of AWS alone, and then without them."""
-    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.access().deployment}})
+    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.credentials().deployment}})
     monkeypatch.setattr(loader, "load", lambda **_: declared)
     arguments = ["deploy", "plan", "--env", "aws", "--confluent-url", clouds.confluent.url]
     arguments_without_secret = [*arguments, "--admin-user-secrets-root-path", "/nothing"]
 
     planned = CliRunner(env={"CONFLUENT_CLOUD_API_SECRET": "wrong"}).invoke(main, arguments_without_secret)
     assert planned.exit_code == 1
-    assert f"+ S3 bucket '{clouds.access().names.bucket}': does not exist" in planned.output
+    assert f"+ S3 bucket '{clouds.credentials().names.bucket}': does not exist" in planned.output
     assert "? service account 'lakehouse-production-app-manager': Confluent Cloud" in planned.output
     assert "There is no secret '/nothing'" in planned.output
     assert re.search(r"\d+ to create, .*\d+ unknown\n$", planned.output)
@@ -208,8 +208,8 @@ def shows(secret: str, text: str) -> bool:
 
 
 def test_check_account_other_account_changes_nothing(clouds: Clouds):
-    access = clouds.access()
-    other = Access(access.deployment.model_copy(update={"account": "999999999999"}))
+    credentials = clouds.credentials()
+    other = CloudCredentials(credentials.deployment.model_copy(update={"account": "999999999999"}))
     before = clouds.aws.state()
     with pytest.raises(loader.ConfigError, match="is of account 999999999999"):
         other.check_account()
@@ -217,7 +217,7 @@ def test_check_account_other_account_changes_nothing(clouds: Clouds):
 
 
 def test_graph_shows_plan_and_deployment(clouds: Clouds, monkeypatch: pytest.MonkeyPatch):
-    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.access().deployment}})
+    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.credentials().deployment}})
     monkeypatch.setattr(loader, "load", lambda **_: declared)
     arguments = ["deploy", "graph", "--env", "aws", "--confluent-url", clouds.confluent.url]
     runner = CliRunner(env={"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": "wrong"})
@@ -225,12 +225,12 @@ def test_graph_shows_plan_and_deployment(clouds: Clouds, monkeypatch: pytest.Mon
     drawn = runner.invoke(main, arguments)
 
     assert drawn.exit_code == 0, drawn.output
-    assert f"S3 bucket '{clouds.access().names.bucket}'<br>(create)" in drawn.output
+    assert f"S3 bucket '{clouds.credentials().names.bucket}'<br>(create)" in drawn.output
     assert "environment 'lakehouse-production'<br>(unknown)" in drawn.output
 
-    bucket = next(each for each in clouds.resources() if each.address == "aws/bucket")
+    bucket = next(resource for resource in clouds.resources() if resource.address == "aws/bucket")
     planner.apply(planner.needed_by(clouds.resources(), type(bucket)), clouds.reported.append)
     drawn = runner.invoke(main, [*arguments, "--format", "dot"])
 
     assert drawn.output.startswith("digraph deployment {")
-    assert f"label=\"S3 bucket '{clouds.access().names.bucket}'\"" in drawn.output
+    assert f"label=\"S3 bucket '{clouds.credentials().names.bucket}'\"" in drawn.output

@@ -59,8 +59,8 @@ stored = boto3.client("secretsmanager").get_secret_value(SecretId=sys.argv[1])
 secret = json.loads(stored["SecretString"])
 assert secret["schema.registry.basic.auth.credentials.source"] == "USER_INFO"
 login = tuple(secret["schema.registry.basic.auth.user.info"].split(":"))
-answer = requests.get(secret["schema.registry.url"] + "/subjects", auth=login, timeout=10)
-print(answer.status_code)
+response = requests.get(secret["schema.registry.url"] + "/subjects", auth=login, timeout=10)
+print(response.status_code)
 """
 """Programs that know only the fields of the Terraform kickstarter."""
 
@@ -77,7 +77,7 @@ def command(created: Clouds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callab
     """A function that runs `lakehouse deploy` with an administrator's credentials and settings of the deployment."""
 
     def run(name: str, *arguments: str, **settings: Any) -> Result:
-        deployment = created.access().deployment.model_copy(update=settings)
+        deployment = created.credentials().deployment.model_copy(update=settings)
         declared = created.config().model_copy(update={"deployments": {"aws": deployment}})
         monkeypatch.setattr(loader, "load", lambda **_: declared)
         secret = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": created.confluent.admin_secret}
@@ -95,13 +95,13 @@ def program(text: str, *arguments: str) -> str:
 
 @pytest.mark.parametrize("slot", ["1", "2"])
 def test_secret_of_snowflake_works_for_program_of_kickstarter(created: Clouds, slot: str):
-    names = created.access().names
+    names = created.credentials().names
     user = program(SNOWFLAKE_PROGRAM, names.snowflake_secret, slot, str(created.snowflake.port))
     assert user == names.snowflake("USER")
 
 
 def test_secret_of_registry_works_for_program_of_kickstarter(created: Clouds):
-    path = f"{created.access().names.confluent_secrets}/schema_registry_cluster/python_client"
+    path = f"{created.credentials().names.confluent_secrets}/schema_registry_cluster/python_client"
     assert program(REGISTRY_PROGRAM, path) == "200"
 
 
@@ -110,7 +110,7 @@ def test_graph_after_create_has_all_resources_unmarked(command: Callable[..., Re
 
     assert drawn.exit_code == dot.exit_code == 0, drawn.output + dot.output
     # The declared environment of the command has no REST catalog.
-    labels = [each.label for each in created.resources() if not each.address.startswith("snowflake/rest_")]
+    labels = [resource.label for resource in created.resources() if not resource.address.startswith("snowflake/rest_")]
     assert len(labels) > 30
     for label in labels:
         assert label in drawn.output and label in dot.output
@@ -135,7 +135,7 @@ def test_command_of_same_name_from_other_region_changes_nothing(
 
 
 def test_create_with_day_count_replaces_keys(command: Callable[..., Result], created: Clouds):
-    path = f"{created.access().names.confluent_secrets}/kafka_cluster/spark/python_client"
+    path = f"{created.credentials().names.confluent_secrets}/kafka_cluster/spark/python_client"
     client = created.aws.strict.client("secretsmanager", region=REGION)
 
     def current() -> str:

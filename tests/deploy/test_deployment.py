@@ -21,7 +21,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.planning.graph import deployment_resources, in_dependency_order
 from lakehouse.deploy.settings import settings
 from lakehouse.deploy.snowflake.integrations import client_of
@@ -56,11 +56,11 @@ def declared(tmp_path, monkeypatch):
 
 
 def test_resources_of_all_clouds_are_in_dependency_order(declared):
-    resources = deployment_resources(declared, Access.from_environment(declared.deployment("aws")))
+    resources = deployment_resources(declared, CloudCredentials.from_environment(declared.deployment("aws")))
     names = [resource.address for resource in resources]
     assert len(names) == len(set(names))
     for n, resource in enumerate(resources):
-        assert set(names[:n]).issuperset(each.address for each in resource.depends_on), resource.address
+        assert set(names[:n]).issuperset(dependency.address for dependency in resource.depends_on), resource.address
     assert names[0] == "aws/secrets", "deleted last, for others need them until then"
     for before, after in [
         ("confluent/provider_integration", "aws/role/confluent"),
@@ -72,14 +72,14 @@ def test_resources_of_all_clouds_are_in_dependency_order(declared):
 
 
 def test_dependency_order_missing_dependency_raises(declared):
-    resources = deployment_resources(declared, Access.from_environment(declared.deployment("aws")))
+    resources = deployment_resources(declared, CloudCredentials.from_environment(declared.deployment("aws")))
     with pytest.raises(ValueError, match="never satisfied"):
         in_dependency_order([resource for resource in resources if resource.address != "confluent/environment"])
 
 
 def test_environment_has_all_settings_and_no_secret(declared, monkeypatch):
-    access = Access.from_environment(declared.deployment("aws"))
-    environment = settings(access.names)
+    credentials = CloudCredentials.from_environment(declared.deployment("aws"))
+    environment = settings(credentials.names)
     text = yaml.safe_load(loader.config_path().read_text())
     text["environments"]["created"] = environment
     config = loader.Config.model_validate({**declared.model_dump(by_alias=True), "environments": text["environments"]})
@@ -137,7 +137,9 @@ def test_rest_catalog_resources_read_credentials_on_use(declared, monkeypatch):
     environments = {"aws": {**declared.environments["aws"], "rest_catalog": settings}}
     rest_catalog = lazy_resource(declared.model_copy(update={"environments": environments}), "aws", "rest_catalog")
     monkeypatch.delenv("REST_CATALOG_CREDENTIAL", raising=False)
-    resources = deployment_resources(declared, Access.from_environment(declared.deployment("aws"), rest_catalog))
+    resources = deployment_resources(
+        declared, CloudCredentials.from_environment(declared.deployment("aws"), rest_catalog)
+    )
     added = {"snowflake/rest_schema", "snowflake/rest_integration", "snowflake/rest_verified", "snowflake/rest_tables"}
     assert added < {resource.address for resource in resources}
     with pytest.raises(ConfigError, match="aws.rest_catalog: REST_CATALOG_CREDENTIAL not set. Nothing was changed"):
@@ -153,10 +155,10 @@ def test_check_account_other_account_is_refused(declared, monkeypatch):
     for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     with mock_aws():
-        Access.from_environment(declared.deployment("aws")).check_account()
+        CloudCredentials.from_environment(declared.deployment("aws")).check_account()
         other = declared.deployment("aws").model_copy(update={"account": "999999999999"})
         with pytest.raises(loader.ConfigError, match="are of account 123456789012.*is of account 999999999999"):
-            Access.from_environment(other).check_account()
+            CloudCredentials.from_environment(other).check_account()
 
 
 def test_plan_environment_without_deployment_has_remedy():

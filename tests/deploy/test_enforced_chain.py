@@ -1,4 +1,4 @@
-"""A deployed lakehouse with IAM enforced: each plane works under its role and needs each statement of its policy.
+"""A deployed lakehouse with IAM enforced: each role allows its work and needs each statement of its policy.
 
 The simulated AWS decides on every call of Python, pyarrow and the JVM by the policies that `create` made.
 """
@@ -41,12 +41,12 @@ from tests.support.clouds.enforced_chain import (
     run_command,
     serving_spark,
 )
-from tests.support.servers.proxy import Answer, Request
+from tests.support.servers.proxy import Request, Response
 from tests.support.topics import Stream
 
 pytestmark = pytest.mark.stack
 
-PLANES = ("writer", "maintenance", "reader", "rotation", "snowflake")
+ROLES = ("writer", "maintenance", "reader", "rotation", "snowflake")
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory)
         lead_to_kafka(clouds)
         iam = clouds.aws.strict.client("iam")
         keys = {user: iam.create_access_key(UserName=user)["AccessKey"] for user in ("spark", "rotation")}
-        names = clouds.access().names
+        names = clouds.credentials().names
         enforced = Enforced(clouds.aws.gaps, frozenset({"ours"}), names.role("snowflake"))
         clouds.aws.guard = enforced
         as_user(patch, keys["spark"])
@@ -98,38 +98,44 @@ def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory)
 
 
 def test_chain_all_calls_are_allowed(chain: Chain) -> None:
-    denied = {(each.role, each.asked) for each in chain.enforced.decided if not each.allowed}
+    denied = {(decision.role, decision.asked) for decision in chain.enforced.decided if not decision.allowed}
     assert not denied
-    names = chain.clouds.access().names
-    assert {each.role for each in chain.enforced.decided} == {names.role(plane) for plane in PLANES}
+    names = chain.clouds.credentials().names
+    assert {decision.role for decision in chain.enforced.decided} == {names.role(purpose) for purpose in ROLES}
 
 
 def test_jvm_assumes_the_roles_of_its_plane(chain: Chain) -> None:
-    names = chain.clouds.access().names
-    roles = {each.role for each in chain.enforced.decided if each.program == "java"}
+    names = chain.clouds.credentials().names
+    roles = {decision.role for decision in chain.enforced.decided if decision.program == "java"}
     assert roles == {names.role("writer"), names.role("maintenance")}
 
 
 def test_policies_have_no_superfluous_statement(chain: Chain) -> None:
     """Decide every call again without each statement of the policy of its role."""
-    names, iam = chain.clouds.access().names, chain.clouds.aws.strict.client("iam")
-    calls = {role: {each.asked for each in chain.enforced.decided if each.role == names.role(role)} for role in PLANES}
+    names, iam = chain.clouds.credentials().names, chain.clouds.aws.strict.client("iam")
+    calls = {
+        role: {decision.asked for decision in chain.enforced.decided if decision.role == names.role(role)}
+        for role in ROLES
+    }
     for role, asked in vendor_calls(chain).items():
         calls[role] = calls.get(role, set()) | asked
     superfluous = []
     for role, asked in calls.items():
-        answer = iam.get_role_policy(RoleName=names.role(role), PolicyName="lakehouse")
-        policy = answer["PolicyDocument"]
-        assert asked and not [each for each in asked if not is_allowed([policy], each)], role
+        response = iam.get_role_policy(RoleName=names.role(role), PolicyName="lakehouse")
+        policy = response["PolicyDocument"]
+        assert asked and not [call for call in asked if not is_allowed([policy], call)], role
         for number, statement in enumerate(policy["Statement"]):
-            without = {**policy, "Statement": [each for n, each in enumerate(policy["Statement"]) if n != number]}
-            if all(is_allowed([without], each) for each in asked):
+            without = {
+                **policy,
+                "Statement": [statement for n, statement in enumerate(policy["Statement"]) if n != number],
+            }
+            if all(is_allowed([without], call) for call in asked):
                 superfluous.append((role, statement))
     assert not superfluous
 
 
 def test_only_the_rotation_role_reads_its_credentials(chain: Chain) -> None:
-    names = chain.clouds.access().names
+    names = chain.clouds.credentials().names
     for secret in (f"{names.confluent_secrets}/rotation", names.snowflake_rotation_secret):
         asked = Asked("secretsmanager:GetSecretValue", f"{names.secret_arn(secret)}-a1b2c3")
         allowed = {role for role, policy in policies_of_planes(chain).items() if is_allowed([policy], asked)}
@@ -137,19 +143,19 @@ def test_only_the_rotation_role_reads_its_credentials(chain: Chain) -> None:
 
 
 def test_doctor_reports_role_of_each_plane_and_reads_on_executors(chain: Chain) -> None:
-    names = chain.clouds.access().names
+    names = chain.clouds.credentials().names
     config = deployed(chain.clouds).model_copy(update={"topics": {chain.stream.topic.name: chain.stream.topic}})
     with pytest.MonkeyPatch.context() as patch:
         as_user(patch, chain.keys["spark"])
         diagnostics = list(examine(config, chain.resources))
-        assert not [each for each in diagnostics if not each.ok]
-        shown = {each.subject: each.observation for each in diagnostics}
+        assert not [diagnostic for diagnostic in diagnostics if not diagnostic.ok]
+        shown = {diagnostic.subject: diagnostic.observation for diagnostic in diagnostics}
         assert f"assumed-role/{names.role('maintenance')}/lakehouse" in shown["maintenance"]
         assert f"assumed-role/{names.role('writer')}/lakehouse" in shown["ingestion"]
         assert shown["Spark executors"].startswith("read trading.")
 
         as_user(patch, chain.keys["rotation"])
-        refused = {each.subject for each in examine(config, chain.resources) if not each.ok}
+        refused = {diagnostic.subject for diagnostic in examine(config, chain.resources) if not diagnostic.ok}
         assert refused >= {"ingestion", "maintenance", "DuckDB", "Athena"}
 
 
@@ -165,7 +171,7 @@ def test_doctor_command_finds_executors_without_credentials(chain: Chain, tmp_pa
     healthy = examined()
     assert healthy.returncode == 0 and "read trading." in healthy.stdout, healthy.stdout + healthy.stderr
 
-    def refuse(request: Request) -> Answer | None:
+    def refuse(request: Request) -> Response | None:
         caller = Caller.of(request)
         is_deleted = caller is not None and caller.access_key == of_spark["AccessKeyId"]
         return denied("the access key does not exist", is_json=False) if is_deleted else chain.enforced(request)
@@ -184,11 +190,11 @@ def test_doctor_command_finds_executors_without_credentials(chain: Chain, tmp_pa
 def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) -> None:
     before = state_of_tables(chain)
     findings = [finding for user in chain.keys for finding in verify(chain, user)]
-    assert not [each for each in findings if each.outcome not in ("allowed", "unchecked")]
+    assert not [finding for finding in findings if finding.outcome not in ("allowed", "unchecked")]
     assert state_of_tables(chain) == before
     for role, policy in policies_of_planes(chain).items():
         granted = {action for statement in policy["Statement"] for action in statement["Action"]}
-        listed = " ".join(each.permission for each in findings if each.role == role)
+        listed = " ".join(finding.permission for finding in findings if finding.role == role)
         assert not [action for action in granted if f"{action} " not in listed], role
 
 
@@ -206,20 +212,20 @@ def test_verify_command_of_a_spark_principal_succeeds(chain: Chain, tmp_path: Pa
 def test_verify_without_a_statement_names_the_missing_permission(chain: Chain) -> None:
     """Verify without each statement of each policy in turn."""
     before, silent = state_of_tables(chain), []
-    snowflake = chain.clouds.access().names.role("snowflake")
+    snowflake = chain.clouds.credentials().names.role("snowflake")
     for role, policy in policies_of_planes(chain).items():
         user = "rotation" if role.endswith("rotation") else "spark"
         for number, statement in enumerate(policy["Statement"]):
-            kept = [each for n, each in enumerate(policy["Statement"]) if n != number]
+            kept = [statement for n, statement in enumerate(policy["Statement"]) if n != number]
             chain.enforced.replaced = {role: {**policy, "Statement": kept}}
             findings = verify(chain, user)
             chain.enforced.replaced = {}
-            denied = [each for each in findings if each.outcome == "denied"]
+            denied = [finding for finding in findings if finding.outcome == "denied"]
             missing = [f"{role} lacks {action} " for action in statement["Action"]]
-            if not any(words in each.reason for words in missing for each in denied):
+            if not any(words in finding.reason for words in missing for finding in denied):
                 silent.append((role, statement, denied))
-            assert {each.role for each in denied} <= {role, snowflake}
-            if [each for each in findings if each.permission.startswith("removal of ")]:
+            assert {finding.role for finding in denied} <= {role, snowflake}
+            if [finding for finding in findings if finding.permission.startswith("removal of ")]:
                 # Maintenance may not remove the table, which is reported. The next verification removes it.
                 assert role.endswith("maintenance"), (role, statement)
                 verify(chain, user)
@@ -229,7 +235,7 @@ def test_verify_without_a_statement_names_the_missing_permission(chain: Chain) -
 
 def policies_of_planes(chain: Chain) -> dict[str, Any]:
     """Return the policies of the roles that the deployment's own programs assume, by name of the role."""
-    names, iam = chain.clouds.access().names, chain.clouds.aws.strict.client("iam")
+    names, iam = chain.clouds.credentials().names, chain.clouds.aws.strict.client("iam")
     roles = map(names.role, ("writer", "maintenance", "reader", "rotation"))
     return {role: iam.get_role_policy(RoleName=role, PolicyName="lakehouse")["PolicyDocument"] for role in roles}
 
@@ -237,10 +243,10 @@ def policies_of_planes(chain: Chain) -> dict[str, Any]:
 def verify(chain: Chain, user: str) -> list[Finding]:
     """Verify the deployment as a user."""
     queue_results_of_athena(chain)
-    access = replace(chain.clouds.access(), environment="aws")
+    credentials = replace(chain.clouds.credentials(), environment="aws")
     with pytest.MonkeyPatch.context() as patch:
         as_user(patch, chain.keys[user])
-        return list(Verification(deployed(chain.clouds), access, chain.resources).run())
+        return list(Verification(deployed(chain.clouds), credentials, chain.resources).run())
 
 
 def queue_results_of_athena(chain: Chain) -> None:
@@ -254,7 +260,7 @@ def queue_results_of_athena(chain: Chain) -> None:
 
 def state_of_tables(chain: Chain) -> Any:
     """Return the tables in Glue and Snowflake, and the files."""
-    names, client = chain.clouds.access().names, chain.clouds.aws.strict.client
+    names, client = chain.clouds.credentials().names, chain.clouds.aws.strict.client
     tables = client("glue", region=REGION).get_tables(DatabaseName="trading")["TableList"]
     files = client("s3", region=REGION).list_objects_v2(Bucket=names.bucket).get("Contents", ())
     uploads = client("s3", region=REGION).list_multipart_uploads(Bucket=names.bucket).get("Uploads", ())
@@ -262,8 +268,8 @@ def state_of_tables(chain: Chain) -> Any:
         as_user(patch, chain.keys["spark"])
         _, rows = chain.resources.snowflake.query(f'SHOW ICEBERG TABLES IN DATABASE "{names.snowflake("DATABASE")}"')
     return (
-        [(each["Name"], each["Parameters"]["metadata_location"]) for each in tables],
-        [each["Key"] for each in files],
+        [(table["Name"], table["Parameters"]["metadata_location"]) for table in tables],
+        [file["Key"] for file in files],
         list(uploads),
         len(rows),
     )
@@ -274,7 +280,7 @@ def vendor_calls(chain: Chain) -> dict[str, set[Asked]]:
 
     Athena calls with the rights of its caller, Snowflake and Tableflow with those of their roles.
     """
-    names, table = chain.clouds.access().names, chain.stream.topic.table
+    names, table = chain.clouds.credentials().names, chain.stream.topic.table
     env = next(iter(chain.clouds.confluent.state.environments))
     bucket, tableflow_bucket = (f"arn:aws:s3:::{name}" for name in (names.bucket, names.tableflow_bucket))
     tableflow_prefix = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1/t"
@@ -295,7 +301,7 @@ def vendor_calls(chain: Chain) -> dict[str, set[Asked]]:
     def tables(actions: str, *resources: str) -> set[Asked]:
         return {Asked(f"glue:{a}", r) for a in actions.split() for r in (f"{glue}:catalog", *resources)}
 
-    location = {Asked("s3:GetBucketLocation", each) for each in (bucket, tableflow_bucket)}
+    location = {Asked("s3:GetBucketLocation", name) for name in (bucket, tableflow_bucket)}
     uploads = "PutObject AbortMultipartUpload ListMultipartUploadParts"
     return {
         # Amazon Athena, "Control access to Amazon S3 from Athena"; "Configure access to databases and tables".

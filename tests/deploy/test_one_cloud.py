@@ -19,7 +19,7 @@ pytestmark = pytest.mark.stack
 @pytest.fixture
 def run(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A function that runs `lakehouse deploy` with an administrator's credentials."""
-    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.access().deployment}})
+    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.credentials().deployment}})
     monkeypatch.setattr(loader, "load", lambda **_: declared)
     environment = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": clouds.confluent.admin_secret}
 
@@ -34,7 +34,7 @@ def exists(clouds: Clouds) -> set[str]:
     """Return the clouds in which the deployment has an object with a state of its own."""
     outputs = planner.read_all(clouds.resources())
     marks = {"aws": "aws/bucket", "confluent": "confluent/cluster", "snowflake": "snowflake/volume"}
-    by_address = {each.address: each for each in clouds.resources()}
+    by_address = {resource.address: resource for resource in clouds.resources()}
     return {cloud for cloud, address in marks.items() if by_address[address] in outputs}
 
 

@@ -11,7 +11,7 @@ from tests.support.clouds.aws import iam
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
 TABLEFLOW_BUCKET = "tableflow-production"
 DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)
-BUCKET_POLICIES = [policies.bucket_policy(Deployment(ACCOUNT, REGION, each)) for each in (BUCKET, TABLEFLOW_BUCKET)]
+BUCKET_POLICIES = [policies.bucket_policy(Deployment(ACCOUNT, REGION, bucket)) for bucket in (BUCKET, TABLEFLOW_BUCKET)]
 OURS = Tables(database="trading", prefix="warehouse")
 ORGANIZATION, ENVIRONMENT, CLUSTER = "1111-aaaa", "env-abc123", "lkc-abc123"
 TABLEFLOW = policies.tableflow_tables(TABLEFLOW_BUCKET, ORGANIZATION, ENVIRONMENT, CLUSTER)
@@ -61,7 +61,7 @@ def may(role, action, resource, context=None):
     """Return whether a role may do an action over TLS, with the bucket policies of the deployment."""
     policies_ = [ACCESS[role], *BUCKET_POLICIES]
     context = {"aws:SecureTransport": "true"} | (context or {})
-    return all(iam.decide(policies_, action, each, context) == "allowed" for each in needed(resource))
+    return all(iam.decide(policies_, action, arn, context) == "allowed" for arn in needed(resource))
 
 
 FILE, THEIRS = (
@@ -274,4 +274,4 @@ def test_linter_reports_condition_key_of_wrong_action():
     wrong = {"Version": "2012-10-17", "Statement": {**statement, "Condition": {"StringLike": {"s3:prefix": "a/*"}}}}
 
     findings = parliament.analyze_policy_string(json.dumps(wrong)).findings
-    assert [each.issue for each in findings] == ["UNKNOWN_CONDITION_FOR_ACTION"]
+    assert [finding.issue for finding in findings] == ["UNKNOWN_CONDITION_FOR_ACTION"]

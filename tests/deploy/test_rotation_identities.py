@@ -30,7 +30,7 @@ SECRET = "/confluent_cloud_resource/lake/rotation"
 
 @pytest.fixture
 def owner(lake: Lake) -> Lake:
-    """A created deployment, with the access of the account that replaces its keys."""
+    """A created deployment, with the credentials of the account that replaces its keys."""
     lake.topics, lake.flink = TOPICS, {"totals": SQL}
     lake.create()
     stored = json.loads(lake.secrets()[SECRET])
@@ -44,12 +44,12 @@ def known(owner: Lake) -> Outputs:
 
 
 def test_rotate_as_owner_of_the_accounts_replaces_every_key(owner: Lake):
-    before = {key_id: each["spec"]["owner"]["id"] for key_id, each in owner.vendor.state.keys.items()}
+    before = {key_id: key["spec"]["owner"]["id"] for key_id, key in owner.vendor.state.keys.items()}
 
     rotated = rotate(owner.resources, day_count=0, known=known(owner), clock=owner.sleepless.clock)
 
-    assert len(rotated) == len(before) == 8 and all(each.is_new for each in rotated)
-    owners = [owner.vendor.state.keys[each.key_id]["spec"]["owner"]["id"] for each in rotated]
+    assert len(rotated) == len(before) == 8 and all(key.is_new for key in rotated)
+    owners = [owner.vendor.state.keys[key.key_id]["spec"]["owner"]["id"] for key in rotated]
     assert owners == list(before.values()), "its own key, too"
     stored = json.loads(owner.secrets()[SECRET])
     assert stored["api.key"] == rotated[-1].key_id
@@ -78,7 +78,9 @@ def test_owner_of_the_accounts_may_do_nothing_else(owner: Lake):
     assert cloud.service_accounts().find("theirs") is None
     owned = {account(owner, purpose) for purpose in ("spark", "rotation", "app_manager", "flink")}
     listed = {
-        owner.vendor.state.keys[key.id]["spec"]["owner"]["id"] for each in owned for key in cloud.api_keys().list(each)
+        owner.vendor.state.keys[key.id]["spec"]["owner"]["id"]
+        for account in owned
+        for key in cloud.api_keys().list(account)
     }
     assert listed == owned
 
@@ -86,23 +88,27 @@ def test_owner_of_the_accounts_may_do_nothing_else(owner: Lake):
 def test_rotate_without_ownership_of_an_account_leaves_its_key(owner: Lake):
     recorded, spark = known(owner), account(owner, "spark")
     state = owner.vendor.state
-    [binding] = [k for k, each in state.bindings.items() if each["crn_pattern"].endswith(f"service-account={spark}")]
+    [binding] = [
+        k for k, binding in state.bindings.items() if binding["crn_pattern"].endswith(f"service-account={spark}")
+    ]
     del state.bindings[binding]
-    before = [key_id for key_id, each in state.keys.items() if each["spec"]["owner"]["id"] == spark]
+    before = [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == spark]
 
     with pytest.raises(UnclearState, match="of 'spark'.*Run `lakehouse deploy create`"):
         rotate(owner.resources, day_count=0, known=recorded, clock=owner.sleepless.clock)
 
-    assert [key_id for key_id, each in state.keys.items() if each["spec"]["owner"]["id"] == spark] == before
+    assert [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == spark] == before
 
 
 def test_delete_key_without_ownership_is_refused_and_again_is_not(owner: Lake):
     state, spark = owner.vendor.state, account(owner, "spark")
-    keys = [key_id for key_id, each in state.keys.items() if each["spec"]["owner"]["id"] == spark]
+    keys = [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == spark]
     owner.confluent.api_keys().delete(keys[0], spark)
     owner.confluent.api_keys().delete(keys[0], spark)
     assert keys[0] not in state.keys
-    [binding] = [k for k, each in state.bindings.items() if each["crn_pattern"].endswith(f"service-account={spark}")]
+    [binding] = [
+        k for k, binding in state.bindings.items() if binding["crn_pattern"].endswith(f"service-account={spark}")
+    ]
     del state.bindings[binding]
 
     for key_id in keys:
@@ -127,8 +133,8 @@ def test_recorded_outputs_of_another_layout_refer_to_create(owner: Lake, lake: L
 
 def current_value(secret: str) -> str:
     """Return the current version of a secret."""
-    answer = aws("secretsmanager").get_secret_value(SecretId=secret, VersionStage="AWSCURRENT")
-    return str(answer["SecretString"])
+    response = aws("secretsmanager").get_secret_value(SecretId=secret, VersionStage="AWSCURRENT")
+    return str(response["SecretString"])
 
 
 def rotation_session(deployed: Deployed) -> Any:
@@ -141,7 +147,7 @@ def test_rotate_as_security_role_replaces_both_key_pairs(deployed: Deployed):
     secrets = (deployed.names.snowflake_secret, deployed.names.snowflake_rotation_secret)
     before = [current_value(secret) for secret in secrets]
     with rotation_session(deployed) as session:
-        keys = [each for each in deployed.resources(session) if isinstance(each, ServiceUserKey)]
+        keys = [resource for resource in deployed.resources(session) if isinstance(resource, ServiceUserKey)]
         lines = list(rotate_deployment(keys, Policy(day_count=0)))
     after = [current_value(secret) for secret in secrets]
     assert [line.split(":")[0] for line in lines] == ["snowflake/key", "snowflake/rotation_key"]

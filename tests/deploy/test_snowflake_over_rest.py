@@ -70,8 +70,8 @@ def test_create_and_delete_over_rest_without_reachable_catalog(over_rest: Deploy
 def test_apply_integration_differences_are_repaired_or_refused(over_rest: Deployed, polaris: Polaris):
     apply(over_rest.resources(), quiet)
     name = over_rest.names.snowflake("REST")
-    for each in (name, over_rest.names.snowflake("GLUE")):
-        over_rest.server.admin(f"alter catalog integration {each} set refresh_interval_seconds = 3600")
+    for integration in (name, over_rest.names.snowflake("GLUE")):
+        over_rest.server.admin(f"alter catalog integration {integration} set refresh_interval_seconds = 3600")
     interval = "REFRESH_INTERVAL_SECONDS is '3600' instead of '30'"
     assert differing(over_rest) == {"snowflake/rest_integration": interval, "snowflake/integration": interval}
     apply(over_rest.resources(), quiet)

@@ -286,9 +286,9 @@ def test_plan_foreign_grants_are_reported_and_kept(deployed: Deployed):
         f"REVOKE CREATE SCHEMA ON DATABASE {database} FROM ROLE {role}",
         f"REVOKE ROLE {security} FROM USER {user}",
     )
-    assert planned.reason.count("REVOKE") == 2 and all(f"`{each}`" in planned.reason for each in revocations), (
-        planned.reason
-    )
+    assert planned.reason.count("REVOKE") == 2 and all(
+        f"`{revocation}`" in planned.reason for revocation in revocations
+    ), planned.reason
     assert deployed.state() == before
     deployed.server.admin(*revocations)
     [planned] = [change for change in plan(deployed.resources()) if change.resource.address == "snowflake/grants"]

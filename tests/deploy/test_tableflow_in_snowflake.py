@@ -48,16 +48,16 @@ def described(snowflake: Server, kind: str, name: str) -> str:
 
 
 def test_deployment_reads_tableflow_bucket_and_open_catalog(tableflow: Clouds):
-    names, snowflake = tableflow.access().names, tableflow.snowflake
+    names, snowflake = tableflow.credentials().names, tableflow.snowflake
     volume, integration = names.snowflake("TABLEFLOW_VOLUME"), names.snowflake("OPEN_CATALOG")
     assert f"s3://{names.tableflow_bucket}/" in described(snowflake, "EXTERNAL VOLUME", volume)
     settings_of_integration = described(snowflake, "CATALOG INTEGRATION", integration)
     assert "POLARIS" in settings_of_integration and "topics" in settings_of_integration
     assert settings(names)["snowflake"]["tableflow_external_volume"] == volume
-    planned = {each.resource.address: each for each in planner.plan(tableflow.resources())}
+    planned = {change.resource.address: change for change in planner.plan(tableflow.resources())}
     verified = [planned[f"snowflake/{part}_verified"].action for part in ("tableflow_volume", "open_catalog")]
     assert verified == ["no-op", "no-op"]
-    changes = {each.resource.address for each in planned.values() if each.action != "no-op"}
+    changes = {change.resource.address for change in planned.values() if change.action != "no-op"}
     assert changes <= {"snowflake/tables", "snowflake/tableflow_tables", "snowflake/open_catalog_tables"}
     assert tableflow.rest.secret not in repr((tableflow.reported, list(planned.values())))
 

@@ -35,12 +35,12 @@ def trades(lake: Lake) -> Lake:
 
 
 def storages(lake: Lake) -> list[dict[str, Any]]:
-    return [each["spec"]["storage"] for each in lake.vendor.state.tableflow_topics.values()]
+    return [table["spec"]["storage"] for table in lake.vendor.state.tableflow_topics.values()]
 
 
 def store(value: dict[str, str]) -> None:
     client = boto3.client("secretsmanager", region_name=REGION)
-    if SECRET in {each["Name"] for each in client.list_secrets()["SecretList"]}:
+    if SECRET in {secret["Name"] for secret in client.list_secrets()["SecretList"]}:
         client.put_secret_value(SecretId=SECRET, SecretString=json.dumps(value))
     else:
         client.create_secret(Name=SECRET, SecretString=json.dumps(value))
@@ -110,9 +110,9 @@ def test_create_in_storage_of_confluent_lets_spark_read_the_catalog(trades: Lake
     place = f"organizations/{ORGANIZATION_ID}/environments/{environment}"
     assert secret["catalog.uri"] == f"https://tableflow.us-east-1.aws.confluent.cloud/iceberg/catalog/{place}"
     roles = {
-        (each["role_name"], each["crn_pattern"].partition(f"/kafka={cluster}/")[2])
-        for each in state.bindings.values()
-        if each["principal"] == f"User:{account(trades, 'spark')}" and "topic=" in each["crn_pattern"]
+        (binding["role_name"], binding["crn_pattern"].partition(f"/kafka={cluster}/")[2])
+        for binding in state.bindings.values()
+        if binding["principal"] == f"User:{account(trades, 'spark')}" and "topic=" in binding["crn_pattern"]
     }
     assert roles == {("DeveloperRead", "topic=stock_trades")}
     assert f"{trades.names.confluent_secrets}/tableflow/spark/python_client" in trades.names.ingestion_secrets
@@ -126,7 +126,7 @@ def test_delete_retains_tables_in_storage_of_confluent(trades: Lake):
     assert state.clusters and state.environments and state.topics and storages(trades)
     trades.create()
     trades.delete(delete_data=True)
-    planned = {each.action for each in plan_destroy(trades.resources, delete_data=True)}
+    planned = {change.action for change in plan_destroy(trades.resources, delete_data=True)}
     assert planned == {"absent"} and not state.clusters and not state.tableflow_topics
 
 
@@ -151,8 +151,8 @@ def cataloged(trades: Lake) -> Lake:
 
 
 def open_catalogs(lake: Lake) -> list[dict[str, Any]]:
-    catalogs = (each["spec"]["config"] for each in lake.vendor.state.catalogs.values())
-    return [each for each in catalogs if each["kind"] == "Snowflake"]
+    catalogs = (catalog["spec"]["config"] for catalog in lake.vendor.state.catalogs.values())
+    return [catalog for catalog in catalogs if catalog["kind"] == "Snowflake"]
 
 
 def test_create_registers_tables_in_glue_and_open_catalog(cataloged: Lake):
@@ -167,7 +167,7 @@ def test_create_registers_tables_in_glue_and_open_catalog(cataloged: Lake):
         "client_secret": CANARY,
     }
     [table] = cataloged.vendor.state.tableflow_topics.values()
-    synced = {each["catalog_type"]: each["sync_status"] for each in table["status"]["catalog_sync_statuses"]}
+    synced = {status["catalog_type"]: status["sync_status"] for status in table["status"]["catalog_sync_statuses"]}
     assert synced == {"AWS_GLUE": "SYNCED", "SNOWFLAKE": "SYNCED"}
     assert actions(cataloged) == {}
     assert CANARY not in repr((cataloged.resources, cataloged.reported))
@@ -202,7 +202,9 @@ def test_create_open_catalog_with_replaced_secret_sends_it_again(cataloged: Lake
 def test_create_open_catalog_with_other_settings_updates_in_place(cataloged: Lake):
     cataloged.create()
     [before] = cataloged.vendor.state.catalogs.keys() - {
-        key for key, each in cataloged.vendor.state.catalogs.items() if each["spec"]["config"]["kind"] == "AwsGlue"
+        key
+        for key, catalog in cataloged.vendor.state.catalogs.items()
+        if catalog["spec"]["config"]["kind"] == "AwsGlue"
     }
     changed = OPEN_CATALOG.model_copy(update={"scope": "PRINCIPAL_ROLE:tableflow", "namespace": "trading"})
     cataloged.tableflow = Tableflow(open_catalog=changed)
@@ -242,9 +244,11 @@ def test_documented_upsert_by_flink_creates_table_of_mode(lake: Lake, tmp_path: 
     deployment = loader.load(tmp_path / "lakehouse.yaml").deployment("aws")
     lake.topics, lake.flink = {**SMALL, **declared["topics"]}, deployment.flink
     lake.create()
-    tables = {each["spec"]["display_name"]: each for each in lake.vendor.state.tableflow_topics.values()}
+    tables = {table["spec"]["display_name"]: table for table in lake.vendor.state.tableflow_topics.values()}
     assert tables["user_positions"]["status"]["write_mode"] == "UPSERT"
-    [statement] = [each for each in lake.vendor.state.statements.values() if "user_positions" in str(each)]
+    [statement] = [
+        statement for statement in lake.vendor.state.statements.values() if "user_positions" in str(statement)
+    ]
     key = re.search(r"PRIMARY KEY \(([^)]*)\)", statement["spec"]["statement"])
     assert key and re.findall(r"\w+", key[1]) == declared["topics"]["user_positions"]["key"]
 

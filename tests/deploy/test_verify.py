@@ -37,7 +37,7 @@ def verify(clouds: Clouds, rotation_key: Any, tmp_path: Path) -> Verify:
     planner.apply(clouds.resources(), clouds.reported.append)
 
     def run() -> subprocess.CompletedProcess[str]:
-        clouds.aws.guard = Enforced(clouds.aws.gaps, frozenset({"ours"}), clouds.access().names.role("snowflake"))
+        clouds.aws.guard = Enforced(clouds.aws.gaps, frozenset({"ours"}), clouds.credentials().names.role("snowflake"))
         try:
             return run_command(clouds, rotation_key, tmp_path, "deploy", "verify", "--env", "aws")
         finally:
@@ -50,11 +50,11 @@ def test_verify_reports_each_permission_of_the_rotation(clouds: Clouds, verify: 
     before = keys(clouds)
     done = verify()
     assert done.returncode == 0, done.stdout + done.stderr
-    names, lines = clouds.access().names, done.stdout.splitlines()
+    names, lines = clouds.credentials().names, done.stdout.splitlines()
     owned = {f"ResourceOwner on service account '{names.service_account(purpose)}'" for purpose in ACCOUNTS}
-    users = {f"OWNERSHIP on Snowflake user '{names.snowflake(each)}'" for each in ("USER", "ROTATION_USER")}
-    expected = {f"allowed   {ROTATION}: {each}" for each in owned}
-    expected |= {f"allowed   {names.snowflake('ROTATION_USER')}: {each}" for each in users}
+    users = {f"OWNERSHIP on Snowflake user '{names.snowflake(user)}'" for user in ("USER", "ROTATION_USER")}
+    expected = {f"allowed   {ROTATION}: {permission}" for permission in owned}
+    expected |= {f"allowed   {names.snowflake('ROTATION_USER')}: {permission}" for permission in users}
     assert expected <= {*lines}
     assert any(line.startswith(f"unchecked {ROTATION}: creation and deletion of API keys") for line in lines)
     assert any(line.startswith("unchecked lakehouse-production-writer: all its permissions") for line in lines)
@@ -63,9 +63,11 @@ def test_verify_reports_each_permission_of_the_rotation(clouds: Clouds, verify: 
 
 
 def test_verify_without_ownership_names_what_is_missing(clouds: Clouds, verify: Verify):
-    names, state = clouds.access().names, clouds.confluent.state
-    [spark] = [k for k, each in state.accounts.items() if each["display_name"] == names.service_account("spark")]
-    [binding] = [k for k, each in state.bindings.items() if each["crn_pattern"].endswith(f"service-account={spark}")]
+    names, state = clouds.credentials().names, clouds.confluent.state
+    [spark] = [k for k, account in state.accounts.items() if account["display_name"] == names.service_account("spark")]
+    [binding] = [
+        k for k, binding in state.bindings.items() if binding["crn_pattern"].endswith(f"service-account={spark}")
+    ]
     del state.bindings[binding]
     user = names.snowflake("USER")
     clouds.snowflake.admin(f"GRANT OWNERSHIP ON USER {user} TO ROLE ACCOUNTADMIN")
@@ -81,10 +83,10 @@ def test_verify_without_ownership_names_what_is_missing(clouds: Clouds, verify: 
 
 
 def test_verify_with_deleted_keys_names_each(clouds: Clouds, verify: Verify):
-    names, state = clouds.access().names, clouds.confluent.state
+    names, state = clouds.credentials().names, clouds.confluent.state
     name = names.service_account("app_manager")
-    [manager] = [account_id for account_id, each in state.accounts.items() if each["display_name"] == name]
-    for key_id in [key_id for key_id, each in state.keys.items() if each["spec"]["owner"]["id"] == manager]:
+    [manager] = [account_id for account_id, account in state.accounts.items() if account["display_name"] == name]
+    for key_id in [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == manager]:
         del state.keys[key_id], state.secrets[key_id]
     done = verify()
     assert done.returncode == 1, done.stdout + done.stderr
@@ -96,7 +98,7 @@ def test_verify_with_deleted_keys_names_each(clouds: Clouds, verify: Verify):
 
 
 def test_verify_without_recorded_states_fails(clouds: Clouds, verify: Verify):
-    names, client = clouds.access().names, clouds.aws.strict.client("secretsmanager", region=REGION)
+    names, client = clouds.credentials().names, clouds.aws.strict.client("secretsmanager", region=REGION)
     secret = f"{names.confluent_secrets}/rotation"
     stored = json.loads(client.get_secret_value(SecretId=secret, VersionStage="AWSCURRENT")["SecretString"])
     client.put_secret_value(SecretId=secret, SecretString=json.dumps({**stored, "lakehouse.states": "{}"}))

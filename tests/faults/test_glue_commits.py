@@ -36,8 +36,8 @@ def inject_at(stream, nth, kind, **settings):
     return stream.glue.inject(Fault(kind, "UpdateTable", **settings))
 
 
-FAILED = {"kind": "lost answer", "status": 500, "body": GLUE_ERROR}
-TIMED_OUT = {"kind": "lost answer", "status": 400, "body": GLUE_TIMEOUT}
+FAILED = {"kind": "lost response", "status": 500, "body": GLUE_ERROR}
+TIMED_OUT = {"kind": "lost response", "status": 400, "body": GLUE_TIMEOUT}
 CUT = {"kind": "lost connection"}
 
 
@@ -94,13 +94,13 @@ def test_maintenance_with_lost_response_keeps_live_files(stream):
 
 
 def test_temporary_refusals_are_retried(stream):
-    inject_at(stream, STAGE, "answer", status=400, body=GLUE_STALE)
-    stream.glue.inject(Fault("answer", "UpdateTable", times=2, status=400, body=GLUE_THROTTLED))
+    inject_at(stream, STAGE, "response", status=400, body=GLUE_STALE)
+    stream.glue.inject(Fault("response", "UpdateTable", times=2, status=400, body=GLUE_THROTTLED))
 
     attempt(stream)
     attempt(stream)
 
-    assert stream.glue.fired["answer"] == 3
+    assert stream.glue.fired["response"] == 3
     oracle.judge(stream)
 
 
@@ -113,7 +113,7 @@ def single_attempt(monkeypatch):
 @pytest.mark.parametrize(
     ("fault", "error"),
     [
-        ({"kind": "answer", "status": 400, "body": GLUE_FORBIDDEN}, RequestRejected),
+        ({"kind": "response", "status": 400, "body": GLUE_FORBIDDEN}, RequestRejected),
         pytest.param({"kind": "cut"}, Unreachable, marks=pytest.mark.long),
     ],
     ids=["forbidden", "away"],

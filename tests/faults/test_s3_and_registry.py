@@ -29,8 +29,8 @@ def stream(resources):
 
 def test_failed_s3_requests_are_retried(stream):
     faults = [
-        Fault("answer", "PUT", times=2, status=503, body=S3_SLOW_DOWN),
-        Fault("lost answer", "PUT .*parquet", body=S3_ERROR),
+        Fault("response", "PUT", times=2, status=503, body=S3_SLOW_DOWN),
+        Fault("lost response", "PUT .*parquet", body=S3_ERROR),
         Fault("lost connection", "PUT .*avro"),
         Fault("cut", "GET .*metadata.json", times=2),
         Fault("truncate", "GET .*avro"),
@@ -50,7 +50,7 @@ def test_failed_s3_requests_are_retried(stream):
 def test_refused_s3_writes_stop_run_and_change_nothing(stream, matching):
     stream.produce([{"value": b"bad"}])
     published = stream.rows()
-    refusal = stream.s3.inject(Fault("answer", matching, times=1_000, status=403))
+    refusal = stream.s3.inject(Fault("response", matching, times=1_000, status=403))
 
     assert attempt(stream) is not None
     assert refusal.fired
@@ -64,9 +64,9 @@ def test_refused_s3_writes_stop_run_and_change_nothing(stream, matching):
 @pytest.mark.parametrize(
     ("moment", "fault"),
     [
-        ("schemas/ids", {"kind": "answer", "status": 500}),
-        ("", {"kind": "answer", "status": 401}),
-        pytest.param("schemas/ids", {"kind": "answer", "status": 429}, marks=pytest.mark.long),
+        ("schemas/ids", {"kind": "response", "status": 500}),
+        ("", {"kind": "response", "status": 401}),
+        pytest.param("schemas/ids", {"kind": "response", "status": 429}, marks=pytest.mark.long),
         pytest.param("", {"kind": "cut"}, marks=pytest.mark.long),
     ],
     ids=["500 in the middle", "401 at the start", "429 in the middle", "cut at the start"],
@@ -89,7 +89,7 @@ def test_registry_restored_with_other_schemas_stops_run(stream):
     published = stream.rows()
     restored = json.dumps({**json.loads(TRADES), "doc": "The same id, another schema"})
     version = {"subject": f"{stream.name}-value", "version": 1, "id": stream.schema(), "schema": restored}
-    stream.registry.inject(Fault("answer", "GET .*versions/1", 1_000, 200, json.dumps(version).encode()))
+    stream.registry.inject(Fault("response", "GET .*versions/1", 1_000, 200, json.dumps(version).encode()))
 
     with pytest.raises(UnclearState, match=f"schema id {version['id']} is not .* `lakehouse resume`"):
         stream.ingest()

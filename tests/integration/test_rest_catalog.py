@@ -115,7 +115,7 @@ def test_register_without_overwrite_keeps_registration(stream, polaris, kind, kn
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("answer", "POST .*/register", status=403, body=b'{"error": {"message": "not now"}}'),
+        Fault("response", "POST .*/register", status=403, body=b'{"error": {"message": "not now"}}'),
         Fault("cut", "POST .*/register"),
         Fault("lost connection", "DELETE "),
     ],
@@ -188,7 +188,7 @@ def test_token_is_renewed_before_expiry(stream, polaris):
 
 
 def test_unavailable_catalog_is_unreachable(stream, polaris):
-    polaris.inject(Fault("answer", "v1/config", status=503))
+    polaris.inject(Fault("response", "v1/config", status=503))
     with pytest.raises(Unreachable, match="The REST catalog does not answer"):
         show(stream, connect(polaris))
 

@@ -119,8 +119,8 @@ def test_stream_ingests_new_records_and_recovers_from_faults(resources):
         with running(streams.Stream(stream.config, [stream.topic], stream.systems)) as events:
             until(lambda: len(stream.rows()) == 50)
             faults = [
-                stream.registry.inject(Fault("answer", times=10_000, status=500, body=REGISTRY_ERROR)),
-                stream.s3.inject(Fault("answer", times=10_000, status=503, body=S3_SLOW_DOWN)),
+                stream.registry.inject(Fault("response", times=10_000, status=500, body=REGISTRY_ERROR)),
+                stream.s3.inject(Fault("response", times=10_000, status=503, body=S3_SLOW_DOWN)),
             ]
             stream.produce_trades(range(50, 90))
             until(lambda: any(isinstance(event, TopicBackedOff) for event in events))

@@ -130,7 +130,7 @@ def test_asset_without_table_names_it(stored):
 
 def test_load_refused_or_unreachable_catalog_raises_without_secrets(stored):
     ref = TableRef(stored.namespace, stored.topic.topic)
-    stored.server.inject(Fault("answer", "tables", status=503))
+    stored.server.inject(Fault("response", "tables", status=503))
     with pytest.raises(Unreachable, match="Tableflow's catalog does not answer at http"):
         stored.catalog.load(ref)
     stored.server.expire_tokens()

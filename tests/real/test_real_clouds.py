@@ -14,7 +14,7 @@ import pytest
 
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.planning import planner
 from lakehouse.deploy.planning.graph import deployment_resources
@@ -28,10 +28,12 @@ def quiet(change: planner.Change) -> None:
 
 
 @pytest.fixture
-def access() -> Access:
+def credentials() -> CloudCredentials:
     account = os.environ.get("LAKEHOUSE_REAL_ACCOUNT", "")
     region = os.environ.get("AWS_REGION", "us-east-1")
-    return Access.from_environment(Deployment(name=f"t{uuid.uuid4().hex[:8]}", account=account, region=region))
+    return CloudCredentials.from_environment(
+        Deployment(name=f"t{uuid.uuid4().hex[:8]}", account=account, region=region)
+    )
 
 
 def independent(resources: list[Resource], cloud: str) -> list[Resource]:
@@ -49,10 +51,10 @@ def independent(resources: list[Resource], cloud: str) -> list[Resource]:
 def resources(request: pytest.FixtureRequest) -> Iterator[list[Resource]]:
     if request.param not in os.environ.get("LAKEHOUSE_REAL", "").split():
         pytest.skip(f"goes to {request.param} itself: set LAKEHOUSE_REAL and an administrator's credentials")
-    access: Access = request.getfixturevalue("access")
-    access.check_account()
-    assert all(finding.ok for finding in examine(access, loader.load()))
-    created = independent(deployment_resources(loader.load(), access), request.param)
+    credentials: CloudCredentials = request.getfixturevalue("credentials")
+    credentials.check_account()
+    assert all(finding.ok for finding in examine(credentials, loader.load()))
+    created = independent(deployment_resources(loader.load(), credentials), request.param)
     try:
         yield created
     finally:

@@ -247,7 +247,7 @@ def test_alert_server_error_is_retried_and_delivered_once(instance, slack):
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     run(instance, lag="1")
-    slack.answers.append((500, "", {}))
+    slack.responses.append((500, "", {}))
     checks.tick()
     checks.tick()
     assert (len(slack.posts), len(slack.texts())) == (2, 1)
@@ -271,7 +271,7 @@ def test_alert_delivered_before_webhook_failure_is_not_repeated(instance, slack)
     checks.tick()
     for name in ("a", "b", "c"):
         report(instance, name, False)
-    slack.answers.append((200, "ok", {}))
+    slack.responses.append((200, "ok", {}))
     slack.always = (404, "no_service", {})
     checks.tick()
     with pytest.raises(Unreachable, match="HTTP 404 no_service"):
@@ -314,13 +314,13 @@ def test_alert_without_webhook_skips(instance, sensor, slack):
 
 
 def test_send_retry_after_header_is_respected(slack):
-    slack.answers.append((429, "", {"Retry-After": "1"}))
+    slack.responses.append((429, "", {"Retry-After": "1"}))
     Webhook(url=slack.url).send("hello")
     assert (len(slack.posts), slack.texts()) == (2, ["*hello*"])
 
 
 @pytest.mark.parametrize(
-    ("url", "answer", "expected"),
+    ("url", "response", "expected"),
     [
         (
             "{slack}",
@@ -338,10 +338,10 @@ def test_send_retry_after_header_is_respected(slack):
         (f"file:///{SECRET}", None, "at its URL: InvalidSchema"),
     ],
 )
-def test_send_failure_never_shows_url(monkeypatch, caplog, slack, url, answer, expected):
+def test_send_failure_never_shows_url(monkeypatch, caplog, slack, url, response, expected):
     monkeypatch.setenv("NO_PROXY", "127.0.0.1,.invalid")
     caplog.set_level(logging.DEBUG)
-    slack.always = answer
+    slack.always = response
     webhook = Webhook(url=url.replace("{slack}", slack.url))
     with pytest.raises(Unreachable) as raised:
         webhook.send("hello")

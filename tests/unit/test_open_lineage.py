@@ -144,7 +144,7 @@ def dataset_names(datasets):
 def test_event_rejected_by_server_is_sent_at_next_tick_once(tick, server, instance):
     tick()
     dg.materialize([trades], instance=instance)
-    server.answers.append((400, "", {}))
+    server.responses.append((400, "", {}))
     with pytest.raises(Unreachable, match="OpenLineage") as raised:
         tick()
     assert KEY not in str(raised.value)

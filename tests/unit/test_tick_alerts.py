@@ -170,7 +170,7 @@ def test_alert_webhook_down_loses_no_alert(dagster, slack, alerts):
             alerts.tick()
         dagster.add_tick("alert_failed_ticks", FAILED, LakehouseError("The webhook"))
     slack.always = (404, "no_service", {})
-    slack.answers.append(OK)
+    slack.responses.append(OK)
     alerts.tick()
     slack.always = OK
     alerts.tick()

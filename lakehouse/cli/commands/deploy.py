@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.cli.commands.deploy_options import (
-    administrator_access,
+    administrator_credentials,
     administrator_options,
     explained,
     resources_of,
@@ -17,7 +17,7 @@ from lakehouse.cli.commands.deploy_options import (
 )
 from lakehouse.cli.commands.rotating import replace_keys, rotate
 from lakehouse.core.errors import ConfigError, LakehouseError
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 
 if TYPE_CHECKING:
     from lakehouse.deploy.planning.one_cloud import OneCloud
@@ -65,16 +65,16 @@ def _only_option(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
-def _checked_access(debug: bool, **options: Any) -> Access:
-    access = administrator_access(**options)
-    access.check_account()
-    return access
+def _checked_credentials(debug: bool, **options: Any) -> CloudCredentials:
+    credentials = administrator_credentials(**options)
+    credentials.check_account()
+    return credentials
 
 
-def _check_account_if_reachable(access: Access) -> None:
+def _check_account_if_reachable(credentials: CloudCredentials) -> None:
     """Refuse credentials of another account. Connection errors are ignored: the plan reports them by resource."""
     try:
-        access.check_account()
+        credentials.check_account()
     except ConfigError:
         raise
     except LakehouseError:
@@ -98,10 +98,10 @@ def plan(debug: bool, only: str | None, **options: Any) -> None:
     raise SystemExit(1 if any(change.action == "unknown" for change in changes) else 0)
 
 
-def _one_cloud(access: Access, only: str) -> OneCloud:
+def _one_cloud(credentials: CloudCredentials, only: str) -> OneCloud:
     from lakehouse.deploy.planning.one_cloud import OneCloud
 
-    return OneCloud(only, resources_of(access), access.environment)
+    return OneCloud(only, resources_of(credentials), credentials.environment)
 
 
 def _planned(debug: bool, only: str | None = None, **options: Any) -> list[Change]:
@@ -109,9 +109,9 @@ def _planned(debug: bool, only: str | None = None, **options: Any) -> list[Chang
     from lakehouse.deploy.planning import planner
 
     with explained(debug):
-        access = administrator_access(**options)
-        _check_account_if_reachable(access)
-        return list(_one_cloud(access, only).plan() if only else planner.plan_reachable(resources_of(access)))
+        credentials = administrator_credentials(**options)
+        _check_account_if_reachable(credentials)
+        return list(_one_cloud(credentials, only).plan() if only else planner.plan_reachable(resources_of(credentials)))
 
 
 @deploy.command(short_help="Draw the resources and their dependencies.")
@@ -154,13 +154,13 @@ def create(
     from lakehouse.deploy.planning import planner
 
     with explained(debug):
-        access = _checked_access(debug=debug, **options)
-        resources, one = resources_of(access), _one_cloud(access, only) if only else None
+        credentials = _checked_credentials(debug=debug, **options)
+        resources, one = resources_of(credentials), _one_cloud(credentials, only) if only else None
         if _show(list(one.plan() if one else planner.plan(resources))) and not yes:
             click.confirm("Make these changes?", abort=True)
         one.apply(_report) if one else planner.apply(resources, _report)
         if day_count is not None or retained is not None:
-            replace_keys(access, resources, day_count, retained)
+            replace_keys(credentials, resources, day_count, retained)
 
 
 @deploy.command(short_help="Delete the resources, and data only on request.")
@@ -177,12 +177,12 @@ def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **option
     from lakehouse.deploy.planning import planner
 
     with explained(debug):
-        access = _checked_access(debug=debug, **options)
-        resources, one = resources_of(access), _one_cloud(access, only) if only else None
+        credentials = _checked_credentials(debug=debug, **options)
+        resources, one = resources_of(credentials), _one_cloud(credentials, only) if only else None
         planned = one.plan_destroy if one else partial(planner.plan_destroy, resources)
         if not _show(list(planned(delete_data=delete_data))):
             return
-        name = access.deployment.name
+        name = credentials.deployment.name
         if not yes and click.prompt(f"Enter the deployment's name ({name}) to delete it", default="") != name:
             raise click.ClickException("The name does not match. Nothing was deleted")
         destroy = one.destroy if one else partial(planner.destroy, resources)
@@ -202,8 +202,8 @@ def doctor(debug: bool, **options: Any) -> None:
     from lakehouse.deploy.cloud_doctor import examine
 
     with explained(debug):
-        access = administrator_access(**options)
-        diagnostics = examine(access, loader.load(environment=access.environment))
+        credentials = administrator_credentials(**options)
+        diagnostics = examine(credentials, loader.load(environment=credentials.environment))
     show(diagnostics)
     raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
 
@@ -228,12 +228,12 @@ def verify(debug: bool, **options: Any) -> None:
     from resources.build import build_resources
 
     with explained(debug):
-        access = _checked_access(debug=debug, **options)
-        config = loader.load(environment=access.environment)
-        systems = build_resources(config, access.environment)
+        credentials = _checked_credentials(debug=debug, **options)
+        config = loader.load(environment=credentials.environment)
+        systems = build_resources(config, credentials.environment)
         outcomes: list[str] = []
         with dg.build_resources({name: systems[name] for name in SYSTEMS if name in systems}) as clients:
-            for finding in Verification(config, access, clients).run():
+            for finding in Verification(config, credentials, clients).run():
                 outcomes.append(finding.outcome)
                 reason = f": {finding.reason}" if finding.reason else ""
                 click.echo(f"{finding.outcome:<9} {finding.role}: {finding.permission}{reason}")
@@ -257,8 +257,10 @@ def environment(debug: bool, **options: Any) -> None:
     from lakehouse.deploy.settings import settings_of
 
     with explained(debug):
-        access = administrator_access(**options)
-        environment = settings_of(access.deployment, access.names, loader.load(environment=access.environment))
+        credentials = administrator_credentials(**options)
+        environment = settings_of(
+            credentials.deployment, credentials.names, loader.load(environment=credentials.environment)
+        )
         click.echo(yaml.safe_dump({options["environment"]: environment}, sort_keys=False))
 
 

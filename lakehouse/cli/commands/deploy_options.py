@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.core.errors import LakehouseError, translate
-from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, Access
+from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, CloudCredentials
 from resources.confluent import URL
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ def declared_config(environment: str, profile: str | None) -> Config:
     return loader.load(environment=environment)
 
 
-def administrator_access(environment: str, profile: str | None, **options: Any) -> Access:
+def administrator_credentials(environment: str, profile: str | None, **options: Any) -> CloudCredentials:
     from resources.build import lazy_resource
 
     declared = declared_config(environment, profile)
-    return Access(
+    return CloudCredentials(
         declared.deployment(environment),
         confluent_key=options["confluent_api_key"],
         confluent_secret=_confluent_secret(options["confluent_api_key"]),
@@ -112,11 +112,11 @@ def _confluent_secret(api_key: str) -> str:
     return secret
 
 
-def resources_of(access: Access) -> list[Resource[Any]]:
+def resources_of(credentials: CloudCredentials) -> list[Resource[Any]]:
     from lakehouse.config import loader
     from lakehouse.deploy.planning.graph import deployment_resources
 
-    return deployment_resources(loader.load(environment=access.environment), access)
+    return deployment_resources(loader.load(environment=credentials.environment), credentials)
 
 
 def explained(debug: bool) -> AbstractContextManager[None]:

@@ -16,7 +16,7 @@ from lakehouse.cli.commands.deploy_options import (
 )
 
 if TYPE_CHECKING:
-    from lakehouse.deploy.cloud_credentials import Access
+    from lakehouse.deploy.cloud_credentials import CloudCredentials
     from lakehouse.deploy.resource import Outputs, Resource
 
 
@@ -43,18 +43,18 @@ def rotate(
     is valid during its grace period. After an interruption, run it again. `--day-count 0` replaces all keys now.
     """
     from lakehouse.deploy.rotation import recorded_outputs
-    from lakehouse.deploy.rotation_credentials import RotationAccess
+    from lakehouse.deploy.rotation_credentials import RotationCredentials
 
     with explained(debug):
         deployment = declared_config(environment, profile).deployment(environment)
-        access = RotationAccess(deployment, confluent_url=confluent_url, environment=environment)
-        access.check_account()
-        resources = resources_of(access)
-        replace_keys(access, resources, day_count, retained, grace_days, recorded_outputs(resources))
+        credentials = RotationCredentials(deployment, confluent_url=confluent_url, environment=environment)
+        credentials.check_account()
+        resources = resources_of(credentials)
+        replace_keys(credentials, resources, day_count, retained, grace_days, recorded_outputs(resources))
 
 
 def replace_keys(
-    access: Access,
+    credentials: CloudCredentials,
     resources: Sequence[Resource[Any]],
     day_count: float | None,
     retained: int | None,
@@ -64,7 +64,7 @@ def replace_keys(
     """Replace keys by the deployment's policy, as far as it is not overridden, and print a line for each key.
 
     Args:
-        access: The credentials.
+        credentials: The credentials of an administrator or of the rotation.
         resources: The deployment.
         day_count: The age in days at which a key is replaced.
         retained: Number of valid Confluent keys for each account and API.
@@ -73,7 +73,7 @@ def replace_keys(
     """
     from lakehouse.deploy.rotation import Policy, rotate
 
-    declared = access.deployment.rotation
+    declared = credentials.deployment.rotation
     policy = Policy(
         declared.day_count if day_count is None else day_count,
         declared.number_of_api_keys_to_retain if retained is None else retained,

@@ -61,7 +61,7 @@ class AwsResource(Resource[T]):
     def create_and_read(self, create: Callable[[], object], outputs: Outputs) -> T:
         """Call `create` and read the resource, also after a refusal.
 
-        botocore repeats a call whose answer was lost, and is then refused because of what it created itself.
+        botocore repeats a call whose response was lost, and is then refused because of what it created itself.
 
         Raises:
             LakehouseError: The creation failed, or AWS does not show what it created.

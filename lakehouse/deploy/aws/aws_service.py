@@ -47,8 +47,7 @@ ABSENT = frozenset(
 )
 READING = ("get_", "list_", "head_", "describe_", "simulate_")
 
-
-Answer = dict[str, Any]
+Response = dict[str, Any]
 """The response of boto3 to a call, or a part of it."""
 
 
@@ -90,7 +89,7 @@ class Service:
         config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"mode": "standard"})
         return self.session.client(self.name, region_name=self.region, config=config)
 
-    def call(self, method: str, **parameters: Any) -> Answer:
+    def call(self, method: str, **parameters: Any) -> Response:
         """Call a method of the client.
 
         AWS may refuse a creation because of the resource that it created itself: botocore repeats calls whose responses
@@ -103,11 +102,11 @@ class Service:
             LakehouseError: The response to another change was lost.
             Unreachable: AWS does not respond.
         """
-        with self._explained(method):
-            answer: Answer = getattr(self._client, method)(**parameters)
-            return answer
+        with self._translated_errors(method):
+            response: Response = getattr(self._client, method)(**parameters)
+            return response
 
-    def find(self, method: str, **parameters: Any) -> Answer | None:
+    def find(self, method: str, **parameters: Any) -> Response | None:
         """Call a method of the client, and return None if the resource does not exist."""
         try:
             return self.call(method, **parameters)
@@ -122,7 +121,7 @@ class Service:
         """
         pages = iter(self._client.get_paginator(method).paginate(**parameters))
         while True:
-            with self._explained(method):
+            with self._translated_errors(method):
                 page = next(pages, None)
             if page is None:
                 return
@@ -143,24 +142,24 @@ class Service:
                 f"command again"
             ) from error
 
-    def _explained(self, method: str) -> AbstractContextManager[None]:
-        def answered(error: ClientError) -> LakehouseError:
+    def _translated_errors(self, method: str) -> AbstractContextManager[None]:
+        def from_response(error: ClientError) -> LakehouseError:
             status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-            return self._unanswered(method, error) if status >= 500 else self._refused(error)
+            return self._without_response(method, error) if status >= 500 else self._refused(error)
 
-        def unanswered(error: Exception) -> LakehouseError:
-            return self._unanswered(method, type(error).__name__)
+        def without_response(error: Exception) -> LakehouseError:
+            return self._without_response(method, type(error).__name__)
 
-        def not_asked(error: BotoCoreError) -> LakehouseError:
+        def without_request(error: BotoCoreError) -> LakehouseError:
             return LakehouseError(
                 f"AWS {self.name} cannot be called ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
                 f"credentials: `aws sts get-caller-identity`"
             )
 
-        lost = dict.fromkeys((ConnectionError, HTTPClientError, ResponseParserError), unanswered)
-        return translate({ClientError: answered, **lost, BotoCoreError: not_asked})
+        lost = dict.fromkeys((ConnectionError, HTTPClientError, ResponseParserError), without_response)
+        return translate({ClientError: from_response, **lost, BotoCoreError: without_request})
 
-    def _unanswered(self, method: str, cause: object) -> LakehouseError:
+    def _without_response(self, method: str, cause: object) -> LakehouseError:
         where = f"region {self.region}"
         if method.startswith(READING):
             return Unreachable(f"AWS {self.name}", where, "AWS_ENDPOINT_URL, the network and AWS's health", cause)
@@ -172,9 +171,9 @@ class Service:
         )
 
     def _refused(self, error: Any) -> AwsError:
-        answer, operation = error.response["Error"], error.operation_name
-        code, refused = answer["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
-        message = f"{code}: {answer.get('Message', '')}".strip()
+        details, operation = error.response["Error"], error.operation_name
+        code, refused = details["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
+        message = f"{code}: {details.get('Message', '')}".strip()
         if code in ABSENT:
             return Absent(f"{refused}: it does not exist ({message}). Nothing was changed. Run the command again", code)
         if code in NOT_KNOWN:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import DENIED, Absent, Answer, AwsError
+from lakehouse.deploy.aws.aws_service import DENIED, Absent, AwsError, Response
 from lakehouse.deploy.aws.iam import policies
 from lakehouse.deploy.aws.iam.policy_documents import same
 from lakehouse.deploy.aws.table_locations import RESULTS
@@ -31,9 +31,12 @@ BLOCKED = {
 }
 
 
+LifecycleRule = dict[str, Any]
+"""A rule of a bucket's lifecycle, in boto3's form."""
+
 NONCURRENT_DAYS, UPLOAD_DAYS, RESULT_DAYS = 30, 7, 7
 ACTIONS = ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Expiration")
-TABLE_LIFECYCLE: tuple[Answer, ...] = (
+TABLE_LIFECYCLE: tuple[LifecycleRule, ...] = (
     {
         "ID": "lakehouse-noncurrent-versions",
         "Status": "Enabled",
@@ -48,7 +51,7 @@ TABLE_LIFECYCLE: tuple[Answer, ...] = (
     },
 )
 """The lifecycle of tables: a file that maintenance deletes can be restored for `NONCURRENT_DAYS`."""
-LIFECYCLE: tuple[Answer, ...] = (
+LIFECYCLE: tuple[LifecycleRule, ...] = (
     *TABLE_LIFECYCLE,
     {
         "ID": "lakehouse-query-results",
@@ -67,10 +70,10 @@ class BucketSetting:
     name: str
     difference: str
     """The phrase that names a wrong value."""
-    wanted: Callable[[Answer], Answer]
-    """Returns the arguments of `put_<name>`, from the answer of `get_<name>`, which is empty if there is none."""
-    is_wanted: Callable[[Answer], bool]
-    """Returns whether an answer of `get_<name>`, which is not empty, protects enough."""
+    wanted: Callable[[Response], Response]
+    """Returns the arguments of `put_<name>`, from the response of `get_<name>`, which is empty if there is none."""
+    is_wanted: Callable[[Response], bool]
+    """Returns whether a response of `get_<name>`, which is not empty, protects enough."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return self.names.bucket
 
     @property
-    def lifecycle(self) -> tuple[Answer, ...]:
+    def lifecycle(self) -> tuple[LifecycleRule, ...]:
         """The rules that it must have."""
         return LIFECYCLE
 
@@ -123,7 +126,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         name = self.bucket
         tagging = f"TagSet=[{{Key={TAG},Value={self.names.deployment}}}]"
         self.require_ownership(self.label, tags, f"aws s3api put-bucket-tagging --bucket {name} --tagging '{tagging}'")
-        return BucketState(name, tuple(each for each in self._settings if not self._is_set(each)))
+        return BucketState(name, tuple(setting for setting in self._settings if not self._is_set(setting)))
 
     def create(self, outputs: Outputs) -> BucketState:
         """Create it with its tag, then apply its settings: those that an interruption leaves out are differences."""
@@ -149,7 +152,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
     def update(self, outputs: Outputs, current: BucketState) -> BucketState:
         """Apply the settings that are wrong."""
         for setting in current.wrong:
-            self._call(f"put_{setting.name}", **setting.wanted(self._answer(setting)))
+            self._call(f"put_{setting.name}", **setting.wanted(self._response(setting)))
         return replace(current, wrong=())
 
     def delete(self, outputs: Outputs, current: BucketState) -> None:
@@ -185,29 +188,31 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
     @staticmethod
     def _versions(page: dict[str, Any]) -> list[dict[str, str]]:
         both = [*page.get("Versions", ()), *page.get("DeleteMarkers", ())]
-        return [{"Key": each["Key"], "VersionId": each["VersionId"]} for each in both]
+        return [{"Key": version["Key"], "VersionId": version["VersionId"]} for version in both]
 
     @property
     def _settings(self) -> tuple[BucketSetting, ...]:
         return _settings(self.names, self.bucket, self.kms_key, self.lifecycle)
 
     def _is_set(self, setting: BucketSetting) -> bool:
-        answer = self._answer(setting)
-        return bool(answer) and setting.is_wanted(answer)
+        response = self._response(setting)
+        return bool(response) and setting.is_wanted(response)
 
-    def _answer(self, setting: BucketSetting) -> Answer:
+    def _response(self, setting: BucketSetting) -> Response:
         try:
-            answer = self._call(f"get_{setting.name}")
+            response = self._call(f"get_{setting.name}")
         except Absent:
             return {}
-        return {key: value for key, value in answer.items() if key != "ResponseMetadata"}
+        return {key: value for key, value in response.items() if key != "ResponseMetadata"}
 
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         # Bucket names are global: a bucket in another account is neither read nor changed.
         return self.service("s3").call(method, Bucket=self.bucket, ExpectedBucketOwner=self.names.account, **parameters)
 
 
-def _settings(names: Names, bucket: str, kms_key: str, lifecycle: tuple[Answer, ...]) -> tuple[BucketSetting, ...]:
+def _settings(
+    names: Names, bucket: str, kms_key: str, lifecycle: tuple[LifecycleRule, ...]
+) -> tuple[BucketSetting, ...]:
     demand_tls = policies.bucket_policy(policies.Deployment(names.account, names.region, bucket))
     ownership = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     return (
@@ -250,40 +255,42 @@ def _settings(names: Names, bucket: str, kms_key: str, lifecycle: tuple[Answer, 
     )
 
 
-def _encryption(kms_key: str) -> Answer:
+def _encryption(kms_key: str) -> Response:
     by_default = {"SSEAlgorithm": "aws:kms", "KMSMasterKeyID": kms_key} if kms_key else {"SSEAlgorithm": "AES256"}
     rule = {"ApplyServerSideEncryptionByDefault": by_default} | ({"BucketKeyEnabled": True} if kms_key else {})
     return {"ServerSideEncryptionConfiguration": {"Rules": [rule]}}
 
 
-def _is_encrypted(answer: Answer, kms_key: str) -> bool:
+def _is_encrypted(response: Response, kms_key: str) -> bool:
     """Return whether the bucket has the declared key or, if none is declared, any encryption."""
     rules = [
         rule.get("ApplyServerSideEncryptionByDefault", {})
-        for rule in answer["ServerSideEncryptionConfiguration"]["Rules"]
+        for rule in response["ServerSideEncryptionConfiguration"]["Rules"]
     ]
     return any(rule.get("KMSMasterKeyID") == kms_key if kms_key else rule.get("SSEAlgorithm") for rule in rules)
 
 
-def _extended(answer: Answer, demanded: policies.Policy) -> policies.Policy:
+def _extended(response: Response, demanded: policies.Policy) -> policies.Policy:
     """Return the bucket's policy with the required statements and all manually added ones."""
-    policy = json.loads(answer["Policy"]) if answer else {**demanded, "Statement": []}
+    policy = json.loads(response["Policy"]) if response else {**demanded, "Statement": []}
     statements = policy["Statement"]
     statements = [statements] if isinstance(statements, dict) else statements
-    missing = [each for each in demanded["Statement"] if not any(same(each, other) for other in statements)]
+    missing = [
+        statement for statement in demanded["Statement"] if not any(same(statement, other) for other in statements)
+    ]
     return {**policy, "Statement": [*statements, *missing]}
 
 
-def _missing_rules(answer: Answer, lifecycle: tuple[Answer, ...]) -> list[Answer]:
+def _missing_rules(response: Response, lifecycle: tuple[LifecycleRule, ...]) -> list[LifecycleRule]:
     """Return the rules whose action no enabled rule of the bucket has. S3 applies the shortest of several periods, so
     a rule beside another one would shorten a longer retention.
     """
-    enabled = [rule for rule in answer.get("Rules", ()) if rule["Status"] == "Enabled"]
+    enabled = [rule for rule in response.get("Rules", ()) if rule["Status"] == "Enabled"]
     return [rule for rule in lifecycle if not any(_action(rule) == _action(other) for other in enabled)]
 
 
-def _action(rule: Answer) -> tuple[str, str]:
+def _action(rule: LifecycleRule) -> tuple[str, str]:
     """Return the effect of a rule; of an expiry also the prefix: another prefix would delete files of tables."""
-    action = next((each for each in ACTIONS if each in rule), "")
+    action = next((action for action in ACTIONS if action in rule), "")
     prefix = rule.get("Filter", {}).get("Prefix", rule.get("Prefix", ""))
     return action, str(prefix) if action == "Expiration" else ""

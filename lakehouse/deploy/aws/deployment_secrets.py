@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Answer, AwsError
+from lakehouse.deploy.aws.aws_service import AwsError, Response
 from lakehouse.deploy.resource import Outputs
 from resources.aws.secrets_manager import RECOVERY_DAYS, TAG
 
@@ -59,7 +59,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         path, name = f"{self.names.confluent_secrets}/", self.names.snowflake_secret
         begin = [{"Key": "name", "Values": [path, name]}]
         secrets = self.service(SERVICE).items("list_secrets", "SecretList", Filters=begin)
-        return {each["Name"] for each in secrets if each["Name"].startswith(path) or each["Name"] == name}
+        return {secret["Name"] for secret in secrets if secret["Name"].startswith(path) or secret["Name"] == name}
 
     def _is_owned(self, name: str) -> bool:
         secret = self._described(name)
@@ -73,7 +73,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         )
         return True
 
-    def _described(self, name: str) -> Answer | None:
+    def _described(self, name: str) -> Response | None:
         """Return the description of a secret in AWS; None if it does not exist or was deleted."""
         secret = self.service(SERVICE).find("describe_secret", SecretId=name)
         return None if secret is None or "DeletedDate" in secret else secret

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Answer, Service
+from lakehouse.deploy.aws.aws_service import Response, Service
 from lakehouse.deploy.aws.bucket import DEFAULT_REGION
 from lakehouse.deploy.aws.table_locations import location
 from lakehouse.deploy.names import Names
@@ -39,8 +39,8 @@ def read_region(s3: Service, names: Names, bucket: str, key: str) -> str:
     Raises:
         LakehouseError: It does not exist in the account, or is in another region.
     """
-    answer = s3.find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
-    region = (answer.get("LocationConstraint") or DEFAULT_REGION) if answer else "nowhere"
+    response = s3.find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
+    region = (response.get("LocationConstraint") or DEFAULT_REGION) if response else "nowhere"
     if region != names.region:
         raise LakehouseError(
             f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
@@ -50,8 +50,8 @@ def read_region(s3: Service, names: Names, bucket: str, key: str) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingGlueDatabase(AwsResource[Answer], ExistingResource[Answer]):
-    """`aws/glue_database`, whose state is Glue's answer."""
+class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
+    """`aws/glue_database`, whose state is Glue's description."""
 
     address = "aws/glue_database"
     namespace: str
@@ -61,19 +61,19 @@ class ExistingGlueDatabase(AwsResource[Answer], ExistingResource[Answer]):
         """The database with its name."""
         return f"Glue database '{self.namespace}'"
 
-    def read(self, outputs: Outputs) -> Answer:
+    def read(self, outputs: Outputs) -> Response:
         """Read it.
 
         Raises:
             LakehouseError: It does not exist, or its tables are created where the deployment's roles may not write.
         """
-        answer = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
-        if answer is None:
+        response = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
+        if response is None:
             raise LakehouseError(
                 f"There is no {self.label} in region {self.names.region}. Nothing was changed. Correct "
                 f"`existing.glue_database` in lakehouse.yaml"
             )
-        database: Answer = answer["Database"]
+        database: Response = response["Database"]
         uri, needed = database.get("LocationUri", ""), location(self.names, self.namespace)
         if uri.rstrip("/") != needed:
             raise LakehouseError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Answer
+from lakehouse.deploy.aws.aws_service import Response
 from lakehouse.deploy.aws.table_locations import location
 from lakehouse.deploy.resource import Outputs, Updatable
 from resources.aws.secrets_manager import TAG
@@ -15,8 +15,8 @@ KEPT = ("Description", "Parameters", "CreateTableDefaultPermissions")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GlueDatabase(AwsResource[Answer], Updatable[Answer]):
-    """`aws/glue_database`, whose state is Glue's answer."""
+class GlueDatabase(AwsResource[Response], Updatable[Response]):
+    """`aws/glue_database`, whose state is Glue's description."""
 
     address = "aws/glue_database"
     holds_data = True
@@ -27,19 +27,19 @@ class GlueDatabase(AwsResource[Answer], Updatable[Answer]):
         """The database with its name."""
         return f"Glue database '{self.namespace}'"
 
-    def read(self, outputs: Outputs) -> Answer | None:
+    def read(self, outputs: Outputs) -> Response | None:
         """Read the database."""
         glue = self.service("glue")
-        answer = glue.find("get_database", **self._database)
-        if answer is None:
+        response = glue.find("get_database", **self._database)
+        if response is None:
             return None
         arn = f"arn:aws:glue:{self.names.region}:{self.names.account}:database/{self.namespace}"
         tag = f"aws glue tag-resource --resource-arn {arn} --tags-to-add {TAG}={self.names.deployment}"
         self.require_ownership(self.label, glue.call("get_tags", ResourceArn=arn)["Tags"], tag)
-        database: Answer = answer["Database"]
+        database: Response = response["Database"]
         return database
 
-    def create(self, outputs: Outputs) -> Answer:
+    def create(self, outputs: Outputs) -> Response:
         """Create it with its tag."""
 
         def create() -> None:
@@ -52,13 +52,13 @@ class GlueDatabase(AwsResource[Answer], Updatable[Answer]):
 
         return self.create_and_read(create, outputs)
 
-    def diff(self, outputs: Outputs, current: Answer) -> list[str]:
+    def diff(self, outputs: Outputs, current: Response) -> list[str]:
         """Compare the location, under which new tables are created."""
         uri = current.get("LocationUri", "")
         same = uri.rstrip("/") == self._location
         return [] if same else [f"its location is '{uri}', not {self._location}"]
 
-    def update(self, outputs: Outputs, current: Answer) -> Answer:
+    def update(self, outputs: Outputs, current: Response) -> Response:
         """Correct the location. Existing tables stay where they are."""
         right = {"Name": self.namespace, "LocationUri": self._location}
         self.service("glue").call(
@@ -68,7 +68,7 @@ class GlueDatabase(AwsResource[Answer], Updatable[Answer]):
         )
         return current | right
 
-    def delete(self, outputs: Outputs, current: Answer) -> None:
+    def delete(self, outputs: Outputs, current: Response) -> None:
         """Delete its tables' registrations, then the database. Files stay in the bucket."""
         glue = self.service("glue")
         tables = {"CatalogId": self.names.account, "DatabaseName": self.namespace}

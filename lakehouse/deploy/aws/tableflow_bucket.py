@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Answer, Service
-from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState
+from lakehouse.deploy.aws.aws_service import Service
+from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState, LifecycleRule
 from lakehouse.deploy.aws.existing_storage import read_region
 from lakehouse.deploy.resource import ExistingResource, Outputs
 
@@ -28,7 +28,7 @@ class TableflowBucket(Bucket):
         return self.names.tableflow_bucket
 
     @property
-    def lifecycle(self) -> tuple[Answer, ...]:
+    def lifecycle(self) -> tuple[LifecycleRule, ...]:
         """The rules for files of tables: there are no query results."""
         return TABLE_LIFECYCLE
 
@@ -65,5 +65,5 @@ class ExistingTableflowBucket(AwsResource[BucketState], ExistingResource[BucketS
 
 def first_object(s3: Service, bucket: str, account: str) -> str:
     """Return the key of an object of a bucket; empty if there is none."""
-    answer = s3.call("list_objects_v2", Bucket=bucket, ExpectedBucketOwner=account, MaxKeys=1)
-    return next((str(each["Key"]) for each in answer.get("Contents", ())), "")
+    response = s3.call("list_objects_v2", Bucket=bucket, ExpectedBucketOwner=account, MaxKeys=1)
+    return next((str(file["Key"]) for file in response.get("Contents", ())), "")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Answer, AwsError
+from lakehouse.deploy.aws.aws_service import AwsError, Response
 from lakehouse.deploy.aws.table_locations import results
 from lakehouse.deploy.resource import Outputs, Updatable
 from resources.aws.secrets_manager import TAG
 
 
 @dataclass(frozen=True, repr=False)
-class Workgroup(AwsResource[Answer], Updatable[Answer]):
-    """`aws/workgroup`, whose state is Athena's answer."""
+class Workgroup(AwsResource[Response], Updatable[Response]):
+    """`aws/workgroup`, whose state is Athena's description."""
 
     address = "aws/workgroup"
     kms_key: str = ""
@@ -24,7 +24,7 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
         """The workgroup with its name."""
         return f"Athena workgroup '{self.names.workgroup}'"
 
-    def read(self, outputs: Outputs) -> Answer | None:
+    def read(self, outputs: Outputs) -> Response | None:
         """Read the workgroup."""
         current = self._get()
         if current is None:
@@ -35,7 +35,7 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
         self.require_ownership(self.label, tags, command)
         return current
 
-    def create(self, outputs: Outputs) -> Answer:
+    def create(self, outputs: Outputs) -> Response:
         """Create it with its tag."""
 
         def create() -> None:
@@ -46,7 +46,7 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
 
         return self.create_and_read(create, outputs)
 
-    def diff(self, outputs: Outputs, current: Answer) -> list[str]:
+    def diff(self, outputs: Outputs, current: Response) -> list[str]:
         """Compare where results go, their encryption, whether queries may override settings, and the state."""
         configuration = current.get("Configuration", {})
         has = configuration.get("ResultConfiguration", {})
@@ -60,7 +60,7 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
         }
         return [phrase for phrase, is_wrong in wrong.items() if is_wrong]
 
-    def update(self, outputs: Outputs, current: Answer) -> Answer:
+    def update(self, outputs: Outputs, current: Response) -> Response:
         """Apply the settings, and enable it."""
         has = current.get("Configuration", {}).get("ResultConfiguration", {}).get("EncryptionConfiguration")
         encryption = {"EncryptionConfiguration": has} if has and not self.kms_key else {}
@@ -70,7 +70,7 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
         )
         return {**current, **self.read_existing(outputs)}
 
-    def delete(self, outputs: Outputs, current: Answer) -> None:
+    def delete(self, outputs: Outputs, current: Response) -> None:
         """Delete it with its history and named queries."""
         try:
             self.service("athena").call("delete_work_group", WorkGroup=self.names.workgroup, RecursiveDeleteOption=True)
@@ -79,10 +79,10 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
                 raise
         self.wait_until_gone(self.label, self._get)
 
-    def _get(self) -> Answer | None:
+    def _get(self) -> Response | None:
         try:
-            answer: Answer = self.service("athena").call("get_work_group", WorkGroup=self.names.workgroup)
-            workgroup: Answer = answer["WorkGroup"]
+            response: Response = self.service("athena").call("get_work_group", WorkGroup=self.names.workgroup)
+            workgroup: Response = response["WorkGroup"]
             return workgroup
         except AwsError as error:
             if _is_absent(error):
@@ -90,7 +90,7 @@ class Workgroup(AwsResource[Answer], Updatable[Answer]):
             raise
 
     @property
-    def _results(self) -> Answer:
+    def _results(self) -> Response:
         return {
             "OutputLocation": results(self.names),
             "EncryptionConfiguration": {"EncryptionOption": "SSE_KMS", "KmsKey": self.kms_key}

@@ -150,20 +150,20 @@ class ConfluentResources:
     def declared_topics(self) -> dict[str, DeclaredTopicResource]:
         """The topics that Flink does not create, and those that receive dead letters, by entry."""
         declared = {
-            each.name: self._declared_topic(
-                each.name,
-                each.topic,
-                each.partitions,
-                holds_data=each.source.is_external or each in self._topics.stored_by_confluent,
-                retention_ms=milliseconds(each.retention.records) if each.retention.records else None,
-                compacted=each in self._topics.upserted,
+            topic.name: self._declared_topic(
+                topic.name,
+                topic.topic,
+                topic.partitions,
+                holds_data=topic.source.is_external or topic in self._topics.stored_by_confluent,
+                retention_ms=milliseconds(topic.retention.records) if topic.retention.records else None,
+                compacted=topic in self._topics.upserted,
             )
-            for each in self._topics.all
-            if each.topic not in self._topics.statements
+            for topic in self._topics.all
+            if topic.topic not in self._topics.statements
         }
         letters = {
-            f"{each.name}/dead_letters": self._declared_topic(f"{each.name}/dead_letters", topic, each.partitions)
-            for topic, each in self._topics.dead_letters.items()
+            f"{topic.name}/dead_letters": self._declared_topic(f"{topic.name}/dead_letters", name, topic.partitions)
+            for name, topic in self._topics.dead_letters.items()
         }
         return declared | letters
 
@@ -185,21 +185,21 @@ class ConfluentResources:
     def connectors(self) -> dict[str, DatagenResource]:
         """The Datagen connectors by entry."""
         return {
-            each.name: DatagenResource(
+            topic.name: DatagenResource(
                 *self.common,
-                entry=each.name,
-                connector=source.connector(each.name),
-                topic_name=each.topic,
-                settings=source.connector_settings(self.config, each),
-                subject=each.subject("value"),
+                entry=topic.name,
+                connector=source.connector(topic.name),
+                topic_name=topic.topic,
+                settings=source.connector_settings(self.config, topic),
+                subject=topic.subject("value"),
                 cluster=self.cluster,
                 registry=self.registry,
                 account=self.accounts["app_connector"],
                 acls=self.acls["app_connector"],
-                topic=self.declared_topics[each.name],
+                topic=self.declared_topics[topic.name],
                 registry_key=self.keys.registry,
             )
-            for each, source in self._topics.generated
+            for topic, source in self._topics.generated
         }
 
     @cached_property
@@ -224,18 +224,18 @@ class ConfluentResources:
     def flink_topics(self) -> dict[str, FlinkTopicResource]:
         """The topics that Flink statements create, by entry."""
         return {
-            each.name: FlinkTopicResource(
+            topic.name: FlinkTopicResource(
                 *self.common,
-                entry=each.name,
-                topic=each.topic,
+                entry=topic.name,
+                topic=topic.topic,
                 cluster=self.cluster,
                 manager_key=self.keys.manager,
                 is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
-                holds_data=each in self._topics.stored_by_confluent,
-                statement=self.statements[self._topics.statements[each.topic]],
+                holds_data=topic in self._topics.stored_by_confluent,
+                statement=self.statements[self._topics.statements[topic.topic]],
             )
-            for each in self._topics.all
-            if each.topic in self._topics.statements
+            for topic in self._topics.all
+            if topic.topic in self._topics.statements
         }
 
     @property

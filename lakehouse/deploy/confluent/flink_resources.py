@@ -62,7 +62,9 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     def read(self, outputs: Outputs) -> list[Statement] | None:
         """List the statements of the declared name; None if there are none."""
         pattern = re.compile(rf"{re.escape(self.declared_name)}-[0-9a-f]{{12}}")
-        return [each for each in self._statements(outputs).list() if pattern.fullmatch(each.name)] or None
+        return [
+            statement for statement in self._statements(outputs).list() if pattern.fullmatch(statement.name)
+        ] or None
 
     def create(self, outputs: Outputs) -> list[Statement]:
         """Start it, as soon as the account is allowed to."""
@@ -93,24 +95,28 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
         """List statements with other SQL, and failures."""
-        differences = [f"'{each.name}' runs other SQL" for each in current if each.name != self.statement]
-        differences += [f"it has failed: {each.detail}" for each in current if each.phase in FAILED]
+        differences = [
+            f"'{statement.name}' runs other SQL" for statement in current if statement.name != self.statement
+        ]
+        differences += [f"it has failed: {statement.detail}" for statement in current if statement.phase in FAILED]
         return differences
 
     def update(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Delete what has other SQL or failed, and start the declared statement unless it runs."""
-        right = [each for each in current if each.name == self.statement and each.phase not in FAILED]
-        self.delete(outputs, [each for each in current if each not in right])
+        right = [
+            statement for statement in current if statement.name == self.statement and statement.phase not in FAILED
+        ]
+        self.delete(outputs, [statement for statement in current if statement not in right])
         return right or self.create(outputs)
 
     def delete(self, outputs: Outputs, current: list[Statement]) -> None:
         """Delete all statements of the declared name."""
         statements = self._statements(outputs)
-        for each in current:
-            statements.delete(each.name)
+        for statement in current:
+            statements.delete(statement.name)
             wait_until_deleted(
-                f"Flink statement '{each.name}'",
-                partial(statements.find, each.name),
+                f"Flink statement '{statement.name}'",
+                partial(statements.find, statement.name),
                 deadline_seconds=STATEMENT_SECONDS,
                 clock=self.clock,
             )

@@ -58,14 +58,14 @@ class EnvironmentResource(ConfluentResource[Environment]):
             "provider integration": self.cloud.provider_integrations(current.id).list(),
         }
         foreign = [
-            f"{kind} '{each.name}' ({each.id})"
+            f"{kind} '{entry.name}' ({entry.id})"
             for kind, objects in contents.items()
-            for each in objects
-            if each.name != self.names.confluent
+            for entry in objects
+            if entry.name != self.names.confluent
         ]
         if foreign:
             return f"contains resources that the deployment did not create: {', '.join(foreign)}"
-        return "its cluster has deletion protection" if any(each.protected for each in clusters) else ""
+        return "its cluster has deletion protection" if any(cluster.protected for cluster in clusters) else ""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -45,7 +45,7 @@ class RotationKeyResource(ApiKeyResource):
 
     def account_key(self, outputs: Outputs) -> AccountKey:
         """Return the key, which lists the account's own keys."""
-        states = {each.address: asdict(outputs[each]) for each in self.recorded}
+        states = {resource.address: asdict(outputs[resource]) for resource in self.recorded}
         layout = Layout(KEY, KEY_SECRET, {STATES: json.dumps(states, sort_keys=True)})
         owner_id = outputs[self.account].id
 
@@ -83,4 +83,4 @@ class RotationKeyResource(ApiKeyResource):
 
 
 def _addresses(resources: Sequence[Resource[Any]]) -> str:
-    return ", ".join(each.address for each in resources)
+    return ", ".join(resource.address for resource in resources)

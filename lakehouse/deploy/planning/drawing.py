@@ -89,7 +89,7 @@ def _edges(changes: Sequence[Change]) -> Iterator[tuple[str, str]]:
     """Yield the dependencies by address, without those that follow from others: `a → c` where `a → b → c`."""
     ancestors: dict[str, set[str]] = {}
     for change in changes:
-        direct = list(dict.fromkeys(each.address for each in change.resource.depends_on))
-        indirect = set[str]().union(*(ancestors[each] for each in direct))
+        direct = list(dict.fromkeys(dependency.address for dependency in change.resource.depends_on))
+        indirect = set[str]().union(*(ancestors[address] for address in direct))
         ancestors[change.resource.address] = indirect.union(direct)
-        yield from ((each, change.resource.address) for each in direct if each not in indirect)
+        yield from ((address, change.resource.address) for address in direct if address not in indirect)

@@ -9,23 +9,27 @@ from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
 from lakehouse.deploy.aws.table_locations import TableflowCluster
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
 
 
-def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_CLOCK) -> list[Resource[Any]]:
+def deployment_resources(
+    config: Config, credentials: CloudCredentials, clock: Clock = SYSTEM_CLOCK
+) -> list[Resource[Any]]:
     """Return the resources. Nothing connects before one of them is read.
 
     Args:
         config: lakehouse.yaml.
-        access: An administrator's credentials.
+        credentials: An administrator's credentials.
         clock: Measures how long resources are waited for.
     """
-    names, deployment = access.names, access.deployment
-    confluent = ConfluentResources(access.confluent, access.secrets, names, config, deployment, clock)
-    snowflake = SnowflakeResources(access.snowflake, access.secrets, names, config, clock, access.rest_catalog)
+    names, deployment = credentials.names, credentials.deployment
+    confluent = ConfluentResources(credentials.confluent, credentials.secrets, names, config, deployment, clock)
+    snowflake = SnowflakeResources(
+        credentials.snowflake, credentials.secrets, names, config, clock, credentials.rest_catalog
+    )
     tableflow = (
         Tableflow(
             TableflowCluster(confluent.environment, confluent.cluster, names.tableflow_bucket),
@@ -35,7 +39,7 @@ def deployment_resources(config: Config, access: Access, clock: Clock = SYSTEM_C
         else None
     )
     aws = AwsResources(
-        access.session, names, config, deployment, tableflow, snowflake.volume, snowflake.integration, clock
+        credentials.session, names, config, deployment, tableflow, snowflake.volume, snowflake.integration, clock
     )
     return in_dependency_order(
         [
@@ -60,9 +64,11 @@ def in_dependency_order(resources: Sequence[Resource[Any]]) -> list[Resource[Any
     remaining, ordered = list(resources), list[Resource[Any]]()
     addresses: set[str] = set()
     while remaining:
-        ready = next((n for n, each in enumerate(remaining) if addresses.issuperset(_dependencies(each))), None)
+        ready = next(
+            (n for n, candidate in enumerate(remaining) if addresses.issuperset(_dependencies(candidate))), None
+        )
         if ready is None:
-            raise ValueError(f"never satisfied: {', '.join(each.address for each in remaining)}")
+            raise ValueError(f"never satisfied: {', '.join(resource.address for resource in remaining)}")
         resource = remaining.pop(ready)
         ordered.append(resource)
         addresses.add(resource.address)
@@ -70,4 +76,4 @@ def in_dependency_order(resources: Sequence[Resource[Any]]) -> list[Resource[Any
 
 
 def _dependencies(resource: Resource[Any]) -> list[str]:
-    return [each.address for each in resource.depends_on]
+    return [dependency.address for dependency in resource.depends_on]

@@ -108,7 +108,7 @@ class OneCloud:
             LakehouseError: As `plan_destroy`, or a resource failed.
         """
         list(self.plan_destroy(delete_data=delete_data))
-        resources = [each if self._is_selected(each) else Foreign(each) for each in self.deployment]
+        resources = [resource if self._is_selected(resource) else Foreign(resource) for resource in self.deployment]
         planner.destroy(
             resources,
             lambda change: None if isinstance(change.resource, Foreign) else report(change),
@@ -125,32 +125,38 @@ class OneCloud:
     @cached_property
     def _foreign(self) -> list[Resource[Any]]:
         """Resources of other clouds that own ones depend on, and those with which these are read."""
-        needed = self._read_with({each.address for resource in self._selected for each in resource.depends_on})
-        return [each for each in self.deployment if each.address in needed and not self._is_selected(each)]
+        needed = self._read_with(
+            {dependency.address for resource in self._selected for dependency in resource.depends_on}
+        )
+        return [
+            resource for resource in self.deployment if resource.address in needed and not self._is_selected(resource)
+        ]
 
     @cached_property
     def _missing(self) -> dict[str, Resource[Any]]:
         """The missing resource of another cloud, by address of each own resource that waits for it."""
-        readable = self._read_with({each.address for each in self._foreign})
-        outputs = planner.read_all([each for each in self.deployment if each.address in readable])
-        missing = {each.address: each for each in self._foreign if each not in outputs}
+        readable = self._read_with({resource.address for resource in self._foreign})
+        outputs = planner.read_all([resource for resource in self.deployment if resource.address in readable])
+        missing = {resource.address: resource for resource in self._foreign if resource not in outputs}
         waiting: dict[str, Resource[Any]] = {}
         for resource in self._selected:
-            for each in resource.depends_on:
-                if cause := missing.get(each.address) or waiting.get(each.address):
+            for dependency in resource.depends_on:
+                if cause := missing.get(dependency.address) or waiting.get(dependency.address):
                     waiting[resource.address] = cause
         return waiting
 
     @cached_property
     def _ready(self) -> list[Resource[Any]]:
         """Own resources that wait for no other cloud, and the resources of other clouds that they depend on."""
-        waiting_for_none = [each for each in self._selected if each.address not in self._missing]
-        needed = self._read_with({each.address for resource in waiting_for_none for each in resource.depends_on})
-        ready = {each.address for each in waiting_for_none}
+        waiting_for_none = [resource for resource in self._selected if resource.address not in self._missing]
+        needed = self._read_with(
+            {dependency.address for resource in waiting_for_none for dependency in resource.depends_on}
+        )
+        ready = {resource.address for resource in waiting_for_none}
         return [
-            each if each.address in ready else Foreign(each)
-            for each in self.deployment
-            if each.address in ready or (each.address in needed and not self._is_selected(each))
+            resource if resource.address in ready else Foreign(resource)
+            for resource in self.deployment
+            if resource.address in ready or (resource.address in needed and not self._is_selected(resource))
         ]
 
     def _needs(self, resource: Resource[Any]) -> set[str]:
@@ -159,7 +165,7 @@ class OneCloud:
         AWS has the secrets with the keys of all other resources.
         """
         if self.cloud == "aws":
-            return {each.address for each in self._selected}
+            return {resource.address for resource in self._selected}
         return self._read_with({resource.address})
 
     def _read_with(self, addresses: set[str]) -> set[str]:
@@ -167,7 +173,7 @@ class OneCloud:
         needed = set(addresses)
         for resource in reversed(self.deployment):
             if resource.address in needed:
-                needed |= {each.address for each in resource.read_depends_on}
+                needed |= {dependency.address for dependency in resource.read_depends_on}
         return needed
 
     def _explanation(self, missing: Resource[Any]) -> str:

@@ -1,4 +1,4 @@
-"""Plan, apply and destroy a list of resources, by what their clouds answer now."""
+"""Plan, apply and destroy a list of resources, from the current state of their clouds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def plan_reachable(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
     unknown: set[str] = set()
     for resource in _in_order(resources):
         cloud = resource.address.partition("/")[0]
-        before = [each.address for each in resource.depends_on if each.address in unknown]
+        before = [dependency.address for dependency in resource.depends_on if dependency.address in unknown]
         if cloud in failures or before:
             change = Change(resource, "unknown", failures.get(cloud) or f"comes after {', '.join(before)}")
         else:
@@ -128,7 +128,7 @@ def needed_by(resources: Sequence[Resource[Any]], kind: type[Any]) -> list[Resou
     needed: set[str] = set()
     for resource in reversed(resources):
         if isinstance(resource, kind) or resource.address in needed:
-            needed |= {resource.address, *(each.address for each in resource.read_depends_on)}
+            needed |= {resource.address, *(dependency.address for dependency in resource.read_depends_on)}
     return [resource for resource in resources if resource.address in needed]
 
 
@@ -136,7 +136,7 @@ def read_all(resources: Sequence[Resource[Any]], known: Outputs | None = None) -
     """Read all resources but those that are known. A resource whose container does not exist does not exist either."""
     outputs = known or Outputs()
     for resource in resources:
-        if resource not in outputs and all(each in outputs for each in resource.read_depends_on):
+        if resource not in outputs and all(dependency in outputs for dependency in resource.read_depends_on):
             with naming_resource(resource):
                 _read(resource, outputs)
     return outputs
@@ -160,7 +160,7 @@ def _in_order(resources: Sequence[Resource[Any]]) -> Sequence[Resource[Any]]:
     """
     before: set[str] = set()
     for resource in resources:
-        dependencies = [each.address for each in resource.depends_on]
+        dependencies = [dependency.address for dependency in resource.depends_on]
         if resource.address in before or not before.issuperset(dependencies):
             raise ValueError(f"{resource.address} is listed twice, or before one of {dependencies}")
         before.add(resource.address)
@@ -176,7 +176,7 @@ def _read(resource: Resource[T], outputs: Outputs) -> T | None:
 
 def _planned(resource: Resource[T], outputs: Outputs) -> Change:
     """Read a resource into `outputs` and decide what is to be done about it."""
-    if missing := [each.address for each in resource.depends_on if each not in outputs]:
+    if missing := [dependency.address for dependency in resource.depends_on if dependency not in outputs]:
         resource.require_creatable(outputs)
         return Change(resource, "create", f"comes after {', '.join(missing)}")
     current = _read(resource, outputs)
@@ -208,7 +208,7 @@ def _created(resource: Resource[T], outputs: Outputs) -> T:
     try:
         return resource.create(outputs)
     except OutcomeUnknownError:
-        # The answer was lost: creating it again without reading it first could create two.
+        # The response was lost: creating it again without reading it first could create two.
         current = resource.read(outputs)
         if current is None:
             raise

@@ -41,10 +41,12 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
     def read(self, outputs: Outputs) -> Verification:
         """Run the statement. The result is never None, so that dependents can be deleted without access."""
         [row] = self.administrator.rows(self.question)
-        answer: dict[str, Any] = json.loads(next(iter(row.values())))
+        response: dict[str, Any] = json.loads(next(iter(row.values())))
         # The reasons are in fields of their own: errorMessage, or one for each attempt.
-        reasons = [f"{key}: {value}" for key, value in answer.items() if key != "success" and value not in UNREMARKABLE]
-        return Verification("verified", "") if answer["success"] else Verification("refused", "; ".join(reasons))
+        reasons = [
+            f"{key}: {value}" for key, value in response.items() if key != "success" and value not in UNREMARKABLE
+        ]
+        return Verification("verified", "") if response["success"] else Verification("refused", "; ".join(reasons))
 
     def create(self, outputs: Outputs) -> Verification:
         """Run the statement: there is nothing to create."""
@@ -54,7 +56,7 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
         """Repeat the statement until Snowflake has access.
 
         Raises:
-            TimedOut: It does not; the message has Snowflake's last answer.
+            TimedOut: It does not; the message has Snowflake's last response.
         """
         if current.phase == "verified":
             return current

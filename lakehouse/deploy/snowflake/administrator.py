@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Row = dict[str, Any]
 
 LOGGERS = ("connection", "cursor", "errors", "network")
-"""Loggers of the connector that quote statements; `network` at level ERROR when nothing answers."""
+"""Loggers of the connector that quote statements; `network` at level ERROR when there is no response."""
 
 
 class Session(Protocol):
@@ -70,7 +70,7 @@ class Administrator:
 
         Raises:
             LakehouseError: Snowflake refuses.
-            OutcomeUnknownError: The answer was lost.
+            OutcomeUnknownError: The response was lost.
         """
         failure: Error | None = None
         try:

@@ -129,7 +129,7 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
 
 
 def retire(user: ServiceUser, grace_days: float) -> Keys:
-    """Unset the slot of the replaced key after its grace period. The key in use is proved to log in first.
+    """Unset the slot of the replaced key after its grace period. The key in use must log in first.
 
     Args:
         user: The user and its secret.

@@ -34,5 +34,5 @@ class ServiceUserKey(Undeletable[Keys]):
         return key_pair_rotation.installed(self.user())
 
     def create(self, outputs: Outputs) -> Keys:
-        """Create the first key pair and prove that it logs in."""
+        """Create the first key pair and wait until it logs in."""
         return key_pair_rotation.install(self.user())

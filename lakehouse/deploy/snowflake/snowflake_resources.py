@@ -66,7 +66,7 @@ class SnowflakeResources:
             self.schema,
             *volumes,
             self.integration,
-            *(each for catalog in catalogs for each in (catalog.schema, catalog.integration)),
+            *(resource for catalog in catalogs for resource in (catalog.schema, catalog.integration)),
         ]
         grants = Grants(
             "snowflake/grants",
@@ -265,12 +265,12 @@ class SnowflakeResources:
     @property
     def _spark_sources(self) -> tuple[Source, ...]:
         topics = self.config.topics.values()
-        return tuple(_source(each, each.table) for each in topics if each.engine == "spark")
+        return tuple(_source(topic, topic.table) for topic in topics if topic.engine == "spark")
 
     @property
     def _tableflow_sources(self) -> tuple[Source, ...]:
         topics = self.config.topics.values()
-        return tuple(_source(each, each.topic) for each in topics if each.engine == "tableflow")
+        return tuple(_source(topic, topic.topic) for topic in topics if topic.engine == "tableflow")
 
     def _volume(self, address: str, name: str, bucket: str) -> ExternalVolume:
         # Snowflake has one user in AWS for all volumes of an account, so all have one external id in the trust policy.

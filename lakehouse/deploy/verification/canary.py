@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.deploy.verification.deployment_role import CANARY, MARK, DeploymentRole, Step
 from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
-from lakehouse.deploy.verification.planes import CANARY, MARK, Plane, Step
 from resources.iceberg.catalog import PROPERTIES
 
 ROWS = 3
@@ -58,18 +58,18 @@ class Canary:
             role: Of DuckDB and Athena.
             snowflake_role: That Snowflake assumes.
         """
-        for each, action, call in (
+        for caller, action, call in (
             (role, "a scan by pyiceberg", self._scan),
             (role, "athena:GetQueryResults of a count", self._query_athena),
             (snowflake_role, "CREATE ICEBERG TABLE in Snowflake", self._create_in_snowflake),
             (snowflake_role, "a query by Snowflake", self._query_snowflake),
         ):
             if not self.written:
-                yield Unchecked(each, f"{action} on {self.ref}", "the canary table could not be written")
+                yield Unchecked(caller, f"{action} on {self.ref}", "the canary table could not be written")
             elif call == self._query_athena and not hasattr(self.clients, "athena"):
-                yield Unchecked(each, f"{action} on {self.ref}", "the environment has no `athena`")
+                yield Unchecked(caller, f"{action} on {self.ref}", "the environment has no `athena`")
             else:
-                yield Probe(each, action, str(self.ref), call)
+                yield Probe(caller, action, str(self.ref), call)
 
     def drop_in_snowflake(self) -> None:
         """Drop the table in Snowflake, if it is there.
@@ -97,28 +97,28 @@ class Canary:
         _require_rows("Snowflake", state.row_count if state else 0)
 
 
-def remove(plane: Plane) -> None:
+def remove(role: DeploymentRole) -> None:
     """Remove the table from Glue, then its files.
 
     Args:
-        plane: The role that deletes tables and files.
+        role: The role that deletes tables and files.
 
     Raises:
         UnclearState: Glue has a table of this name that no verification wrote.
         LakehouseError: AWS refuses.
     """
-    glue, s3 = plane.service("glue"), plane.service("s3")
-    table = {"CatalogId": plane.names.account, "DatabaseName": plane.namespace, "Name": CANARY}
-    answer = glue.find("get_table", **table)
-    if answer and not answer["Table"].get("Parameters", {}).items() >= MARK.items():
+    glue, s3 = role.service("glue"), role.service("s3")
+    table = {"CatalogId": role.names.account, "DatabaseName": role.namespace, "Name": CANARY}
+    response = glue.find("get_table", **table)
+    if response and not response["Table"].get("Parameters", {}).items() >= MARK.items():
         raise UnclearState(
-            f"Glue has a table {plane.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
+            f"Glue has a table {role.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
             f"nothing was verified. Rename that table"
         )
-    if answer:
+    if response:
         glue.find("delete_table", **table)
-    bucket = plane.names.bucket
-    for file in list(s3.items("list_objects_v2", "Contents", Bucket=bucket, Prefix=plane.folder)):
+    bucket = role.names.bucket
+    for file in list(s3.items("list_objects_v2", "Contents", Bucket=bucket, Prefix=role.folder)):
         s3.call("delete_object", Bucket=bucket, Key=file["Key"])
 
 

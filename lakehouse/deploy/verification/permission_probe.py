@@ -1,4 +1,4 @@
-"""One call of the running lakehouse, and what its answer proves about a permission."""
+"""Calls of the running lakehouse whose results show whether a permission is granted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resources.confluent.api_errors import Forbidden
 
 Outcome = Literal["allowed", "denied", "failed", "unchecked"]
 
-PROVING = frozenset({"NoSuchKey", "NoSuchUpload", "EntityNotFoundException", "AlreadyExistsException"})
+AUTHORIZED = frozenset({"NoSuchKey", "NoSuchUpload", "EntityNotFoundException", "AlreadyExistsException"})
 """Error codes of requests that were authorized: AWS decides on the permission before it looks at the object."""
 REFUSED_BY_SNOWFLAKE = frozenset({2003, 3001})
 """Codes of Snowflake for an object that is not visible to the role, and for a missing privilege."""
@@ -52,16 +52,16 @@ class Probe:
         try:
             self.call()
         except LakehouseError as error:
-            if isinstance(error, AwsError) and error.code in PROVING:
+            if isinstance(error, AwsError) and error.code in AUTHORIZED:
                 return Finding(self.role, permission, "allowed")
             outcome, reason = self._refusal(error)
             return Finding(self.role, permission, outcome, reason)
         return Finding(self.role, permission, "allowed")
 
     def _refusal(self, error: LakehouseError) -> tuple[Outcome, str]:
-        if any(isinstance(each, Forbidden) or _is_refused_by_snowflake(each) for each in _causes(error)):
+        if any(isinstance(cause, Forbidden) or _is_refused_by_snowflake(cause) for cause in _causes(error)):
             return "denied", f"{self.role} lacks {self.action} ({error})"
-        refused = next((each for each in _causes(error) if _ACTION.search(str(each))), None)
+        refused = next((cause for cause in _causes(error) if _ACTION.search(str(cause))), None)
         if refused is None and not (isinstance(error, AwsError) and error.code in DENIED):
             return "failed", str(error)
         # A call may need further permissions, such as that for the key of the bucket.

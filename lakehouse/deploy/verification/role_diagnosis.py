@@ -1,4 +1,4 @@
-"""Diagnosis of an environment's AWS identities: the caller, the role that each plane assumes, and Spark's executors."""
+"""Diagnosis of AWS identities: the caller, the role that each component assumes, and Spark's executors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lakehouse.core.tables import naming
 from lakehouse.deploy.aws.aws_service import Service
 from resources.aws.assumed_role import boto3_session
 
-PLANES = {
+ROLE_SETTINGS = {
     "ingestion": ("catalog", "role_arn"),
     "maintenance": ("catalog", "maintenance_role_arn"),
     "DuckDB": ("catalog", "reader_role_arn"),
@@ -24,12 +24,12 @@ PLANES = {
     "schema registry": ("schema_registry", "role_arn"),
     "Snowflake": ("snowflake", "role_arn"),
 }
-"""System and setting with the role, by the plane that assumes it."""
+"""System and setting with the role, by the component that assumes it."""
 TRUST = "Run this as a principal in `spark_principals` of the deployment, or add it and run `lakehouse deploy create`"
 
 
 def examine(config: Config, clients: Any) -> Iterator[Diagnostic]:
-    """Yield a diagnostic of the caller, of each plane, and of the executors. Nothing is changed.
+    """Yield a diagnostic of the caller, of each component, and of the executors. Nothing is changed.
 
     Args:
         config: lakehouse.yaml.
@@ -37,12 +37,12 @@ def examine(config: Config, clients: Any) -> Iterator[Diagnostic]:
     """
     region = clients.catalog.region
     yield _identity("AWS credentials", "", region, "Set AWS credentials: `aws sts get-caller-identity` has to work")
-    for plane, (system, setting) in PLANES.items():
+    for component, (system, setting) in ROLE_SETTINGS.items():
         role_arn = getattr(getattr(clients, system, None), setting, "")
         if role_arn:
-            yield _identity(plane, role_arn, region, TRUST)
+            yield _identity(component, role_arn, region, TRUST)
         else:
-            yield Diagnostic(plane, True, "assumes no role: the credentials of the process apply")
+            yield Diagnostic(component, True, "assumes no role: the credentials of the process apply")
     yield _executors(config, clients)
 
 

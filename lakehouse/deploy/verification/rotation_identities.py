@@ -15,10 +15,10 @@ from lakehouse.deploy.names import ROTATION
 from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.rotation import recorded_outputs
-from lakehouse.deploy.rotation_credentials import RotationAccess
+from lakehouse.deploy.rotation_credentials import RotationCredentials
 from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.verification.deployment_role import Step
 from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
-from lakehouse.deploy.verification.planes import Step
 from resources.confluent.api_errors import Forbidden
 
 ROTATES = "it would replace a key. `lakehouse deploy rotate` makes the call"
@@ -29,16 +29,16 @@ class RotationIdentities:
     """The identities, with the credentials that the rotation's IAM role reads."""
 
     config: Config
-    access: RotationAccess
+    credentials: RotationCredentials
 
     def steps(self) -> Iterator[Step]:
         """Yield the calls of `lakehouse deploy rotate` that change nothing: a step for each account and user."""
-        names = self.access.names
+        names = self.credentials.names
         account, user = names.service_account(ROTATION), names.snowflake("ROTATION_USER")
         read: list[tuple[Sequence[Resource[Any]], Outputs]] = []
 
         def read_credentials() -> None:
-            resources = deployment_resources(self.config, self.access)
+            resources = deployment_resources(self.config, self.credentials)
             read.append((resources, recorded_outputs(resources)))
 
         action, resource = "secretsmanager:GetSecretValue", "the credentials of the rotation's identities"
@@ -48,10 +48,10 @@ class RotationIdentities:
                 yield Unchecked(identity, "all its permissions", "its credentials could not be read")
             return
         [(resources, outputs)] = read
-        keys = [each for each in resources if isinstance(each, ApiKeyResource)]
+        keys = [resource for resource in resources if isinstance(resource, ApiKeyResource)]
         for owned in resources:
             if isinstance(owned, ServiceAccountResource):
-                call = partial(_read_keys, owned, [each for each in keys if each.account == owned], outputs)
+                call = partial(_read_keys, owned, [key for key in keys if key.account == owned], outputs)
                 yield Probe(account, "ResourceOwner", owned.label, call)
         yield Unchecked(account, "creation and deletion of API keys", ROTATES)
         for pair in resources:

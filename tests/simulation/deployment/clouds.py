@@ -1,6 +1,6 @@
 """The clouds of one schedule: their control planes in memory, by the clients that lakehouse/deploy uses.
 
-The project's own clients run (`Plane`, `Secrets`, `connect`, …). What is replaced is what they call:
+The project's own clients run (`ApiClient`, `Secrets`, `connect`, …). What is replaced is what they call:
 `requests.request`, the session of boto3, `snowflake.connector.connect`, the generation of RSA keys, and the clocks.
 """
 
@@ -171,7 +171,7 @@ class _Answered(Exception):
 
     def __init__(self, status: int, text: str):
         super().__init__(text)
-        self.answer = _response(status, "application/json", text.encode())
+        self.response = _response(status, "application/json", text.encode())
 
 
 def _response(status: int, content_type: str, content: bytes) -> requests.Response:
@@ -189,7 +189,7 @@ def _transport(world: CloudWorld, clouds: Clouds) -> Callable[..., requests.Resp
         authorization = SimpleNamespace(username=auth[0], password=auth[1])
 
         def effect() -> requests.Response:
-            answer = clouds.confluent.answered(_Request(method, path, args, json, authorization))  # type: ignore[arg-type]
+            answer = clouds.confluent.respond(_Request(method, path, args, json, authorization))  # type: ignore[arg-type]
             return _response(answer.status_code, answer.content_type or "", answer.get_data())
 
         def failed(reason: str) -> Exception:
@@ -200,7 +200,7 @@ def _transport(world: CloudWorld, clouds: Clouds) -> Callable[..., requests.Resp
         try:
             return world.call(f"confluent {method} {_kind(path)}", effect, failed)
         except _Answered as fault:
-            return fault.answer
+            return fault.response
 
     return request
 

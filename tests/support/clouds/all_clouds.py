@@ -7,11 +7,11 @@ from typing import Any
 
 from lakehouse.config.deployment import Deployment, Tableflow
 from lakehouse.config.loader import Config
-from lakehouse.deploy.cloud_credentials import Access
+from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, recorded_outputs, rotate
-from lakehouse.deploy.rotation_credentials import RotationAccess
+from lakehouse.deploy.rotation_credentials import RotationCredentials
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.aws.world import ACCOUNT, REGION, World
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer
@@ -28,7 +28,7 @@ TOPICS = {
 
 
 class Clouds:
-    """The three clouds, with the access of an administrator."""
+    """The three clouds, with the credentials of an administrator."""
 
     def __init__(self, aws: World, confluent: ConfluentServer, snowflake: Server, rest: RestStandIn):
         self.aws, self.confluent, self.snowflake, self.rest = aws, confluent, snowflake, rest
@@ -38,9 +38,9 @@ class Clouds:
         self.flink: dict[str, str] = {}
         self.tableflow = Tableflow()
 
-    def access(self, name: str = "production") -> Access:
+    def credentials(self, name: str = "production") -> CloudCredentials:
         spark, rotation = (f"arn:aws:iam::{ACCOUNT}:user/spark",), (f"arn:aws:iam::{ACCOUNT}:user/rotation",)
-        return Access(
+        return CloudCredentials(
             Deployment(
                 name=name,
                 account=ACCOUNT,
@@ -69,23 +69,23 @@ class Clouds:
         )
 
     def resources(self, name: str = "production", namespace: str = "trading") -> list[Resource]:
-        return deployment_resources(self.config(namespace), self.access(name), self.sleepless.clock)
+        return deployment_resources(self.config(namespace), self.credentials(name), self.sleepless.clock)
 
-    def rotation_access(self) -> RotationAccess:
-        """Return the access of the job that replaces keys."""
-        return RotationAccess(self.access().deployment, confluent_url=self.confluent.url)
+    def rotation_credentials(self) -> RotationCredentials:
+        """Return the credentials of the job that replaces keys."""
+        return RotationCredentials(self.credentials().deployment, confluent_url=self.confluent.url)
 
     def rotate(self, policy: Policy) -> list[str]:
-        """Replace keys with the access of the job for it, and return what it reports."""
-        resources = deployment_resources(self.config(), self.rotation_access(), self.sleepless.clock)
+        """Replace keys with the credentials of that job, and return what it reports."""
+        resources = deployment_resources(self.config(), self.rotation_credentials(), self.sleepless.clock)
         return list(rotate(resources, policy, self.sleepless.clock, recorded_outputs(resources)))
 
     def secrets(self) -> list[str]:
         """Return all secret values, which no output may contain."""
         client = self.aws.strict.client("secretsmanager", region=REGION)
-        names = [each["Name"] for each in client.list_secrets()["SecretList"]]
-        answers = [client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT") for name in names]
-        values = [json.loads(answer["SecretString"]) for answer in answers]
+        names = [secret["Name"] for secret in client.list_secrets()["SecretList"]]
+        responses = [client.get_secret_value(SecretId=name, VersionStage="AWSCURRENT") for name in names]
+        values = [json.loads(response["SecretString"]) for response in responses]
         hidden = ("sasl.password", "private_key", "snowflake_rsa_private_key_1_pem", "api.key.secret")
         secrets = [value[field] for value in values for field in hidden if field in value]
         return [*secrets, self.confluent.admin_secret, self.snowflake.admin_password, self.rest.secret]

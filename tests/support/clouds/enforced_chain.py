@@ -84,7 +84,10 @@ def as_user(patch: pytest.MonkeyPatch, key: Any) -> None:
 
 def lead_to_kafka(clouds: Clouds) -> None:
     """Change the Kafka addresses in the secrets, because the simulated Confluent Cloud has no Kafka."""
-    client, path = clouds.aws.strict.client("secretsmanager", region=REGION), clouds.access().names.confluent_secrets
+    client, path = (
+        clouds.aws.strict.client("secretsmanager", region=REGION),
+        clouds.credentials().names.confluent_secrets,
+    )
     addresses = {
         "kafka_cluster/spark/python_client": {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]},
         "schema_registry_cluster/spark/python_client": {"schema.registry.url": os.environ["SCHEMA_REGISTRY_URL"]},
@@ -127,7 +130,7 @@ def serving_spark(kafka: Home, folder: Path) -> Iterator[str]:
 
 def deployed(clouds: Clouds) -> Config:
     """Return the environment that `lakehouse deploy environment` prints, with local addresses."""
-    systems = settings(clouds.access().names)
+    systems = settings(clouds.credentials().names)
     systems["kafka"]["security_protocol"] = "PLAINTEXT"
     del systems["kafka"]["sasl_mechanism"]
     systems["glue"]["tableflow_database"] = next(iter(clouds.confluent.state.clusters))
@@ -153,7 +156,7 @@ def run_command(
     config = deployed(clouds)
     config = config.model_copy(update={"topics": {**config.topics, **{topic.name: topic for topic in topics}}})
     declared = config.model_dump(mode="json", by_alias=True, exclude={"root", "file"})
-    declared["deployments"] = {"aws": clouds.access().deployment.model_dump(mode="json", exclude_defaults=True)}
+    declared["deployments"] = {"aws": clouds.credentials().deployment.model_dump(mode="json", exclude_defaults=True)}
     (folder / "schemas").symlink_to(loader.PROJECT / "schemas")
     (folder / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
     variables = {
@@ -201,7 +204,7 @@ def _tableflow_table(chain: Chain) -> None:
     rows = pa.table({"userid": ["User_1"], "price": [5]})
     env = next(iter(clouds.confluent.state.environments))
     prefix = f"1011/0110/{ORGANIZATION_ID}/{env}/{chain.cluster}/v1"
-    location = f"s3://{clouds.access().names.tableflow_bucket}/{prefix}/{uuid.uuid4()}"
+    location = f"s3://{clouds.credentials().names.tableflow_bucket}/{prefix}/{uuid.uuid4()}"
     table = catalog.create_table((chain.cluster, "stock_trades"), rows.schema, location=location)
     table.append(rows)
     resources = chain.resources
@@ -214,7 +217,7 @@ def _tableflow_table(chain: Chain) -> None:
 
 def _leave_orphan(chain: Chain) -> None:
     """Create an unreferenced file that is old enough to be removed."""
-    names = chain.clouds.access().names
+    names = chain.clouds.credentials().names
     s3 = chain.clouds.aws.strict.client("s3", region=REGION)
     key = f"warehouse/trading/{chain.stream.topic.table}/data/orphan.parquet"
     s3.put_object(Bucket=names.bucket, Key=key, Body=b"")

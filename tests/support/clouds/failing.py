@@ -46,7 +46,7 @@ class Failing:
         self.kind = ""
 
     def through(
-        self, send: Callable, is_change: Callable[[Any], bool], answered: Callable, lost: Callable, cut: Callable
+        self, send: Callable, is_change: Callable[[Any], bool], respond: Callable, lost: Callable, cut: Callable
     ) -> Callable[..., Any]:
         thread = threading.current_thread()
 
@@ -61,7 +61,7 @@ class Failing:
                     raise lost(request)
                 case "malformed":
                     return cut(send(session, request, *args, **kwargs))
-            return answered(request, int(self.kind))
+            return respond(request, int(self.kind))
 
         return instead
 
@@ -81,24 +81,29 @@ def quoted(request: Any) -> str:
     return f"no: {credentials} {text_of(request)}"
 
 
-def response(kind: type, request: Any, status: int, body: str) -> Any:
-    answer = kind()
-    answer.status_code, answer.raw, answer.url, answer.request = status, io.BytesIO(body.encode()), request.url, request
-    answer.headers["Content-Type"] = "application/json"
-    return answer
+def response_of(kind: type, request: Any, status: int, body: str) -> Any:
+    response = kind()
+    response.status_code, response.raw, response.url, response.request = (
+        status,
+        io.BytesIO(body.encode()),
+        request.url,
+        request,
+    )
+    response.headers["Content-Type"] = "application/json"
+    return response
 
 
-def http_answer(request: Any, status: int) -> requests.Response:
+def http_response(request: Any, status: int) -> requests.Response:
     error = {"status": str(status), "detail": quoted(request)}
-    return response(requests.Response, request, status, json.dumps({"errors": [error]}))
+    return response_of(requests.Response, request, status, json.dumps({"errors": [error]}))
 
 
-def http_cut(answer: Any) -> Any:
-    answer._content = answer.content[: len(answer.content) * 3 // 4] or b"{"
-    return answer
+def http_cut(response: Any) -> Any:
+    response._content = response.content[: len(response.content) * 3 // 4] or b"{"
+    return response
 
 
-def aws_answer(request: Any, status: int) -> AWSResponse:
+def aws_response(request: Any, status: int) -> AWSResponse:
     is_json = request.headers.get("X-Amz-Target") is not None
     code = "AccessDeniedException" if status == 403 else "InternalFailure"
     body = (
@@ -109,17 +114,17 @@ def aws_answer(request: Any, status: int) -> AWSResponse:
     return AWSResponse(request.url, status, HeadersDict(), Raw(body.encode()))
 
 
-def aws_cut(answer: AWSResponse) -> AWSResponse:
-    content = answer.content[: len(answer.content) * 3 // 4]
-    return AWSResponse(answer.url, answer.status_code, answer.headers, Raw(content))
+def aws_cut(response: AWSResponse) -> AWSResponse:
+    content = response.content[: len(response.content) * 3 // 4]
+    return AWSResponse(response.url, response.status_code, response.headers, Raw(content))
 
 
-def snowflake_answer(request: Any, status: int) -> Any:
+def snowflake_response(request: Any, status: int) -> Any:
     if status == 500:
-        return response(snowflake_requests.Response, request, status, "")
+        return response_of(snowflake_requests.Response, request, status, "")
     statement = json.loads(text_of(request) or "{}").get("sqlText", "the login")
     refused = {"success": False, "code": "003001", "message": f"SQL access control error: {statement}", "data": {}}
-    return response(snowflake_requests.Response, request, 200, json.dumps(refused))
+    return response_of(snowflake_requests.Response, request, 200, json.dumps(refused))
 
 
 def aws_changes(request: Any) -> bool:

@@ -226,8 +226,8 @@ class Chaos:
     def s3_fault(self) -> None:
         """Inject faults of each kind into a few requests to S3."""
         for fault in (
-            Fault("answer", "PUT|GET", times=3, status=503, body=S3_SLOW_DOWN),
-            Fault("lost answer", "PUT", times=1, body=S3_ERROR),
+            Fault("response", "PUT|GET", times=3, status=503, body=S3_SLOW_DOWN),
+            Fault("lost response", "PUT", times=1, body=S3_ERROR),
             Fault("lost connection", "PUT", times=1),
             Fault("cut", "GET", times=2),
             Fault("truncate", "GET .*parquet|GET .*avro", times=1),
@@ -238,10 +238,10 @@ class Chaos:
         """Make the registry unavailable, slow or overloaded for some requests."""
         fault = self.chance.choice(
             [
-                Fault("answer", times=10, status=500, body=REGISTRY_ERROR),
+                Fault("response", times=10, status=500, body=REGISTRY_ERROR),
                 Fault("cut", times=10),
                 Fault("delay", times=4, seconds=1),
-                Fault("answer", times=3, status=429, body=REGISTRY_ERROR),
+                Fault("response", times=3, status=429, body=REGISTRY_ERROR),
             ]
         )
         self.registry.inject(fault)

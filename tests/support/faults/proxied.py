@@ -16,7 +16,7 @@ from lakehouse.core.tables import naming
 from lakehouse.pipeline.clients import Clients
 from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
-from tests.support.servers.proxy import GLUE_STALE, Answer, Proxy, Request
+from tests.support.servers.proxy import GLUE_STALE, Proxy, Request, Response
 from tests.support.topics import Stream
 
 Proxied = TypeVar("Proxied", "ProxiedStream", "GlueStream")
@@ -87,7 +87,7 @@ class GlueStream(Stream):
         return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
-def refuse_stale(request: Request) -> Answer | None:
+def refuse_stale(request: Request) -> Response | None:
     """Return the error of AWS for an UpdateTable of a version that is not the newest, else None."""
     if not request.target.endswith("UpdateTable"):
         return None

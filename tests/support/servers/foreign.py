@@ -21,7 +21,7 @@ FOREIGN = {
 
 
 @dataclass(frozen=True)
-class Answer:
+class Response:
     status: int
     headers: dict[str, str] = field(repr=False)
     text: str
@@ -36,7 +36,7 @@ class Ask:
     body: str = ""
     headers: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def send(self, port: int, **headers: str) -> Answer:
+    def send(self, port: int, **headers: str) -> Response:
         """Send the request to a local port, with further headers."""
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
         connection.putrequest(self.method, self.path, skip_host=True, skip_accept_encoding=True)
@@ -44,22 +44,22 @@ class Ask:
         for name, value in sent.items():
             connection.putheader(name, value.format(port=port))
         connection.endheaders(self.body.encode())
-        answer = connection.getresponse()
+        response = connection.getresponse()
         try:
-            return Answer(answer.status, {k.lower(): v for k, v in answer.getheaders()}, answer.read().decode())
+            return Response(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read().decode())
         finally:
             connection.close()
 
-    def preflight(self, port: int) -> Answer:
+    def preflight(self, port: int) -> Response:
         """Send the CORS preflight of a page of another site."""
         requested = {"Access-Control-Request-Method": self.method, "Access-Control-Request-Headers": "content-type"}
         return Ask("OPTIONS", self.path).send(port, Origin=EVIL, **requested)
 
 
-def assert_refused(answer: Answer) -> None:
+def assert_refused(response: Response) -> None:
     """Assert that a request was refused and that no page may read the response."""
-    assert answer.status == 403 and "nothing was done" in answer.text, answer
-    assert not [name for name in answer.headers if name.startswith("access-control")]
+    assert response.status == 403 and "nothing was done" in response.text, response
+    assert not [name for name in response.headers if name.startswith("access-control")]
 
 
 def hostile_page(dagster: str, mutation: str) -> str:
@@ -75,7 +75,7 @@ def hostile_page(dagster: str, mutation: str) -> str:
           const send = (type, mode) =>
             fetch("{dagster}/graphql", {{
               method: "POST", body, mode, headers: {{"Content-Type": type}}, credentials: "include",
-            }}).then((answer) => answer.type, () => "refused")
+            }}).then((response) => response.type, () => "refused")
           const listen = () => new Promise((done) => {{
             const socket = new WebSocket("{dagster.replace("http:", "ws:")}/graphql", "graphql-ws")
             socket.onopen = () => done("open")

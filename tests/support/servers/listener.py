@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler
 
 from tests.support.servers.loopback_server import LoopbackServer
 
-Answer = tuple[int, str, dict[str, str]]
+Response = tuple[int, str, dict[str, str]]
 """Status, body, headers."""
-OK: Answer = (200, "ok", {})
+OK: Response = (200, "ok", {})
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class Received:
 
 
 class Listener(LoopbackServer):
-    """A server that sends each of `answers` once, and then always the same response."""
+    """A server that sends each of `responses` once, and then always the same response."""
 
-    def __init__(self, always: Answer = OK):
+    def __init__(self, always: Response = OK):
         super().__init__(_Handler)
-        self.answers: deque[Answer] = deque()
+        self.responses: deque[Response] = deque()
         self.always = always
         self.received: list[Received] = []
 
@@ -39,7 +39,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        status, text, headers = self.server.answers.popleft() if self.server.answers else self.server.always
+        status, text, headers = self.server.responses.popleft() if self.server.responses else self.server.always
         self.server.received.append(Received(self.path, self.headers, body, status))
         self.send_response(status)
         for name, value in {**headers, "Content-Length": str(len(text))}.items():

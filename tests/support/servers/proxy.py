@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 from urllib.parse import urlsplit
 
-Kind = Literal["cut", "answer", "lost answer", "lost connection", "delay", "truncate", "late"]
-"""The kind of a fault: `cut` closes the connection before it is forwarded; `answer` answers in the server's
-place; `lost answer` forwards and then answers with an error; `lost connection` forwards and then closes; `delay`
-forwards after some seconds; `truncate` closes in the middle of the answer; `late` closes at once and forwards when
+Kind = Literal["cut", "response", "lost response", "lost connection", "delay", "truncate", "late"]
+"""The kind of a fault: `cut` closes the connection before it is forwarded; `response` responds in the server's
+place; `lost response` forwards and then responds with an error; `lost connection` forwards and then closes; `delay`
+forwards after some seconds; `truncate` closes in the middle of the response; `late` closes at once and forwards when
 `release` is set."""
 
-Answer = tuple[int, list[tuple[str, str]], bytes]
+Response = tuple[int, list[tuple[str, str]], bytes]
 """Status, headers, body."""
 
 CONNECTION_HEADERS = {"connection", "keep-alive", "transfer-encoding", "content-length", "expect", "proxy-connection"}
@@ -66,13 +66,13 @@ class Request:
 class Proxy:
     """A running proxy, which clients reach at `address`."""
 
-    def __init__(self, target: str, guard: Callable[[Request], Answer | None] | None = None):
+    def __init__(self, target: str, guard: Callable[[Request], Response | None] | None = None):
         """Start a proxy.
 
         Args:
             target: Address of the server behind the proxy.
-            guard: Function that may answer a request in place of the server, such as a check that the server lacks. No
-                other request is forwarded while it runs.
+            guard: Function that may respond to a request in place of the server, such as a check that the server lacks.
+                No other request is forwarded while it runs.
         """
         url = urlsplit(target)
         self._host, self._guard = url.netloc, guard
@@ -114,7 +114,7 @@ class Proxy:
                     return fault
         return None
 
-    def forward(self, request: Request) -> Answer:
+    def forward(self, request: Request) -> Response:
         """Return the response of the guard or, if it has none, of the server."""
         if self._guard:
             with self._guarding:
@@ -124,7 +124,7 @@ class Proxy:
                 return self._ask(request)
         return self._ask(request)
 
-    def _ask(self, request: Request) -> Answer:
+    def _ask(self, request: Request) -> Response:
         connection = http.client.HTTPConnection(self._host, timeout=60)
         connection.putrequest(request.method, request.path, skip_host=True, skip_accept_encoding=True)
         # S3 verifies the signature, which covers the Host header. The other servers refuse a foreign host.
@@ -135,12 +135,12 @@ class Proxy:
         if request.body or request.method in ("PUT", "POST"):
             connection.putheader("Content-Length", str(len(request.body)))
         connection.endheaders(request.body)
-        answer = connection.getresponse()
-        body = answer.read()
+        response = connection.getresponse()
+        body = response.read()
         connection.close()
-        kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in CONNECTION_HEADERS]
-        length = answer.getheader("Content-Length", "0") if request.method == "HEAD" else str(len(body))
-        return answer.status, [*kept, ("Content-Length", length)], body
+        kept = [(name, value) for name, value in response.getheaders() if name.lower() not in CONNECTION_HEADERS]
+        length = response.getheader("Content-Length", "0") if request.method == "HEAD" else str(len(body))
+        return response.status, [*kept, ("Content-Length", length)], body
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -162,23 +162,23 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         fault = self.proxy.fault_of(request)
         match fault:
             case None:
-                self._answer(*self._forward(request))
+                self._respond(*self._forward(request))
             case Fault(kind="cut"):
                 self._cut()
-            case Fault(kind="answer"):
-                self._answer(fault.status, [("Content-Length", str(len(fault.body)))], fault.body)
-            case Fault(kind="lost answer"):
+            case Fault(kind="response"):
+                self._respond(fault.status, [("Content-Length", str(len(fault.body)))], fault.body)
+            case Fault(kind="lost response"):
                 self._forward(request)
-                self._answer(fault.status, [("Content-Length", str(len(fault.body)))], fault.body)
+                self._respond(fault.status, [("Content-Length", str(len(fault.body)))], fault.body)
             case Fault(kind="lost connection"):
                 self._forward(request)
                 self._cut()
             case Fault(kind="delay"):
                 time.sleep(fault.seconds)
-                self._answer(*self._forward(request))
+                self._respond(*self._forward(request))
             case Fault(kind="truncate"):
                 status, headers, body = self._forward(request)
-                self._answer(status, headers, body[: len(body) // 2])
+                self._respond(status, headers, body[: len(body) // 2])
                 self._cut()
             case Fault(kind="late"):
                 self._cut()
@@ -187,7 +187,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _serve
 
-    def _forward(self, request: Request) -> Answer:
+    def _forward(self, request: Request) -> Response:
         try:
             return self.proxy.forward(request)
         except (OSError, http.client.HTTPException):
@@ -203,7 +203,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.rfile.readline()
         return body
 
-    def _answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
+    def _respond(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
         self.send_response_only(status)
         for name, value in headers:
             self.send_header(name, value)

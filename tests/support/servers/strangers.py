@@ -46,9 +46,9 @@ def kafka_controller(port: int) -> bool:
 def _describe_cluster(port: int, endpoint_type: int) -> bool:
     header = struct.pack(">hhih", 60, 1, 1, -1) + b"\0"
     request = header + struct.pack(">bb", 0, endpoint_type) + b"\0"
-    answer = exchange(port, struct.pack(">i", len(request)) + request, wanted=15)
+    reply = exchange(port, struct.pack(">i", len(request)) + request, wanted=15)
     # Size, correlation id, tagged fields, throttle time, error code.
-    return len(answer) >= 15 and struct.unpack(">h", answer[13:15]) == (0,)
+    return len(reply) >= 15 and struct.unpack(">h", reply[13:15]) == (0,)
 
 
 def spark_connect(port: int) -> bool:
@@ -74,9 +74,9 @@ def spark_rpc(port: int) -> bool:
     """
     body = b"not a challenge"
     request = struct.pack(">bqi", 3, 1, len(body)) + body
-    answer = exchange(port, struct.pack(">q", len(request) + 8) + request, wanted=64)
-    assert answer[8:9] == b"\x05", f"not an RpcFailure: {answer!r}"
-    return b"SaslMessage" not in answer and b"Unknown challenge" not in answer
+    reply = exchange(port, struct.pack(">q", len(request) + 8) + request, wanted=64)
+    assert reply[8:9] == b"\x05", f"not an RpcFailure: {reply!r}"
+    return b"SaslMessage" not in reply and b"Unknown challenge" not in reply
 
 
 def ask(port: int, path: str = "/", body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
@@ -84,8 +84,8 @@ def ask(port: int, path: str = "/", body: bytes | None = None, **headers: str) -
     all_headers = {name.replace("_", "-"): value for name, value in headers.items()}
     request = urllib.request.Request(f"http://127.0.0.1:{port}{path}", body, all_headers)
     try:
-        with OPENER.open(request, timeout=SECONDS) as answer:
-            return answer.status, answer.read()
+        with OPENER.open(request, timeout=SECONDS) as reply:
+            return reply.status, reply.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()
 
@@ -135,8 +135,8 @@ def registry_behind_the_guard(port: int) -> bool:
 def page(port: int, path: str) -> bool:
     """Request a path as a browser does for a page of another site."""
     foreign = ("Origin: https://evil.example", "Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: no-cors")
-    answer = exchange(port, get(port, path, *foreign), wanted=12)
-    return answer.startswith(b"HTTP/") and answer[9:10] not in b"45"
+    reply = exchange(port, get(port, path, *foreign), wanted=12)
+    return reply.startswith(b"HTTP/") and reply[9:10] not in b"45"
 
 
 def as_nobody(action) -> bool:

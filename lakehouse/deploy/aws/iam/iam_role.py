@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Answer
+from lakehouse.deploy.aws.aws_service import Response
 from lakehouse.deploy.aws.iam import policies
 from lakehouse.deploy.aws.iam.policies import Policy
 from lakehouse.deploy.aws.iam.policy_documents import same
@@ -70,10 +70,10 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
 
     def read(self, outputs: Outputs) -> RoleState | None:
         """Read the role with both policies."""
-        answer = self._find("get_role")
-        if answer is None:
+        response = self._find("get_role")
+        if response is None:
             return None
-        role = answer["Role"]
+        role = response["Role"]
         tags = " ".join(f"Key={tag['Key']},Value={tag['Value']}" for tag in self.tags)
         command = f"aws iam tag-role --role-name {self._role} --tags {tags}"
         self.require_ownership(self.label, role.get("Tags", ()), command)
@@ -163,8 +163,8 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         listed = self.service("iam").items("list_attached_role_policies", "AttachedPolicies", RoleName=self._role)
         return [policy["PolicyArn"] for policy in listed]
 
-    def _call(self, method: str, **parameters: Any) -> Answer:
+    def _call(self, method: str, **parameters: Any) -> Response:
         return self.service("iam").call(method, RoleName=self._role, **parameters)
 
-    def _find(self, method: str, **parameters: Any) -> Answer | None:
+    def _find(self, method: str, **parameters: Any) -> Response | None:
         return self.service("iam").find(method, RoleName=self._role, **parameters)

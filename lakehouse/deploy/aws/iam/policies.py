@@ -196,13 +196,13 @@ def writer_access(
         *_encrypted(deployment, *USE_KEY),
         _list(deployment, tables, *_optional(tableflow)),
         _allow(_files(deployment, tables), *READ_FILES, *WRITE_FILES),
-        *(_allow(_files(deployment, each), *READ_FILES) for each in _optional(tableflow)),
+        *(_allow(_files(deployment, table), *READ_FILES) for table in _optional(tableflow)),
         _allow(
             _glue(deployment, tables),
             *READ_TABLES,
             *(f"glue:{verb}{what}" for verb in ("Create", "Update") for what in ("Database", "Table")),
         ),
-        *(_allow(_glue(deployment, each), *READ_TABLES) for each in _optional(tableflow)),
+        *(_allow(_glue(deployment, table), *READ_TABLES) for table in _optional(tableflow)),
         _allow(_secrets(deployment, secrets), "secretsmanager:GetSecretValue", "secretsmanager:DescribeSecret"),
     )
     return _through_endpoint(deployment, document)
@@ -318,8 +318,10 @@ def _through_endpoint(deployment: Deployment, document: Policy) -> Policy:
         return document
     through = {"StringEquals": {"aws:SourceVpce": deployment.vpc_endpoint}}
     restricted = [
-        {**each, "Condition": {**each.get("Condition", {}), **through}} if each["Action"][0].startswith("s3:") else each
-        for each in document["Statement"]
+        {**statement, "Condition": {**statement.get("Condition", {}), **through}}
+        if statement["Action"][0].startswith("s3:")
+        else statement
+        for statement in document["Statement"]
     ]
     return {**document, "Statement": restricted}
 
@@ -353,7 +355,7 @@ def _reading(deployment: Deployment, tables: Iterable[Tables], *actions: str) ->
 
 
 def _list(deployment: Deployment, *tables: Tables) -> Policy:
-    return _list_prefixes(_buckets(deployment, *tables), [f"{each.prefix}/*" for each in tables])
+    return _list_prefixes(_buckets(deployment, *tables), [f"{table.prefix}/*" for table in tables])
 
 
 def _list_prefixes(buckets: list[str], prefixes: list[str]) -> Policy:
@@ -361,11 +363,11 @@ def _list_prefixes(buckets: list[str], prefixes: list[str]) -> Policy:
 
 
 def _files(deployment: Deployment, *tables: Tables) -> list[str]:
-    return [f"{_bucket(deployment, each)}/{each.prefix}/*" for each in tables]
+    return [f"{_bucket(deployment, table)}/{table.prefix}/*" for table in tables]
 
 
 def _buckets(deployment: Deployment, *tables: Tables) -> list[str]:
-    return list(dict.fromkeys(_bucket(deployment, each) for each in tables))
+    return list(dict.fromkeys(_bucket(deployment, table) for table in tables))
 
 
 def _bucket(deployment: Deployment, tables: Tables) -> str:
@@ -376,7 +378,7 @@ def _bucket(deployment: Deployment, tables: Tables) -> str:
 def _glue(deployment: Deployment, *tables: Tables) -> list[str]:
     catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
     owned = [
-        f"{catalog}:{kind}" for each in tables for kind in (f"database/{each.database}", f"table/{each.database}/*")
+        f"{catalog}:{kind}" for table in tables for kind in (f"database/{table.database}", f"table/{table.database}/*")
     ]
     return [f"{catalog}:catalog", *owned]
 

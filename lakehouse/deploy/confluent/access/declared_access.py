@@ -56,20 +56,20 @@ class DeclaredAccess:
     def acls(self) -> dict[str, tuple[tuple[str, str, str], ...]]:
         """The access control lists: operation, resource type and resource name."""
         topics = self.topics
-        produced = [each.topic for each in topics.all if not each.source.writes]
+        produced = [entry.topic for entry in topics.all if not entry.source.writes]
         acls = {
             "app_producer": [("WRITE", "TOPIC", topic) for topic in produced if topic not in topics.statements],
             "app_consumer": [
                 ("READ", "GROUP", self.names.confluent),
-                *(("READ", "TOPIC", each.topic) for each in topics.all),
+                *(("READ", "TOPIC", entry.topic) for entry in topics.all),
             ],
             "app_connector": [
                 ("DESCRIBE", "CLUSTER", "kafka-cluster"),
-                *(("WRITE", "TOPIC", each.topic) for each, _ in topics.generated),
+                *(("WRITE", "TOPIC", entry.topic) for entry, _ in topics.generated),
             ],
             "spark": list(self._spark_acls()),
         }
-        return {purpose: tuple(dict.fromkeys(each)) for purpose, each in acls.items() if each}
+        return {purpose: tuple(dict.fromkeys(allowed)) for purpose, allowed in acls.items() if allowed}
 
     def _spark_acls(self) -> Iterator[tuple[str, str, str]]:
         """Read every topic that has a table; write derived topics and dead letters.
@@ -79,7 +79,7 @@ class DeclaredAccess:
         """
         topics = self.topics
         yield "DESCRIBE", "CLUSTER", "kafka-cluster"
-        for topic in ["*"] if topics.config.routes else [each.topic for each in topics.all]:
+        for topic in ["*"] if topics.config.routes else [entry.topic for entry in topics.all]:
             yield "READ", "TOPIC", topic
         for group in (OWN, SPARK_GROUPS):
             yield "READ", "GROUP", group
@@ -98,9 +98,9 @@ class DeclaredAccess:
         """Read all schemas and the tables in Confluent's storage, and register the schemas of derived topics."""
         yield Role("DeveloperRead", "{registry}/subject=*")
         # Tableflow has no lists: roles on a topic apply to its table (Confluent, Role-Based Access for Tableflow).
-        for each in self.topics.stored_by_confluent:
-            yield Role("DeveloperRead", f"{{kafka}}/topic={each.topic}")
-        for each in self.topics.all:
-            if each.source.writes:
+        for topic in self.topics.stored_by_confluent:
+            yield Role("DeveloperRead", f"{{kafka}}/topic={topic.topic}")
+        for topic in self.topics.all:
+            if topic.source.writes:
                 for side in ("key", "value"):
-                    yield Role("DeveloperWrite", f"{{registry}}/subject={each.subject(side)}")
+                    yield Role("DeveloperWrite", f"{{registry}}/subject={topic.subject(side)}")

@@ -45,8 +45,8 @@ class PermissionsReport(ConfluentResource[tuple[()]], Undeletable[tuple[()]]):
     def _undeclared(self, outputs: Outputs, resource: ServiceAccountResource) -> Iterator[str]:
         purpose, account = resource.purpose, outputs[resource]
         crns = self.scopes.crns(outputs, resource, self.accounts)
-        roles = {(each.role, each.pattern.format_map(crns)) for each in self.roles.get(purpose, ())}
-        allowed = [acl_of(account.principal, *each) for each in self.allowed.get(purpose, ())]
+        roles = {(role.role, role.pattern.format_map(crns)) for role in self.roles.get(purpose, ())}
+        allowed = [acl_of(account.principal, *acl) for acl in self.allowed.get(purpose, ())]
         organization = outputs[self.scopes.environment].organization_crn
         for binding in self.cloud.role_bindings().below(organization, account.principal):
             if (binding.role, binding.crn_pattern) not in roles:

@@ -102,7 +102,7 @@ class RoleScopes(NamedTuple):
         environment = outputs[self.environment]
         crn = f"{environment.organization_crn}/service-account="
         crns = {"environment": environment.crn, "account": f"{crn}{outputs[account].id}"}
-        crns |= {f"account_{each.purpose}": f"{crn}{outputs[each].id}" for each in accounts}
+        crns |= {f"account_{resource.purpose}": f"{crn}{outputs[resource].id}" for resource in accounts}
         if self.cluster:
             cluster = outputs[self.cluster]
             crns |= {"cluster": cluster.crn, "kafka": cluster.kafka_crn}
@@ -133,14 +133,14 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
     @property
     def label(self) -> str:
         """The roles with the account's purpose."""
-        return f"roles of '{self.account.purpose}': {', '.join(dict.fromkeys(each.role for each in self.roles))}"
+        return f"roles of '{self.account.purpose}': {', '.join(dict.fromkeys(role.role for role in self.roles))}"
 
     def read(self, outputs: Outputs) -> list[RoleBinding] | None:
         """List those of the declared bindings that exist; None if there are none."""
         declared = self._declared(outputs)
         organization = outputs[self.scopes.environment].organization_crn
         bindings = self.cloud.role_bindings().below(organization, outputs[self.account].principal)
-        return [each for each in bindings if (each.role, each.crn_pattern) in declared] or None
+        return [binding for binding in bindings if (binding.role, binding.crn_pattern) in declared] or None
 
     def create(self, outputs: Outputs) -> list[RoleBinding]:
         """Create all bindings."""
@@ -177,11 +177,11 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
 
     def _declared(self, outputs: Outputs) -> list[tuple[str, str]]:
         crns = self.scopes.crns(outputs, self.account, self.owned)
-        return [(each.role, each.pattern.format_map(crns)) for each in self.roles]
+        return [(role.role, role.pattern.format_map(crns)) for role in self.roles]
 
     def _missing(self, outputs: Outputs, current: list[RoleBinding]) -> list[tuple[str, str]]:
-        existing = {(each.role, each.crn_pattern) for each in current}
-        return [each for each in self._declared(outputs) if each not in existing]
+        existing = {(binding.role, binding.crn_pattern) for binding in current}
+        return [binding for binding in self._declared(outputs) if binding not in existing]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -208,7 +208,7 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
         """List those of the declared lists that exist; None if there are none."""
         declared = self._declared(outputs)
         principal = outputs[self.account].principal
-        return [each for each in self._acls(outputs).list(principal) if each in declared] or None
+        return [acl for acl in self._acls(outputs).list(principal) if acl in declared] or None
 
     def create(self, outputs: Outputs) -> list[Acl]:
         """Create all lists."""
@@ -225,8 +225,8 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
 
     def diff(self, outputs: Outputs, current: list[Acl]) -> list[str]:
         """List the missing lists."""
-        missing = [each for each in self._declared(outputs) if each not in current]
-        return [f"{each.operation} on {each.resource_type} '{each.resource_name}' is missing" for each in missing]
+        missing = [acl for acl in self._declared(outputs) if acl not in current]
+        return [f"{acl.operation} on {acl.resource_type} '{acl.resource_name}' is missing" for acl in missing]
 
     def update(self, outputs: Outputs, current: list[Acl]) -> list[Acl]:
         """Create the missing lists."""
@@ -255,7 +255,7 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
 
     def _declared(self, outputs: Outputs) -> list[Acl]:
         principal = outputs[self.account].principal
-        return [acl_of(principal, *each) for each in self.allowed]
+        return [acl_of(principal, *acl) for acl in self.allowed]
 
 
 def acl_of(principal: str, operation: str, resource_type: str, name: str) -> Acl:

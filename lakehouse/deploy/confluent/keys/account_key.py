@@ -138,7 +138,7 @@ class AccountKey:
     def existing(self) -> list[ApiKey]:
         """List the account's keys for the API, the oldest first."""
         keys = self.api_keys.list(self.owner_id)
-        return [each for each in keys if (each.name, each.description) == (self.name, self.description)]
+        return [key for key in keys if (key.name, key.description) == (self.name, self.description)]
 
     def strays(self, now: datetime | None = None) -> list[ApiKey]:
         """List the keys that were created and never stored.
@@ -152,20 +152,20 @@ class AccountKey:
         now = now or datetime.now(UTC)
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
         stored = {*self.ids(labelled)}
-        unknown = [each for each in self.existing() if each.id not in stored]
+        unknown = [key for key in self.existing() if key.id not in stored]
         if unknown and labelled:
             # It may have been in a version that has lost its labels.
             stored |= {*self.ids(self.secrets.versions(self.secret))}
             # Another command may have created a younger one, and store it next.
-            unknown = [each for each in unknown if now - each.created_at > ABANDONED_AGE]
-        elif old := [each.id for each in unknown if now - each.created_at > STRAY_AGE]:
+            unknown = [key for key in unknown if now - key.created_at > ABANDONED_AGE]
+        elif old := [key.id for key in unknown if now - key.created_at > STRAY_AGE]:
             raise UnclearState(
                 f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "
                 f"{', '.join(old)} exist, and programs may use them. Nothing was changed. Restore the secret (aws "
                 f"secretsmanager restore-secret --region {self.secrets.region} --secret-id {self.secret}), or delete "
                 f"the keys if no program uses them (confluent api-key delete {old[0]})"
             )
-        return [each for each in unknown if each.id not in stored]
+        return [key for key in unknown if key.id not in stored]
 
     def delete_strays(self, now: datetime | None = None) -> None:
         """Delete the keys that were never stored."""
@@ -201,7 +201,7 @@ class AccountKey:
             self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=version)
         return key
 
-    def prove(self, key: Key, clock: Clock) -> None:
+    def wait_until_accepted(self, key: Key, clock: Clock) -> None:
         """Wait until the API accepts the key.
 
         Raises:

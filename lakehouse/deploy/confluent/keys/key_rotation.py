@@ -113,7 +113,7 @@ class _Rule:
         is_due = pending or self._is_old(key_store, key) and deleted == expendable
         if is_due:
             key = pending or _create_pending(key_store)
-            key_store.prove(key, self.clock)
+            key_store.wait_until_accepted(key, self.clock)
             # Written again, so that the version's age is the time since it became current.
             key_store.secrets.replace(key_store.secret, lambda: key_store.layout.write(key), over=current)
         return Rotated(address, key.id, bool(is_due), tuple(deleted))
@@ -125,13 +125,15 @@ class _Rule:
     def _expendable(self, key_store: AccountKey, current: Version) -> list[str]:
         """List the ids of the keys beyond those retained. The current and the previous key are retained first."""
         previous = key_store.version(PREVIOUS)
-        newest_first = {each.id: each.created_at for each in reversed(key_store.existing())}
+        newest_first = {key.id: key.created_at for key in reversed(key_store.existing())}
         labelled = key_store.ids([current, *([previous] if previous else [])])
         ranked = list(dict.fromkeys([*labelled, *newest_first]))
         pending = _pending(key_store)
         assert current.created_at is not None, "it was read"
-        older = {each for each, created_at in newest_first.items() if created_at < current.created_at}
-        return [each for each in ranked[self.retained :] if each in older and not (pending and pending.id == each)]
+        older = {key_id for key_id, created_at in newest_first.items() if created_at < current.created_at}
+        return [
+            key_id for key_id in ranked[self.retained :] if key_id in older and not (pending and pending.id == key_id)
+        ]
 
 
 def _create_pending(key_store: AccountKey) -> Key:

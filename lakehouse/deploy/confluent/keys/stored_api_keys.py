@@ -46,7 +46,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
         """All but the roles: a key exists without them, and the account that replaces keys may not read them."""
-        return tuple(each for each in self.depends_on if each is not self.roles)
+        return tuple(dependency for dependency in self.depends_on if dependency is not self.roles)
 
     @abstractmethod
     def account_key(self, outputs: Outputs) -> AccountKey:
@@ -76,7 +76,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
 
     def wait_until_ready(self, outputs: Outputs, current: Key) -> Key:
         """Wait until the API accepts it."""
-        self.account_key(outputs).prove(current, self.clock)
+        self.account_key(outputs).wait_until_accepted(current, self.clock)
         return current
 
     def diff(self, outputs: Outputs, current: Key) -> list[str]:

@@ -19,7 +19,7 @@ from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wai
 
 BEGUN = frozenset({"PENDING", "CONNECTED", "RUNNING"})
 HIDDEN = "client_secret"
-"""The setting that no answer can be relied upon to show."""
+"""The setting that responses do not reliably show."""
 
 
 @dataclass(frozen=True)

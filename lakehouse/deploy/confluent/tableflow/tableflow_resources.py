@@ -89,22 +89,22 @@ class TableflowResources:
         self, storage: OwnStorage | None, catalogs: tuple[CatalogIntegrationResource, ...]
     ) -> Iterator[TableflowTopicResource]:
         topics: dict[str, TopicResource] = {**self.confluent.declared_topics, **self.confluent.flink_topics}
-        for each in self.topics.tables:
+        for topic in self.topics.tables:
             yield TableflowTopicResource(
                 *self.confluent.common,
-                entry=each.name,
-                topic_name=each.topic,
-                subject=each.subject("value"),
-                config=tableflow_config(each),
-                write_mode="UPSERT" if each in self.topics.upserted else "APPEND",
+                entry=topic.name,
+                topic_name=topic.topic,
+                subject=topic.subject("value"),
+                config=tableflow_config(topic),
+                write_mode="UPSERT" if topic in self.topics.upserted else "APPEND",
                 cluster=self.confluent.cluster,
                 registry=self.confluent.registry,
-                topic=topics[each.name],
+                topic=topics[topic.name],
                 catalogs=catalogs,
                 storage=storage,
                 tableflow_key=self.confluent.keys.tableflow,
                 registry_key=self.confluent.keys.registry,
-                filled_by=self._filled_by(each),
+                filled_by=self._filled_by(topic),
             )
 
     def _filled_by(self, topic: Topic) -> Resource[Any] | None:

@@ -144,9 +144,9 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
 
     def _uses(self, bucket: str, outputs: Outputs) -> bool:
         """Return whether Tableflow already stores a table of the cluster in a bucket."""
-        if any(each not in outputs for each in self.read_depends_on):
+        if any(dependency not in outputs for dependency in self.read_depends_on):
             return False
-        return any(each.storage.get("bucket_name") == bucket for each in self._tables(outputs).list())
+        return any(table.storage.get("bucket_name") == bucket for table in self._tables(outputs).list())
 
     def create(self, outputs: Outputs) -> TableflowTopic:
         """Turn Tableflow on for the topic.
@@ -250,5 +250,5 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
 
 def _comprises(value: Any, declared: Any) -> bool:
     if isinstance(declared, Mapping):
-        return isinstance(value, Mapping) and all(value.get(name) == each for name, each in declared.items())
+        return isinstance(value, Mapping) and all(value.get(name) == setting for name, setting in declared.items())
     return bool(value == declared)

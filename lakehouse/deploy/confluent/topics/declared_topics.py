@@ -34,17 +34,17 @@ class DeclaredTopics:
     @cached_property
     def generated(self) -> list[tuple[Topic, Datagen]]:
         """Topics that Datagen connectors fill, with their sources."""
-        return [(each, each.source) for each in self.all if isinstance(each.source, Datagen)]
+        return [(topic, topic.source) for topic in self.all if isinstance(topic.source, Datagen)]
 
     @cached_property
     def tables(self) -> list[Topic]:
         """Topics that Tableflow keeps as tables."""
-        return [each for each in self.all if each.engine == "tableflow"]
+        return [topic for topic in self.all if topic.engine == "tableflow"]
 
     @cached_property
     def upserted(self) -> list[Topic]:
         """Topics of `tables` that Kafka must compact, so that Tableflow replaces the row of a key."""
-        return [each for each in self.tables if each.mode == "upsert"]
+        return [topic for topic in self.tables if topic.mode == "upsert"]
 
     @cached_property
     def statements(self) -> dict[str, str]:
@@ -54,13 +54,13 @@ class DeclaredTopics:
     @cached_property
     def dead_letters(self) -> dict[str, Topic]:
         """The first entry that names a topic of dead letters, by that topic."""
-        return {each.dead_letter_topic: each for each in reversed(self.all) if each.dead_letter_topic}
+        return {topic.dead_letter_topic: topic for topic in reversed(self.all) if topic.dead_letter_topic}
 
     @cached_property
     def written(self) -> list[str]:
         """The topics that Spark's account produces to: derived topics, and those that receive dead letters."""
-        derived = [each.topic for each in self.all if each.source.writes]
-        letters = [each.dead_letter_topic for each in (*self.all, *self.config.routes.values())]
+        derived = [topic.topic for topic in self.all if topic.source.writes]
+        letters = [topic.dead_letter_topic for topic in (*self.all, *self.config.routes.values())]
         return [name for name in dict.fromkeys([*derived, *letters]) if name]
 
     @cached_property
@@ -69,7 +69,7 @@ class DeclaredTopics:
         return (
             bool(self.config.routes)
             or bool(self.stored_by_confluent)
-            or any(each.source.is_external for each in self.all if each.topic not in self.statements)
+            or any(topic.source.is_external for topic in self.all if topic.topic not in self.statements)
         )
 
     @cached_property

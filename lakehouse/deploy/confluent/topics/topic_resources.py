@@ -162,7 +162,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
     def read(self, outputs: Outputs) -> Connector | None:
         """Read it by name."""
         connectors = self.cloud.connectors(outputs[self.cluster]).list()
-        return next((each for each in connectors if each.name == self.connector), None)
+        return next((connector for connector in connectors if connector.name == self.connector), None)
 
     def create(self, outputs: Outputs) -> Connector:
         """Validate its configuration, then create it."""

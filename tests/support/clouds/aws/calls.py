@@ -116,7 +116,7 @@ def _s3(request: Request) -> list[Asked]:
     if key:
         return [Asked(f"s3:{action}", f"{arn}/{key}") for action in _object_actions(request, query)]
     if request.method == "POST" and "delete" in query:
-        keys = [each.text for each in ElementTree.fromstring(request.body).iter() if each.tag.endswith("Key")]
+        keys = [element.text for element in ElementTree.fromstring(request.body).iter() if element.tag.endswith("Key")]
         return [Asked("s3:DeleteObject", f"{arn}/{key}") for key in keys]
     if request.method == "HEAD":
         return [Asked("s3:ListBucket", arn)]

@@ -9,7 +9,7 @@ from typing import Any
 from tests.support.clouds.aws import iam
 from tests.support.clouds.aws.calls import Asked, Caller, Interpreter
 from tests.support.clouds.aws.gaps import Gaps
-from tests.support.servers.proxy import Answer, Request
+from tests.support.servers.proxy import Request, Response
 
 SNOWFLAKE = "snowflake"
 """The access key of the local Snowflake server, which represents a session of the role that Snowflake assumes."""
@@ -46,7 +46,7 @@ class Enforced:
     def __post_init__(self) -> None:
         self.interpreter = Interpreter(self.gaps.account)
 
-    def __call__(self, request: Request) -> Answer | None:
+    def __call__(self, request: Request) -> Response | None:
         """Return a refusal, or the response of AWS where moto deviates, or None to forward the request to moto."""
         caller = Caller.of(request)
         if caller is None:
@@ -86,8 +86,8 @@ class Enforced:
             return self.replaced[role]
         if role not in self._policies:
             client = self.gaps.strict.client("iam")
-            answer = client.get_role_policy(RoleName=role, PolicyName="lakehouse")
-            self._policies[role] = answer["PolicyDocument"]
+            response = client.get_role_policy(RoleName=role, PolicyName="lakehouse")
+            self._policies[role] = response["PolicyDocument"]
         return self._policies[role]
 
 
@@ -96,7 +96,7 @@ def is_allowed(policies: list[Any], asked: Asked) -> bool:
     return iam.decide(policies, asked.action, asked.resource, dict(asked.context)) == "allowed"
 
 
-def denied(message: str, *, is_json: bool) -> Answer:
+def denied(message: str, *, is_json: bool) -> Response:
     """Return the refusal of a service that speaks JSON, or XML."""
     if is_json:
         body = json.dumps({"__type": "AccessDeniedException", "Message": message}).encode()

@@ -1,4 +1,4 @@
-"""A guard for `proxy.Proxy` that answers the calls which moto lacks or answers differently from AWS.
+"""A guard for `proxy.Proxy` that handles the calls which moto lacks or handles differently from AWS.
 
 | Call | AWS | moto |
 | --- | --- | --- |
@@ -25,7 +25,7 @@ from moto.backends import get_backend
 
 from tests.support.clouds.aws import iam
 from tests.support.clouds.aws.proxy import Call, Strict
-from tests.support.servers.proxy import Answer, Request
+from tests.support.servers.proxy import Request, Response
 
 OBJECT_ACTIONS = {"GET": "s3:GetObject", "HEAD": "s3:GetObject", "PUT": "s3:PutObject", "DELETE": "s3:DeleteObject"}
 
@@ -41,7 +41,7 @@ class Gaps:
     rights: list[iam.Policy] | None = None
     policies: dict[str, str] = field(default_factory=dict)
 
-    def __call__(self, request: Request) -> Answer | None:
+    def __call__(self, request: Request) -> Response | None:
         """Return the response, or None to forward the request to moto."""
         if refusal := self.strict(request):
             return refusal
@@ -54,7 +54,7 @@ class Gaps:
             return self._s3(request)
         return None
 
-    def _s3(self, request: Request) -> Answer | None:
+    def _s3(self, request: Request) -> Response | None:
         url = urlsplit(request.path)
         bucket, _, key = url.path.lstrip("/").partition("/")
         query = dict(parse_qsl(url.query, keep_blank_values=True))
@@ -80,7 +80,7 @@ class Gaps:
             == "explicitDeny"
         )
 
-    def _policy(self, request: Request, bucket: str) -> Answer | None:
+    def _policy(self, request: Request, bucket: str) -> Response | None:
         if request.method == "PUT":
             self.policies[bucket] = request.body.decode()
             return 204, [("Content-Length", "0")], b""
@@ -89,11 +89,11 @@ class Gaps:
             return 200, [("Content-Type", "application/json"), ("Content-Length", str(len(body)))], body
         return None
 
-    def _create_bucket(self, request: Request, bucket: str) -> Answer | None:
+    def _create_bucket(self, request: Request, bucket: str) -> Response | None:
         headers = {name.lower(): value for name, value in request.headers}
         region = re.search(r"Credential=[^/]+/\d+/([^/]+)/s3/", headers["authorization"])[1]
         client = self.strict.client("s3", region=region)
-        if bucket in {each["Name"] for each in client.list_buckets()["Buckets"]}:
+        if bucket in {bucket["Name"] for bucket in client.list_buckets()["Buckets"]}:
             return None
         location = {} if region == "us-east-1" else {"CreateBucketConfiguration": {"LocationConstraint": region}}
         client.create_bucket(Bucket=bucket, **location)
@@ -107,7 +107,7 @@ class Gaps:
             client.put_bucket_ownership_controls(Bucket=bucket, OwnershipControls=rules)
         return 200, [("Location", f"/{bucket}"), ("Content-Length", "0")], b""
 
-    def _athena(self, request: Request) -> Answer | None:
+    def _athena(self, request: Request) -> Response | None:
         parameters = json.loads(request.body)
         scope = dict((name.lower(), value) for name, value in request.headers)["authorization"]
         region = re.search(r"Credential=[^/]+/\d+/([^/]+)/athena/", scope)[1]
@@ -125,7 +125,7 @@ class Gaps:
         group.configuration.update(updates)
         return _json(200, {})
 
-    def _simulated(self, parameters: dict[str, str]) -> Answer:
+    def _simulated(self, parameters: dict[str, str]) -> Response:
         items = [(name, parameters[name]) for name in sorted(parameters)]
         actions = [value for name, value in items if name.startswith("ActionNames.member.")]
         resources = [value for name, value in items if name.startswith("ResourceArns.member.")]
@@ -144,10 +144,10 @@ class Gaps:
         )
 
 
-def _xml(status: int, text: str) -> Answer:
+def _xml(status: int, text: str) -> Response:
     return status, [("Content-Type", "text/xml"), ("Content-Length", str(len(text.encode())))], text.encode()
 
 
-def _json(status: int, value: Any) -> Answer:
+def _json(status: int, value: Any) -> Response:
     body = json.dumps(value).encode()
     return status, [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(body)))], body

@@ -29,7 +29,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from tests.support.clouds.aws import iam
-from tests.support.servers.proxy import Answer, Request
+from tests.support.servers.proxy import Request, Response
 
 NAMES = {"CreateRole": ("RoleName", 64), "CreatePolicy": ("PolicyName", 128)}
 TRUST = {"CreateRole": "AssumeRolePolicyDocument", "UpdateAssumeRolePolicy": "PolicyDocument"}
@@ -90,16 +90,16 @@ class Strict:
             "CreateSecret": (self._create_secret,),
         }
 
-    def __call__(self, request: Request) -> Answer | None:
+    def __call__(self, request: Request) -> Response | None:
         """Return the refusal of a request, or None if AWS would accept it."""
         call = Call.of(request)
         try:
             for check in self._checks.get(call.action, ()) if call else ():
                 check(call)
         except AwsRefusal as refused:
-            return _answer(refused, call.is_json)
+            return _respond(refused, call.is_json)
         except ValueError as unknown:
-            return _answer(AwsRefusal("NotImplemented", str(unknown), 501), call.is_json)
+            return _respond(AwsRefusal("NotImplemented", str(unknown), 501), call.is_json)
         return None
 
     def client(self, service: str, account: str = "", region: str = "us-east-1", access_key: str = "direct") -> Any:
@@ -216,7 +216,7 @@ def _statements(document: str) -> list[dict[str, Any]]:
     except ValueError:
         raise AwsRefusal("MalformedPolicyDocument", "This policy contains invalid Json") from None
     statements = iam.listed(policy.get("Statement", [])) if isinstance(policy, dict) else []
-    if not statements or not all(isinstance(each, dict) for each in statements):
+    if not statements or not all(isinstance(statement, dict) for statement in statements):
         raise AwsRefusal("MalformedPolicyDocument", "Syntax errors in policy.")
     for statement in statements:
         for field in ("Principal", "Action"):
@@ -237,7 +237,7 @@ def _inside(headers: Any, account: str) -> None:
     headers["x-moto-account-id"] = account
 
 
-def _answer(refused: AwsRefusal, is_json: bool) -> Answer:
+def _respond(refused: AwsRefusal, is_json: bool) -> Response:
     if is_json:
         kind = "application/x-amz-json-1.1"
         body = json.dumps({"__type": refused.code, "Message": refused.message}).encode()

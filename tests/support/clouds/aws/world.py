@@ -24,7 +24,7 @@ from lakehouse.deploy.resource import Outputs, Resource
 from resources.aws.secrets_manager import SecretJson, Secrets
 from tests.support.clouds.aws.gaps import Gaps
 from tests.support.clouds.aws.proxy import Strict
-from tests.support.servers.proxy import Answer, Proxy, Request
+from tests.support.servers.proxy import Proxy, Request, Response
 
 ACCOUNT, VENDOR, REGION = "123456789012", "211111111111", "eu-west-1"
 READING = ("Get", "List", "Head", "Describe")
@@ -83,30 +83,30 @@ class Stored(Resource):
 class World:
     """A moto server behind its guards.
 
-    The functions of `on_send` are called with the request of each changing call before it is sent, those of `on_answer`
-    after its response. `answers` are responses by operation that replace those of AWS.
+    The functions of `on_send` are called with the request of each changing call before it is sent, and those of
+    `on_response` after its response. `responses` replace those of AWS, by operation.
     """
 
     strict: Strict
     gaps: Gaps
     session: boto3.Session
-    guard: Callable[[Request], Answer | None]
-    """Answers requests before moto does."""
+    guard: Callable[[Request], Response | None]
+    """Responds to requests before moto does."""
     on_send: list[Any] = field(default_factory=list)
-    on_answer: list[Any] = field(default_factory=list)
-    answers: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
+    on_response: list[Any] = field(default_factory=list)
+    responses: dict[str, list[tuple[int, str]]] = field(default_factory=dict)
     called: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.session.events.register("before-send", self._send)
-        self.session.events.register("response-received", self._answered)
+        self.session.events.register("response-received", self._call_after_response)
 
     def reset(self) -> None:
         """Delete everything except the users that the roles trust."""
         requests.post(f"{self.strict.address}/moto-api/reset", timeout=30)
         self.gaps.policies.clear()
         self.gaps.rights, self.gaps.secure = None, True
-        for filled in (self.on_send, self.on_answer, self.called, self.answers):
+        for filled in (self.on_send, self.on_response, self.called, self.responses):
             filled.clear()
         for user in ("confluent", "snowflake-volume", "snowflake-catalog"):
             self.strict.client("iam", account=VENDOR).create_user(UserName=user)
@@ -157,7 +157,7 @@ class World:
         s3, iam, glue, athena, secrets = (
             self.strict.client(name, region=REGION) for name in ("s3", "iam", "glue", "athena", "secretsmanager")
         )
-        buckets = [each["Name"] for each in s3.list_buckets()["Buckets"]]
+        buckets = [bucket["Name"] for bucket in s3.list_buckets()["Buckets"]]
         return {
             "buckets": {
                 name: (s3.get_bucket_versioning(Bucket=name).get("Status"), self.gaps.policies.get(name))
@@ -173,9 +173,11 @@ class World:
                 )
                 for role in iam.list_roles()["Roles"]
             },
-            "databases": [(each["Name"], each.get("LocationUri")) for each in glue.get_databases()["DatabaseList"]],
-            "workgroups": sorted(each["Name"] for each in athena.list_work_groups()["WorkGroups"]),
-            "secrets": sorted(each["Name"] for each in secrets.list_secrets()["SecretList"]),
+            "databases": [
+                (database["Name"], database.get("LocationUri")) for database in glue.get_databases()["DatabaseList"]
+            ],
+            "workgroups": sorted(workgroup["Name"] for workgroup in athena.list_work_groups()["WorkGroups"]),
+            "secrets": sorted(secret["Name"] for secret in secrets.list_secrets()["SecretList"]),
         }
 
     def write(self, names: Names, database: str) -> None:
@@ -192,14 +194,14 @@ class World:
         if not operation.startswith(READING):
             for do in tuple(self.on_send):
                 do(request)
-        if not self.answers.get(operation):
+        if not self.responses.get(operation):
             return None
-        status, body = self.answers[operation].pop(0)
+        status, body = self.responses[operation].pop(0)
         return AWSResponse(request.url, status, HeadersDict(), Raw(body.encode()))
 
-    def _answered(self, event_name: str, **_: Any) -> None:
+    def _call_after_response(self, event_name: str, **_: Any) -> None:
         if not event_name.rpartition(".")[2].startswith(READING):
-            for do in tuple(self.on_answer):
+            for do in tuple(self.on_response):
                 do(None)
 
 

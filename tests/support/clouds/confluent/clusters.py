@@ -10,7 +10,7 @@ from tests.support.clouds.confluent.state import ORGANIZATION, Problem, State
 
 def of_environment(request: Request):
     environment_id = request.args["environment"]
-    return lambda each: each["spec"]["environment"]["id"] == environment_id
+    return lambda document: document["spec"]["environment"]["id"] == environment_id
 
 
 def list_clusters(state: State, request: Request):
@@ -106,7 +106,7 @@ def list_regions(state: State, request: Request):
         for region in regions
     ]
     region_name = request.args.get("region_name")
-    return [each for each in documents if region_name in (None, each["region_name"])]
+    return [document for document in documents if region_name in (None, document["region_name"])]
 
 
 def list_pools(state: State, request: Request):

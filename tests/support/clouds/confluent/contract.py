@@ -102,8 +102,8 @@ class Document:
     def _unknown(self, pointer: Pointer, instance: Any, where: str) -> Iterator[str]:
         """Yield the undocumented fields, which schema validation would accept (such as misspelt names)."""
         if isinstance(instance, list):
-            for n, each in enumerate(instance):
-                yield from self._unknown(self.followed(pointer) / "items", each, f"{where}/{n}")
+            for n, item in enumerate(instance):
+                yield from self._unknown(self.followed(pointer) / "items", item, f"{where}/{n}")
         if not isinstance(instance, dict):
             return
         known, is_open = self._properties(pointer)
@@ -131,8 +131,8 @@ class Document:
         A missing item to remove is an error: the overlay is out of date.
         """
         target = self.at(at)
-        for each in remove:
-            target.remove(each) if isinstance(target, list) else target.pop(each)
+        for key in remove:
+            target.remove(key) if isinstance(target, list) else target.pop(key)
         if add:
             target.extend(add) if isinstance(target, list) else target.update(add)
 
@@ -189,7 +189,7 @@ class Operation:
             faults.append("body: the operation takes none")
         return faults
 
-    def answer_faults(self, status: int, content_type: str, text: str) -> list[str]:
+    def response_faults(self, status: int, content_type: str, text: str) -> list[str]:
         """Return the faults of a response of this operation."""
         responses = self.document.at(self.at / "responses")
         listed = next((key for key in (str(status), f"{status // 100}XX", "default") if key in responses), None)

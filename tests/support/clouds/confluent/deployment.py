@@ -154,7 +154,7 @@ class Lake:
         """Return the current value of each secret of the account, by name."""
         client = boto3.client("secretsmanager", region_name=REGION)
         names = [
-            each["Name"] for page in client.get_paginator("list_secrets").paginate() for each in page["SecretList"]
+            secret["Name"] for page in client.get_paginator("list_secrets").paginate() for secret in page["SecretList"]
         ]
         # Without a label, moto returns the first version that was current.
         return {
@@ -197,8 +197,8 @@ def inventory(vendor: ConfluentServer) -> list[str]:
 def closure(resources: list[Resource], name: str) -> list[Resource]:
     """Return the resource of a name and its transitive dependencies, in order."""
     by_name, wanted = {resource.address: resource for resource in resources}, [name]
-    for each in wanted:
-        wanted += [needed.address for needed in by_name[each].depends_on]
+    for address in wanted:
+        wanted += [needed.address for needed in by_name[address].depends_on]
     return [resource for resource in resources if resource.address in wanted]
 
 
@@ -215,7 +215,7 @@ def actions(lake: Lake) -> dict[str, str]:
 def account(lake: Lake, purpose: str) -> str:
     """Return the id of a service account of a deployment."""
     name = lake.names.service_account(purpose)
-    [account_id] = [each["id"] for each in lake.vendor.state.accounts.values() if each["display_name"] == name]
+    [account_id] = [account["id"] for account in lake.vendor.state.accounts.values() if account["display_name"] == name]
     return account_id
 
 

@@ -41,8 +41,8 @@ def owns(state: State, request: Request, account_id: str) -> bool:
     caller = request.environ.get("owner_id")
     crn = f"{ORGANIZATION}/service-account={account_id}"
     return caller is None or any(
-        (each["principal"], each["role_name"], each["crn_pattern"]) == (f"User:{caller}", "ResourceOwner", crn)
-        for each in state.bindings.values()
+        (binding["principal"], binding["role_name"], binding["crn_pattern"]) == (f"User:{caller}", "ResourceOwner", crn)
+        for binding in state.bindings.values()
     )
 
 
@@ -59,13 +59,13 @@ def require_ownership(state: State, request: Request, account_id: str) -> None:
 def list_accounts(state: State, request: Request):
     name = request.args.get("display_name")
     return state.listed(
-        state.accounts, lambda each: name in (None, each["display_name"]) and owns(state, request, each["id"])
+        state.accounts, lambda account: name in (None, account["display_name"]) and owns(state, request, account["id"])
     )
 
 
 def create_account(state: State, request: Request):
     require_ownership(state, request, "*")
-    if any(each["display_name"] == request.json["display_name"] for each in state.accounts.values()):
+    if any(account["display_name"] == request.json["display_name"] for account in state.accounts.values()):
         raise Problem(409, "Service name is already in use", "conflict")
     account_id = state.new_id("sa")
     document = request.json | {
@@ -84,9 +84,9 @@ def delete_account(state: State, request: Request, thing_id: str):
         raise Problem(403, "Forbidden Access", "forbidden_access")
     require_ownership(state, request, thing_id)
     del state.accounts[thing_id]
-    for key_id in [k for k, each in state.keys.items() if each["spec"]["owner"]["id"] == thing_id]:
+    for key_id in [k for k, key in state.keys.items() if key["spec"]["owner"]["id"] == thing_id]:
         del state.keys[key_id], state.secrets[key_id]
-    for binding_id in [k for k, each in state.bindings.items() if each["principal"] == f"User:{thing_id}"]:
+    for binding_id in [k for k, binding in state.bindings.items() if binding["principal"] == f"User:{thing_id}"]:
         del state.bindings[binding_id]
     return 204, None
 
@@ -95,10 +95,10 @@ def list_bindings(state: State, request: Request):
     query = request.args
     return state.listed(
         state.bindings,
-        lambda each: (
-            each["crn_pattern"].startswith(query["crn_pattern"])
-            and query.get("principal") in (None, each["principal"])
-            and query.get("role_name") in (None, each["role_name"])
+        lambda binding: (
+            binding["crn_pattern"].startswith(query["crn_pattern"])
+            and query.get("principal") in (None, binding["principal"])
+            and query.get("role_name") in (None, binding["role_name"])
         ),
     )
 
@@ -107,7 +107,7 @@ def create_binding(state: State, request: Request):
     body = request.json
     if body["principal"].removeprefix("User:") not in state.accounts:
         raise Problem(400, "Principal not found", 40002, shape="errors")
-    if any(body.items() <= each.items() for each in state.bindings.values()):
+    if any(body.items() <= binding.items() for binding in state.bindings.values()):
         raise Problem(409, "Role binding already exists", "conflict")
     binding_id = state.new_id("rb")
     document = body | {
@@ -131,10 +131,10 @@ def list_keys(state: State, request: Request):
     owner, resource = request.args.get("spec.owner"), request.args.get("spec.resource")
     return state.listed(
         state.keys,
-        lambda each: (
-            owner in (None, each["spec"]["owner"]["id"])
-            and resource in (None, each["spec"]["resource"]["id"])
-            and owns(state, request, each["spec"]["owner"]["id"])
+        lambda key: (
+            owner in (None, key["spec"]["owner"]["id"])
+            and resource in (None, key["spec"]["resource"]["id"])
+            and owns(state, request, key["spec"]["owner"]["id"])
         ),
     )
 

@@ -1,7 +1,7 @@
 """A simulated Confluent Cloud: an HTTP server with state that validates each call by the vendor's OpenAPI documents.
 
 All APIs have the same address, and each API accepts only its own keys. A request or response that violates the
-documents is answered by status 599 and recorded in `violations`, on which the fixture fails the test.
+documents gets status 599 and recorded in `violations`, on which the fixture fails the test.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ HTML = "<html><head><title>Error {status} {detail}</title></head><body><h2>HTTP 
 class Fault:
     """A fault of the `nth` call (from 1) for which the predicate `on` is true, and of the next `times - 1` such calls.
 
-    The connection is closed `before` or `after` the call is executed (`cut`), or the call is not executed and answered
-    by `answer` as (status, headers, body).
+    The connection is closed `before` or `after` the call is executed (`cut`), or the call is not executed and
+    gets `response` as (status, headers, body).
     """
 
     nth: int = 1
     times: int = 1
     on: Callable[[str, str], bool] = lambda method, path: True
     cut: str | None = None
-    answer: tuple[int, Mapping[str, str], str] | None = None
+    response: tuple[int, Mapping[str, str], str] | None = None
     matched: int = field(default=0, init=False)
 
     def strikes(self, method: str, path: str) -> bool:
@@ -78,13 +78,13 @@ class Fault:
 
 
 class ControlPlane:
-    """All planes at one address, without a network. `state` holds the resources."""
+    """All APIs at one address, without a network. `state` holds the resources."""
 
     def __init__(self, url: str):
         self.url, self.admin_secret = url, new_secret()
         self.state = State(url, (ADMIN, self.admin_secret))
 
-    def answered(self, request: Request) -> Response:
+    def respond(self, request: Request) -> Response:
         """Execute a request and return its response.
 
         Raises:
@@ -177,15 +177,15 @@ class ConfluentServer(ControlPlane):
         self._http.server_close()
 
     def __call__(self, environ: dict[str, Any], start_response: Callable) -> Any:
-        """Answer a request, as WSGI defines it."""
+        """Respond to a request, as WSGI defines it."""
         request = Request(environ)
         method = request.method
         with self._lock:
             self.calls.append((method, request.path))
             active = [fault for fault in self.faults if fault.strikes(method, request.path)]
             fault = active[0] if active else Fault()
-            if fault.answer:
-                status, headers, body = fault.answer
+            if fault.response:
+                status, headers, body = fault.response
                 return Response(body, status, headers)(environ, start_response)
             response = None if fault.cut == "before" else self._checked(request)
         if fault.cut:
@@ -204,12 +204,12 @@ class ConfluentServer(ControlPlane):
         if faults := operation.request_faults(query, body):
             return self._violated([f"{call}, request: {fault}" for fault in faults])
         try:
-            response = self.answered(request)
+            response = self.respond(request)
         except HTTPException as error:
             return self._violated([f"{call}: the stand-in does not have it ({error})"])
         text = response.get_data(as_text=True)
-        if faults := operation.answer_faults(response.status_code, response.content_type or "", text):
-            return self._violated([f"{call}, answer: {fault}" for fault in faults])
+        if faults := operation.response_faults(response.status_code, response.content_type or "", text):
+            return self._violated([f"{call}, response: {fault}" for fault in faults])
         return response
 
     def _violated(self, faults: list[str]) -> Response:

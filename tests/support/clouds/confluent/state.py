@@ -126,7 +126,9 @@ class State:
         """Delete a resource after `polls` reads."""
         self.after_polls(thing_id, lambda: kind.pop(thing_id, None))
 
-    def listed(self, kind: dict[str, Document], keep: Callable[[Document], bool] = lambda each: True) -> list[Document]:
+    def listed(
+        self, kind: dict[str, Document], keep: Callable[[Document], bool] = lambda document: True
+    ) -> list[Document]:
         """Return the documents of a kind that are already listed."""
         shown = []
         for thing_id, document in list(kind.items()):
@@ -218,15 +220,15 @@ class State:
         """Delete a cluster and the resources in it."""
         self.clusters.pop(cluster_id, None)
         for kind in (self.topics, self.acls, self.connectors, self.catalogs, self.tableflow_topics):
-            for thing_id in [each for each in kind if each.startswith(f"{cluster_id}/")]:
+            for thing_id in [key for key in kind if key.startswith(f"{cluster_id}/")]:
                 del kind[thing_id]
 
     def remove_environment(self, environment_id: str) -> None:
         """Delete an environment and the resources in it."""
         for kind in (self.clusters, self.registries, self.pools, self.integrations):
-            for thing_id in [k for k, each in kind.items() if _environment_of(each) == environment_id]:
+            for thing_id in [k for k, item in kind.items() if _environment_of(item) == environment_id]:
                 self.remove_cluster(thing_id) if kind is self.clusters else kind.pop(thing_id)
-        for thing_id in [each for each in self.statements if each.startswith(f"{environment_id}/")]:
+        for thing_id in [statement for statement in self.statements if statement.startswith(f"{environment_id}/")]:
             del self.statements[thing_id]
         del self.environments[environment_id]
 

@@ -17,7 +17,7 @@ STATEMENTS = "/sql/v1/organizations/<organization_id>/environments/<environment_
 
 
 def list_topics(state: State, request: Request, cluster_id: str):
-    topics = state.listed(state.topics, lambda each: each["cluster_id"] == cluster_id)
+    topics = state.listed(state.topics, lambda topic: topic["cluster_id"] == cluster_id)
     path = f"{state.url}/kafka/v3/clusters/{cluster_id}/topics"
     return 200, {"kind": "KafkaTopicList", "metadata": {"self": path, "next": None}, "data": topics}
 
@@ -45,7 +45,7 @@ def create_topic(state: State, request: Request, cluster_id: str):
     if existing:
         reason = "is marked for deletion" if existing.get("deleting") else "already exists"
         raise Problem(400, f"Topic '{body['topic_name']}' {reason}.", 40002, shape="error_code")
-    configs = {each["name"]: each["value"] for each in body.get("configs", ())}
+    configs = {config["name"]: config["value"] for config in body.get("configs", ())}
     state.topic_configs[f"{cluster_id}/{body['topic_name']}"] = {"retention.ms": "604800000"} | configs
     return 201, new_topic(state, cluster_id, body["topic_name"], body.get("partitions_count", 6))
 
@@ -104,8 +104,8 @@ def matching(state: State, cluster_id: str, query: dict) -> list[str]:
     wanted = {name: query[name] for name in ACL_FIELDS if query.get(name) not in (None, "ANY")}
     return [
         acl_id
-        for acl_id, each in state.acls.items()
-        if each["cluster_id"] == cluster_id and wanted.items() <= each.items()
+        for acl_id, acl in state.acls.items()
+        if acl["cluster_id"] == cluster_id and wanted.items() <= acl.items()
     ]
 
 
@@ -116,7 +116,7 @@ def acl_list(state: State, documents: list[dict]) -> dict:
 def list_acls(state: State, request: Request, cluster_id: str):
     documents = [state.acls[acl_id] for acl_id in matching(state, cluster_id, request.args)]
     if "principal" not in request.args:
-        documents = [each | {"principal": f"User:{100 + n}"} for n, each in enumerate(documents)]
+        documents = [document | {"principal": f"User:{100 + n}"} for n, document in enumerate(documents)]
     return 200, acl_list(state, documents)
 
 
@@ -143,14 +143,14 @@ def in_cluster(state: State, environment_id: str, cluster_id: str) -> None:
 def list_connectors(state: State, request: Request, environment_id: str, cluster_id: str):
     in_cluster(state, environment_id, cluster_id)
     connectors = {}
-    for connector_id, each in state.connectors.items():
+    for connector_id, connector in state.connectors.items():
         if connector_id.startswith(f"{cluster_id}/"):
             state.look(connector_id)
-            info = {"name": each["name"], "type": "source", "config": each["config"], "tasks": []}
-            connectors[each["name"]] = {
-                "status": each["status"],
+            info = {"name": connector["name"], "type": "source", "config": connector["config"], "tasks": []}
+            connectors[connector["name"]] = {
+                "status": connector["status"],
                 "info": info,
-                "id": {"id": each["id"], "id_type": "ID"},
+                "id": {"id": connector["id"], "id_type": "ID"},
             }
     return 200, connectors
 
@@ -238,7 +238,7 @@ def validate_connector(state: State, request: Request, environment_id: str, clus
 
 
 def list_statements(state: State, request: Request, organization_id: str, environment_id: str):
-    return state.listed(state.statements, lambda each: each["environment_id"] == environment_id)
+    return state.listed(state.statements, lambda statement: statement["environment_id"] == environment_id)
 
 
 def create_statement(state: State, request: Request, organization_id: str, environment_id: str):
@@ -269,7 +269,7 @@ def run(state: State, environment_id: str, document: dict) -> None:
     """Execute a statement, as far as it creates or drops tables."""
     spec, status = document["spec"], document["status"]
     database = spec["properties"]["sql.current-database"]
-    cluster_id = next((k for k, each in state.clusters.items() if each["spec"]["display_name"] == database), None)
+    cluster_id = next((k for k, cluster in state.clusters.items() if cluster["spec"]["display_name"] == database), None)
     table = re.search(r"TABLE (?:IF (?:NOT )?EXISTS )?`?([\w-]+)`?", spec["statement"])[1]
     source = re.search(r"FROM\s+`?([\w-]+)`?", spec["statement"])
     if spec["compute_pool_id"] not in state.pools:

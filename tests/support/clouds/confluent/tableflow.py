@@ -17,8 +17,8 @@ CATALOGS, TOPICS = "/tableflow/v1/catalog-integrations", "/tableflow/v1/tableflo
 
 def usages(state: State, integration_id: str) -> list[str]:
     users = [
-        *((each["metadata"], each["spec"]["config"]) for each in state.catalogs.values()),
-        *((each["metadata"], each["spec"]["storage"]) for each in state.tableflow_topics.values()),
+        *((catalog["metadata"], catalog["spec"]["config"]) for catalog in state.catalogs.values()),
+        *((table["metadata"], table["spec"]["storage"]) for table in state.tableflow_topics.values()),
     ]
     return [
         metadata["resource_name"] for metadata, part in users if part.get("provider_integration_id") == integration_id
@@ -28,8 +28,8 @@ def usages(state: State, integration_id: str) -> list[str]:
 def list_integrations(state: State, request: Request):
     environment_id = request.args["environment"]
     state.environment(environment_id)
-    shown = state.listed(state.integrations, lambda each: each["environment"]["id"] == environment_id)
-    return [each | {"usages": usages(state, each["id"])} for each in shown]
+    shown = state.listed(state.integrations, lambda integration: integration["environment"]["id"] == environment_id)
+    return [catalog | {"usages": usages(state, catalog["id"])} for catalog in shown]
 
 
 def create_integration(state: State, request: Request):
@@ -87,8 +87,8 @@ def may_use(state: State, request: Request, environment_id: str, integration_id:
 
 def list_catalogs(state: State, request: Request):
     cluster_id = request.args["spec.kafka_cluster"]
-    shown = state.listed(state.catalogs, lambda each: each["spec"]["kafka_cluster"]["id"] == cluster_id)
-    return [open_clients(state, each) for each in shown]
+    shown = state.listed(state.catalogs, lambda catalog: catalog["spec"]["kafka_cluster"]["id"] == cluster_id)
+    return [open_clients(state, catalog) for catalog in shown]
 
 
 def open_clients(state: State, document: dict) -> dict:
@@ -100,8 +100,8 @@ def open_clients(state: State, document: dict) -> dict:
         shown["status"] |= {"phase": "FAILED", "error_message": "unauthorized_client"}
         return shown
     cluster_id = document["spec"]["kafka_cluster"]["id"]
-    tables = [each for k, each in state.tableflow_topics.items() if k.startswith(f"{cluster_id}/")]
-    if any(each["status"]["phase"] == "RUNNING" for each in tables):
+    tables = [table for k, table in state.tableflow_topics.items() if k.startswith(f"{cluster_id}/")]
+    if any(table["status"]["phase"] == "RUNNING" for table in tables):
         shown["status"]["phase"] = "CONNECTED"
     return shown
 
@@ -142,7 +142,7 @@ def delete_catalog(state: State, request: Request, thing_id: str):
 
 def list_topics(state: State, request: Request):
     cluster_id = request.args["spec.kafka_cluster"]
-    return state.listed(state.tableflow_topics, lambda each: each["spec"]["kafka_cluster"]["id"] == cluster_id)
+    return state.listed(state.tableflow_topics, lambda table: table["spec"]["kafka_cluster"]["id"] == cluster_id)
 
 
 def create_topic(state: State, request: Request):
@@ -171,12 +171,12 @@ def create_topic(state: State, request: Request):
             "phase": "RUNNING",
             "catalog_sync_statuses": [
                 {
-                    "catalog_integration_id": each["id"],
-                    "catalog_type": CATALOG_TYPES[each["spec"]["config"]["kind"]],
+                    "catalog_integration_id": catalog["id"],
+                    "catalog_type": CATALOG_TYPES[catalog["spec"]["config"]["kind"]],
                     "sync_status": "SYNCED",
                 }
-                for each in state.catalogs.values()
-                if each["spec"]["kafka_cluster"]["id"] == cluster_id and not is_managed
+                for catalog in state.catalogs.values()
+                if catalog["spec"]["kafka_cluster"]["id"] == cluster_id and not is_managed
             ],
         }
 

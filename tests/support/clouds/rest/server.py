@@ -27,7 +27,7 @@ from lakehouse.local.home import Home
 from lakehouse.local.java import class_path, java
 from lakehouse.local.processes import probe, process
 from lakehouse.local.processes.process import Server
-from tests.support.servers.proxy import Answer, Proxy, Request
+from tests.support.servers.proxy import Proxy, Request, Response
 
 WAREHOUSE = "trades"
 CLIENT_ID, SECRET = "reader", "s3cret-of-the-client"
@@ -70,28 +70,30 @@ class Catalog(Proxy):
             headers = [("Host", "localhost"), ("Content-Type", "application/json")]
             self._ask(Request("POST", f"/v1/{path}", headers, json.dumps(body).encode()))
 
-    def forward(self, request: Request) -> Answer:
+    def forward(self, request: Request) -> Response:
         if urlsplit(request.path).path == "/v1/oauth/tokens":
             return self._token(parse_qs(request.body.decode()), _basic(request))
         if header(request, "authorization").removeprefix("Bearer ") not in self._valid:
             self.refused_requests += 1
             return error(401, "NotAuthorizedException", "Not authorized")
-        return self.answer(request)
+        return self.respond(request)
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         """Return the response to a request of the client."""
         return self._ask(request)
 
-    def _token(self, form: dict[str, list[str]], basic: str) -> Answer:
+    def _token(self, form: dict[str, list[str]], basic: str) -> Response:
         in_form = ":".join(*zip(form.get("client_id", [""]), form.get("client_secret", [""]), strict=True))
         if f"{CLIENT_ID}:{SECRET}" not in (in_form, basic):
-            return answered(401, {"error": "unauthorized_client", "error_description": "The client is not authorized"})
+            return json_response(
+                401, {"error": "unauthorized_client", "error_description": "The client is not authorized"}
+            )
         if form.get("scope") != [self.scope]:
-            return answered(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
+            return json_response(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
         self.issued_tokens += 1
         token = secrets.token_hex()
         self._valid.add(token)
-        return answered(200, {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in})
+        return json_response(200, {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in})
 
 
 class TableflowOwn(Catalog):
@@ -109,7 +111,7 @@ class TableflowOwn(Catalog):
             "s3.secret-access-key": os.environ["AWS_SECRET_ACCESS_KEY"],
         }
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         if request.method not in ("GET", "HEAD"):
             return error(403, "ForbiddenException", "Tableflow's tables are read-only")
         # Compressed responses cannot be changed.
@@ -120,7 +122,7 @@ class TableflowOwn(Catalog):
         if header(request, "x-iceberg-access-delegation") != "vended-credentials":
             return error(400, "BadRequestException", "This client does not ask for credentials")
         storage = {"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.path-style-access": "true"}
-        return answered(200, json.loads(body) | {"config": storage | self.vended})
+        return json_response(200, json.loads(body) | {"config": storage | self.vended})
 
 
 class Polaris(Catalog):
@@ -131,12 +133,12 @@ class Polaris(Catalog):
         self.kind, self.knows_overwrite = "INTERNAL", True
         self._notified: dict[tuple[str, str], int] = {}
 
-    def answer(self, request: Request) -> Answer:
+    def respond(self, request: Request) -> Response:
         url = urlsplit(request.path)
         if url.path == "/v1/config":
             if parse_qs(url.query).get("warehouse") != [WAREHOUSE]:
                 return error(404, "NotFoundException", f"Unable to find warehouse {url.query}")
-            return answered(200, {"defaults": {}, "overrides": {"prefix": WAREHOUSE}})
+            return json_response(200, {"defaults": {}, "overrides": {"prefix": WAREHOUSE}})
         match = re.fullmatch(rf"/v1/{WAREHOUSE}(/namespaces(?:/([^/]+)(/.*)?)?)", url.path)
         if match is None:
             return error(404, "NotFoundException", f"no such path {url.path}")
@@ -148,16 +150,16 @@ class Polaris(Catalog):
         path = f"/v1{match[1]}{'?' + url.query if url.query else ''}"
         return self._ask(replace(request, path=path))
 
-    def _overwrite(self, namespace: str, body: dict[str, str]) -> Answer:
+    def _overwrite(self, namespace: str, body: dict[str, str]) -> Response:
         if not self.knows_overwrite:
             return error(409, "AlreadyExistsException", f"Iceberg table already exists: {namespace}.{body['name']}")
         if self.kind == "EXTERNAL":
             message = "Register table overwrite is only supported for internal Polaris catalogs"
             return error(400, "BadRequestException", message)
         self.point(namespace, body["name"], body["metadata-location"])
-        return answered(200, {"metadata-location": body["metadata-location"], "metadata": {}})
+        return json_response(200, {"metadata-location": body["metadata-location"], "metadata": {}})
 
-    def _notify(self, namespace: str, notification: dict) -> Answer:
+    def _notify(self, namespace: str, notification: dict) -> Response:
         if self.kind != "EXTERNAL":
             return error(400, "BadRequestException", "Cannot send notifications to an internal catalog")
         payload = notification["payload"]
@@ -183,13 +185,13 @@ def header(request: Request, name: str) -> str:
     return next((value for key, value in request.headers if key.lower() == name), "")
 
 
-def answered(status: int, body: object) -> Answer:
+def json_response(status: int, body: object) -> Response:
     content = json.dumps(body).encode()
     return status, [("Content-Type", "application/json"), ("Content-Length", str(len(content)))], content
 
 
-def error(status: int, kind: str, message: str) -> Answer:
-    return answered(status, {"error": {"message": message, "type": kind, "code": status}})
+def error(status: int, kind: str, message: str) -> Response:
+    return json_response(status, {"error": {"message": message, "type": kind, "code": status}})
 
 
 @pytest.fixture(scope="session")
@@ -208,7 +210,7 @@ def rest_server(stack, tmp_path_factory):
         command=java("-cp", libraries, "org.apache.iceberg.rest.RESTCatalogServer", heap="256m"),
         folder=home.folder("rest"),
         address=address,
-        ready=lambda: probe.answers(f"{address}/v1/config"),
+        ready=lambda: probe.responses(f"{address}/v1/config"),
         env={
             "REST_PORT": str(port),
             "CATALOG_REST_PORT": str(port),

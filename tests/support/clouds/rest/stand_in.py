@@ -24,17 +24,17 @@ class RestStandIn:
             def do_POST(self) -> None:  # noqa: N802
                 form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
                 if form.get("client_secret") != [outer.secret]:
-                    return self._answer(401, {"error": "unauthorized_client"})
-                self._answer(200, {"access_token": TOKEN, "token_type": "bearer", "expires_in": 3600})
+                    return self._respond(401, {"error": "unauthorized_client"})
+                self._respond(200, {"access_token": TOKEN, "token_type": "bearer", "expires_in": 3600})
 
             def do_GET(self) -> None:  # noqa: N802
                 if self.headers["Authorization"] != f"Bearer {TOKEN}":
-                    return self._answer(401, {"error": {"message": "Not authorized", "code": 401}})
+                    return self._respond(401, {"error": {"message": "Not authorized", "code": 401}})
                 if urlsplit(self.path).path == "/v1/config":
-                    return self._answer(200, {"defaults": {}, "overrides": {}})
-                self._answer(404, {"error": {"message": "no such table", "type": "NoSuchTableException", "code": 404}})
+                    return self._respond(200, {"defaults": {}, "overrides": {}})
+                self._respond(404, {"error": {"message": "no such table", "type": "NoSuchTableException", "code": 404}})
 
-            def _answer(self, status: int, body: Any) -> None:
+            def _respond(self, status: int, body: Any) -> None:
                 content = json.dumps(body).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")

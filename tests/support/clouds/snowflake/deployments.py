@@ -135,8 +135,8 @@ class Deployed:
 
     def key(self) -> str:
         """Return the private key of the service user from its secret."""
-        answer = aws("secretsmanager").get_secret_value(SecretId=self.names.snowflake_secret)
-        return json.loads(answer["SecretString"])["private_key"]
+        response = aws("secretsmanager").get_secret_value(SecretId=self.names.snowflake_secret)
+        return json.loads(response["SecretString"])["private_key"]
 
     def state(self) -> dict[str, Any]:
         """Return the state without the name of the deployment, so that two deployments can be compared."""

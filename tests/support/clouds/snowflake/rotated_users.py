@@ -50,11 +50,11 @@ class Wire:
             self.sent += counted
             hit = counted and self.sent == self.fault_at
             self.dead = hit and self.kills
-            answer = None if hit and not self.arrives else send(*args, **kwargs)
+            response = None if hit and not self.arrives else send(*args, **kwargs)
             if hit:
                 self.hit = args[1]
                 raise Killed if self.kills else broken
-            return answer
+            return response
 
         return instead
 
@@ -81,8 +81,8 @@ class Case:
         versions = {}
         for label in LABELS:
             with contextlib.suppress(secrets_manager().exceptions.ResourceNotFoundException):
-                answer = secrets_manager().get_secret_value(SecretId=self.user.secret, VersionStage=label)
-                versions[label] = json.loads(answer["SecretString"])
+                response = secrets_manager().get_secret_value(SecretId=self.user.secret, VersionStage=label)
+                versions[label] = json.loads(response["SecretString"])
         return versions
 
     def key(self, label: str = "AWSCURRENT") -> str:

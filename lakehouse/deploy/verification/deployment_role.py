@@ -1,4 +1,4 @@
-"""The permissions of each plane, probed one by one in the order in which its programs need them."""
+"""The IAM roles of a deployment, and a probe of each permission in the order in which programs need them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Step = Probe | Unchecked
 
 
 @dataclass(frozen=True)
-class Plane:
+class DeploymentRole:
     """One IAM role of the deployment, and the services with its credentials."""
 
     names: Names
@@ -38,10 +38,10 @@ class Plane:
     has_role: bool
     """Whether the deployment has the role; if not, the credentials of the environment apply."""
     written: list[str]
-    """The keys of the files that any plane has written in this verification."""
+    """The keys of the files that any role has written in this verification."""
 
     @property
-    def role(self) -> str:
+    def name(self) -> str:
         """The name of the role, or of the credentials in its place."""
         return self.names.role(self.purpose) if self.has_role else "the environment's credentials"
 
@@ -75,7 +75,7 @@ class Plane:
         yield self._glue("CreateTable", f"{self.namespace}.{CANARY}", self.namespace, TableInput=table)
         yield self._update_table()
         yield Unchecked(
-            self.role,
+            self.name,
             f"glue:UpdateDatabase on {self.namespace}",
             "it would change the database. `lakehouse pause` makes the call",
         )
@@ -110,13 +110,13 @@ class Plane:
         if location is None:
             reason = "Tableflow has published no table yet. Run this again when it has"
             for action in ("s3:ListBucket", "s3:GetObject"):
-                yield Unchecked(self.role, f"{action} on the files of {database}", reason)
+                yield Unchecked(self.name, f"{action} on the files of {database}", reason)
             return
         parts = urlsplit(location)
         bucket, key = parts.netloc, parts.path.lstrip("/")
         yield self._list(f"{key.rpartition('/')[0]}/", bucket)
         call = partial(self.service("s3").call, "get_object", Bucket=bucket, Key=key)
-        yield Probe(self.role, "s3:GetObject", location, call)
+        yield Probe(self.name, "s3:GetObject", location, call)
 
     def rotation(self, secrets: tuple[str, ...]) -> Iterator[Step]:
         """Yield the calls of `lakehouse deploy rotate` that change nothing.
@@ -128,12 +128,12 @@ class Plane:
             yield from self._secret(name, "DescribeSecret", "GetSecretValue", "ListSecretVersionIds")
         for action in ("PutSecretValue", "UpdateSecretVersionStage"):
             reason = "it would replace a key. `lakehouse deploy rotate` makes the call"
-            yield Unchecked(self.role, f"secretsmanager:{action} on the deployment's secrets", reason)
+            yield Unchecked(self.name, f"secretsmanager:{action} on the deployment's secrets", reason)
 
     def _secret(self, name: str, *actions: str) -> Iterator[Step]:
         for action in actions:
             call = partial(self.service("secretsmanager").call, _method(action), SecretId=name)
-            yield Probe(self.role, f"secretsmanager:{action}", name, call)
+            yield Probe(self.name, f"secretsmanager:{action}", name, call)
 
     @property
     def _file(self) -> str:
@@ -146,24 +146,24 @@ class Plane:
             self.service("s3").call("put_object", **target, Body=b"")
             self.written.append(target["Key"])
 
-        yield Probe(self.role, "s3:PutObject", self._file, put)
+        yield Probe(self.name, "s3:PutObject", self._file, put)
         yield self._read_file()
         yield from self._uploads(self.folder)
 
     def _read_file(self) -> Step:
         if not self.written:
             # Without s3:ListBucket on the whole bucket, S3 refuses to read a file that does not exist.
-            return Unchecked(self.role, f"s3:GetObject on {self._file}", "no role could write the file")
+            return Unchecked(self.name, f"s3:GetObject on {self._file}", "no role could write the file")
         return self._probe("s3:GetObject", self._file, "get_object", Key=self.folder + FILE)
 
     def _probe(self, action: str, resource: str, method: str, **parameters: Any) -> Probe:
         call = partial(self.service("s3").call, method, Bucket=self.names.bucket, **parameters)
-        return Probe(self.role, action, resource, call)
+        return Probe(self.name, action, resource, call)
 
     def _list(self, prefix: str, bucket: str = "") -> Probe:
         bucket = bucket or self.names.bucket
         call = partial(self.service("s3").call, "list_objects_v2", Bucket=bucket, Prefix=prefix, MaxKeys=1)
-        return Probe(self.role, "s3:ListBucket", f"s3://{bucket}/{prefix}", call)
+        return Probe(self.name, "s3:ListBucket", f"s3://{bucket}/{prefix}", call)
 
     def _uploads(self, folder: str, start: str = "") -> Iterator[Step]:
         """Yield the calls of an upload in parts, which leaves no file.
@@ -179,7 +179,7 @@ class Plane:
         def create() -> None:
             started.append(s3.call("create_multipart_upload", **upload)["UploadId"])
 
-        creation = Probe(self.role, start or "s3:PutObject", resource, create)
+        creation = Probe(self.name, start or "s3:PutObject", resource, create)
         if start:
             yield creation
         else:
@@ -189,16 +189,16 @@ class Plane:
             ("s3:AbortMultipartUpload", "abort_multipart_upload"),
         ):
             if started:
-                yield Probe(self.role, action, resource, partial(s3.call, method, **upload, UploadId=started[0]))
+                yield Probe(self.name, action, resource, partial(s3.call, method, **upload, UploadId=started[0]))
             else:
-                reason = f"it needs an upload, and {self.role} could not start one (s3:PutObject)"
-                yield Unchecked(self.role, f"{action} on {resource}", reason)
+                reason = f"it needs an upload, and {self.name} could not start one (s3:PutObject)"
+                yield Unchecked(self.name, f"{action} on {resource}", reason)
 
     def _glue(self, operation: str, resource: str, database: str = "", **parameters: Any) -> Probe:
         if database:
             parameters["DatabaseName"] = database
         call = partial(self.service("glue").call, _method(operation), CatalogId=self.names.account, **parameters)
-        return Probe(self.role, f"glue:{operation}", resource, call)
+        return Probe(self.name, f"glue:{operation}", resource, call)
 
     def _read_tables(self, database: str, table: str) -> Iterator[Step]:
         yield self._glue("GetDatabase", database, Name=database)
@@ -212,31 +212,31 @@ class Plane:
         athena, ids = self.service("athena"), list[str]()
 
         def start() -> None:
-            answer = athena.call("start_query_execution", QueryString="SELECT 1", WorkGroup=workgroup)
-            ids.append(answer["QueryExecutionId"])
+            response = athena.call("start_query_execution", QueryString="SELECT 1", WorkGroup=workgroup)
+            ids.append(response["QueryExecutionId"])
 
         group = partial(athena.call, "get_work_group", WorkGroup=workgroup)
-        yield Probe(self.role, "athena:GetWorkGroup", workgroup, group)
-        yield Probe(self.role, "athena:StartQueryExecution", workgroup, start)
+        yield Probe(self.name, "athena:GetWorkGroup", workgroup, group)
+        yield Probe(self.name, "athena:StartQueryExecution", workgroup, start)
         for action, method in (
             ("athena:GetQueryExecution", "get_query_execution"),
             ("athena:StopQueryExecution", "stop_query_execution"),
         ):
             if ids:
-                yield Probe(self.role, action, workgroup, partial(athena.call, method, QueryExecutionId=ids[0]))
+                yield Probe(self.name, action, workgroup, partial(athena.call, method, QueryExecutionId=ids[0]))
             else:
-                yield Unchecked(self.role, f"{action} on {workgroup}", "it needs a query, and none could be started")
+                yield Unchecked(self.name, f"{action} on {workgroup}", "it needs a query, and none could be started")
         reason = "only Athena's JDBC and ODBC drivers make the call"
-        yield Unchecked(self.role, f"athena:GetQueryResultsStream on {workgroup}", reason)
+        yield Unchecked(self.name, f"athena:GetQueryResultsStream on {workgroup}", reason)
 
     def _metadata_location(self, database: str, table: str) -> str | None:
         glue = self.service("glue")
         try:
-            answer = glue.call("get_table", CatalogId=self.names.account, DatabaseName=database, Name=table)
+            response = glue.call("get_table", CatalogId=self.names.account, DatabaseName=database, Name=table)
         except LakehouseError:
             # A refusal has a line of its own.
             return None
-        location: str | None = answer["Table"].get("Parameters", {}).get("metadata_location")
+        location: str | None = response["Table"].get("Parameters", {}).get("metadata_location")
         return location
 
 
