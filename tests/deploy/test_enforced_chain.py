@@ -134,11 +134,11 @@ def test_policies_have_no_superfluous_statement(chain: Chain) -> None:
     assert not superfluous
 
 
-def test_only_the_rotation_role_reads_its_credentials(chain: Chain) -> None:
+def test_secret_of_rotation_is_read_by_its_role_alone(chain: Chain) -> None:
     names = chain.clouds.credentials().names
     for secret in (f"{names.confluent_secrets}/rotation", names.snowflake_rotation_secret):
         asked = Asked("secretsmanager:GetSecretValue", f"{names.secret_arn(secret)}-a1b2c3")
-        allowed = {role for role, policy in policies_of_planes(chain).items() if is_allowed([policy], asked)}
+        allowed = {role for role, policy in policies_of_roles(chain).items() if is_allowed([policy], asked)}
         assert allowed == {names.role("rotation")}
 
 
@@ -192,7 +192,7 @@ def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) ->
     findings = [finding for user in chain.keys for finding in verify(chain, user)]
     assert not [finding for finding in findings if finding.outcome not in ("allowed", "unchecked")]
     assert state_of_tables(chain) == before
-    for role, policy in policies_of_planes(chain).items():
+    for role, policy in policies_of_roles(chain).items():
         granted = {action for statement in policy["Statement"] for action in statement["Action"]}
         listed = " ".join(finding.permission for finding in findings if finding.role == role)
         assert not [action for action in granted if f"{action} " not in listed], role
@@ -213,7 +213,7 @@ def test_verify_without_a_statement_names_the_missing_permission(chain: Chain) -
     """Verify without each statement of each policy in turn."""
     before, silent = state_of_tables(chain), []
     snowflake = chain.clouds.credentials().names.role("snowflake")
-    for role, policy in policies_of_planes(chain).items():
+    for role, policy in policies_of_roles(chain).items():
         user = "rotation" if role.endswith("rotation") else "spark"
         for number, statement in enumerate(policy["Statement"]):
             kept = [statement for n, statement in enumerate(policy["Statement"]) if n != number]
@@ -233,7 +233,7 @@ def test_verify_without_a_statement_names_the_missing_permission(chain: Chain) -
     assert not silent
 
 
-def policies_of_planes(chain: Chain) -> dict[str, Any]:
+def policies_of_roles(chain: Chain) -> dict[str, Any]:
     """Return the policies of the roles that the deployment's own programs assume, by name of the role."""
     names, iam = chain.clouds.credentials().names, chain.clouds.aws.strict.client("iam")
     roles = map(names.role, ("writer", "maintenance", "reader", "rotation"))
