@@ -142,7 +142,7 @@ def test_secret_of_rotation_is_read_by_its_role_alone(chain: Chain) -> None:
         assert allowed == {names.role("rotation")}
 
 
-def test_doctor_reports_role_of_each_plane_and_reads_on_executors(chain: Chain) -> None:
+def test_doctor_reports_each_role_and_reads_on_executors(chain: Chain) -> None:
     names = chain.clouds.credentials().names
     config = deployed(chain.clouds).model_copy(update={"topics": {chain.stream.topic.name: chain.stream.topic}})
     with pytest.MonkeyPatch.context() as patch:
