@@ -230,10 +230,10 @@ def shown(name: str, title: str, points: list[Point]) -> Curve:
     curve = Curve(name, title, spark_megabytes(), points)
     columns = ("seconds for an equal batch", "min to max", "ratio to the first", "metadata KB")
     table = Table("at", *columns, title=f"{title} (Spark: {curve.spark_mb:,.0f} MB)")
-    for each in points:
-        ratio = each.seconds / points[0].seconds
-        spread = f"{each.least:.2f} to {each.most:.2f}"
-        table.add_row(each.at, f"{each.seconds:.2f}", spread, f"{ratio:.2f}", f"{each.metadata_kb:,.0f}")
+    for point in points:
+        ratio = point.seconds / points[0].seconds
+        spread = f"{point.least:.2f} to {point.most:.2f}"
+        table.add_row(point.at, f"{point.seconds:.2f}", spread, f"{ratio:.2f}", f"{point.metadata_kb:,.0f}")
     Console().print(table)
     return curve
 

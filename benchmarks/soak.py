@@ -86,10 +86,12 @@ def main() -> None:
         for topic in topics:
             print(verified(systems, namespace, topic), flush=True)
     arguments.results.mkdir(exist_ok=True)
-    (arguments.results / "soak.json").write_text(json.dumps([asdict(each) for each in measurements], indent=1) + "\n")
-    minutes = [each.minute for each in measurements]
+    (arguments.results / "soak.json").write_text(
+        json.dumps([asdict(measurement) for measurement in measurements], indent=1) + "\n"
+    )
+    minutes = [measurement.minute for measurement in measurements]
     for name, title in CURVES.items():
-        curve = plots.curve(title, "minutes", minutes, [getattr(each, name) for each in measurements])
+        curve = plots.curve(title, "minutes", minutes, [getattr(measurement, name) for measurement in measurements])
         (arguments.results / f"soak_{name}.svg").write_text(curve)
 
 
@@ -117,17 +119,17 @@ def measure(systems: Any, namespace: str, topics: list[str], stream: int, minute
     # Read after the tables, so that records produced in between count as lag.
     offsets = systems.kafka.offsets(topics)
     records = sum(o.end for topic in topics for o in offsets[topic].values())
-    files = sum(each.data_files for each in sizes)
+    files = sum(size.data_files for size in sizes)
     spark = next(server.resident_bytes for server in stack.status(Home.default()) if server.name == "spark")
     return Measurement(
         round(minute, 1),
         records,
         records - rows,
-        max((each.data_files for each in sizes), default=0),
-        max((each.snapshots for each in sizes), default=0),
-        max((each.manifests for each in sizes), default=0),
+        max((size.data_files for size in sizes), default=0),
+        max((size.snapshots for size in sizes), default=0),
+        max((size.manifests for size in sizes), default=0),
         round(max((len(t.io.new_input(t.metadata_location)) / 1e3 for t in tables), default=0)),
-        round(sum(each.data_bytes for each in sizes) / max(files, 1) / 1e3),
+        round(sum(size.data_bytes for size in sizes) / max(files, 1) / 1e3),
         round(psutil.Process(stream).memory_info().rss / 1e6),
         round(spark / 1e6),
     )

@@ -56,28 +56,28 @@ class ClientCredentials:
         form = {"grant_type": "client_credentials", "scope": self.scope}
         form |= {"client_id": self.client_id, "client_secret": self.client_secret}
         try:
-            answer = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
+            response = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
         except requests.RequestException as error:
             raise Unreachable(self.system, self.token_uri, check, type(error).__name__) from error
-        if answer.status_code >= 500:
-            raise Unreachable(self.system, self.token_uri, check, f"status {answer.status_code}")
+        if response.status_code >= 500:
+            raise Unreachable(self.system, self.token_uri, check, f"status {response.status_code}")
         try:
-            body = answer.json()
+            body = response.json()
             # expires_in is optional (RFC 6749, section 5.1): without it, the system reports that a token has expired.
             self._token, seconds = body["access_token"], float(body.get("expires_in", 3600))
         except (requests.JSONDecodeError, TypeError, KeyError, AttributeError):
             raise LakehouseError(
                 f"{self.system} issued no token to client '{self.client_id}' at {redact_credentials(self.token_uri)} "
-                f"(status {answer.status_code}, {_error_of(answer)}). Nothing was changed. Check the client's id, "
+                f"(status {response.status_code}, {_error_of(response)}). Nothing was changed. Check the client's id, "
                 f"secret and scope '{self.scope}' in lakehouse.yaml and the variables it names"
             ) from None
         self._renew_at = time.monotonic() + max(seconds - MARGIN_SECONDS, seconds / 2)
 
 
-def _error_of(answer: requests.Response) -> str:
+def _error_of(response: requests.Response) -> str:
     """Return `error` of RFC 6749, section 5.2; other parts of the response might repeat the request."""
     try:
-        error = answer.json().get("error", "no reason given")
+        error = response.json().get("error", "no reason given")
     except (requests.JSONDecodeError, AttributeError):
         return "no reason given"
     return error.get("type", "no reason given") if isinstance(error, dict) else str(error)

@@ -97,14 +97,14 @@ def _request(method: str, url: str, message: dict[str, Any] | None = None) -> st
                 session.mount(scheme, HTTPAdapter(max_retries=retries))
             # The types of requests do not declare urllib3's time-outs, which it accepts.
             timeout: Any = Timeout(total=TIMEOUT_SECONDS)
-            answer = session.request(method, url, json=message, timeout=timeout, allow_redirects=False)
+            response = session.request(method, url, json=message, timeout=timeout, allow_redirects=False)
     except (requests.RequestException, HTTPError, ValueError) as error:
         return type(getattr(error.args[0], "reason", error) if error.args else error).__name__
-    if answer.ok and not answer.is_redirect:
+    if response.ok and not response.is_redirect:
         return None
         # Slack responds with a code, such as no_service; any longer text may repeat the request.
-    code = answer.text if re.fullmatch("[a-z_]{1,40}", answer.text) else ""
-    return f"HTTP {answer.status_code} {code}".strip()
+    code = response.text if re.fullmatch("[a-z_]{1,40}", response.text) else ""
+    return f"HTTP {response.status_code} {code}".strip()
 
 
 def _host(url: str) -> str:

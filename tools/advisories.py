@@ -29,7 +29,9 @@ def known(urls: Iterable[str], server: str = OSV) -> dict[str, list[str]]:
         response.raise_for_status()
         for query, result in zip(queries, response.json()["results"], strict=True):
             if vulnerabilities := result.get("vulns"):
-                by_package.setdefault(query["package"]["purl"], []).extend(each["id"] for each in vulnerabilities)
+                by_package.setdefault(query["package"]["purl"], []).extend(
+                    vulnerability["id"] for vulnerability in vulnerabilities
+                )
             if token := result.get("next_page_token"):
                 pending.append({**query, "page_token": token})
     return by_package

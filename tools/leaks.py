@@ -65,10 +65,10 @@ def leaks(folder: Path = PROJECT, baseline: Path = BASELINE) -> list[Leak]:
         if line in searched or _HASH.fullmatch(line):
             continue
         searched.add(line)
-        secrets = [(each.secret_type, secret) for each in detectors for secret in each.analyze_string(line)]
+        secrets = [(detector.secret_type, secret) for detector in detectors for secret in detector.analyze_string(line)]
         if not where.startswith(("tests/", "commit ")):
             name = where.split(":")[0]
-            secrets += [(s.type, s.secret_value) for each in by_context for s in each.analyze_line(name, line)]
+            secrets += [(s.type, s.secret_value) for detector in by_context for s in detector.analyze_line(name, line)]
         for kind, secret in secrets:
             fingerprint = hashlib.sha256(secret.encode()).hexdigest()[:16]
             if fingerprint not in accepted:

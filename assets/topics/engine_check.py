@@ -43,16 +43,16 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
         # The history is read after the queries, because a snapshot may be published during them.
         history = commits(published_table(clients.catalog, ref))
         problems, compared = [], []
-        for stage, answer in totals.items():
-            behind = snapshots_behind(history, answer.snapshot_id, int(time.time() * 1000))
-            lag = StageLag(topic.name, stage, topic.max_lag_seconds, behind, answer.snapshot_id)
+        for stage, queried in totals.items():
+            behind = snapshots_behind(history, queried.snapshot_id, int(time.time() * 1000))
+            lag = StageLag(topic.name, stage, topic.max_lag_seconds, behind, queried.snapshot_id)
             if not lag.is_fresh:
                 problems.append(lag.description)
             if behind is not None:
-                reference = _in_spark(ref, answer, clients)
-                problems += differences(reference, answer)
+                reference = _in_spark(ref, queried, clients)
+                problems += differences(reference, queried)
                 compared.append(reference)
-            compared.append(answer)
+            compared.append(queried)
         return dg.AssetCheckResult(
             check_name=AGREE,
             asset_key=[asset_of(config), topic.name],
@@ -79,18 +79,18 @@ def asset_of(config: Config) -> str:
     return [reader.name for reader in configured(config) if not reader.is_optional][-1]
 
 
-def _in_spark(ref: TableRef, answer: TableTotals, systems: Any) -> TableTotals:
-    """Return the totals that Spark, which wrote the table, computes for the snapshot of another engine's answer."""
-    quoted = {column: SPARK.identifier(column) for column in answer.scales}
-    sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in answer.scales.items())
-    table = f"{ref.spark_path()} VERSION AS OF {answer.snapshot_id}"
+def _in_spark(ref: TableRef, queried: TableTotals, systems: Any) -> TableTotals:
+    """Return the totals that Spark, which wrote the table, computes for the snapshot that another engine queried."""
+    quoted = {column: SPARK.identifier(column) for column in queried.scales}
+    sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in queried.scales.items())
+    table = f"{ref.spark_path()} VERSION AS OF {queried.snapshot_id}"
     row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)
-    return TableTotals.of("Spark", answer.snapshot_id, answer.scales, tuple(row))
+    return TableTotals.of("Spark", queried.snapshot_id, queried.scales, tuple(row))
 
 
-def _as_table(answers: list[TableTotals]) -> dg.TableMetadataValue:
-    columns = list(dict.fromkeys(column for answer in answers for column in answer.sums))
+def _as_table(queried_totals: list[TableTotals]) -> dg.TableMetadataValue:
+    columns = list(dict.fromkeys(column for queried in queried_totals for column in queried.sums))
     return as_table(
         ["engine", "snapshot", "rows", *(f"sum of {column}" for column in columns)],
-        [[a.engine, a.snapshot_id, f"{a.rows:,}", *(a.sums.get(column) for column in columns)] for a in answers],
+        [[a.engine, a.snapshot_id, f"{a.rows:,}", *(a.sums.get(column) for column in columns)] for a in queried_totals],
     )

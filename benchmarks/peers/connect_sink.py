@@ -100,9 +100,9 @@ class ConnectSink:
             "iceberg.control.commit.timeout-ms": 15_000,
         } | {f"iceberg.catalog.{name}": value for name, value in self._stack.java_catalog().items()}
         body = {"name": table, "config": {name: str(value) for name, value in config.items()}}
-        answer = requests.post(f"{self._url}/connectors", json=body, timeout=60)
-        if not answer.ok:
-            raise RuntimeError(answer.text)
+        response = requests.post(f"{self._url}/connectors", json=body, timeout=60)
+        if not response.ok:
+            raise RuntimeError(response.text)
 
     def failure(self) -> str | None:
         status = requests.get(f"{self._url}/connectors/{self._running}/status", timeout=10).json()

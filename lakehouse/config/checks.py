@@ -95,7 +95,7 @@ class RowCheck(Check, ABC):
     def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
         """Yield the reason why the check cannot quarantine, if there is one."""
         if self.severity == "quarantine" and (word := nondeterminism.first_nondeterministic(self.compared)):
-            problem = f"'{word}' does not always give the same answer for a record, so a row could be lost or stored"
+            problem = f"'{word}' does not always give the same result for a record, so a row could be lost or stored"
             yield (), f"{problem} twice. Compare with a column, or set 'severity: warn'"
 
 

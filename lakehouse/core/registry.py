@@ -28,12 +28,12 @@ def implementations(
     """
     others = (point.load() for point in sorted(entry_points(group=group), key=attrgetter("name")))
     implementations_by_name: dict[str, Implementation] = {}
-    for each in (*builtin, *others):
-        other = implementations_by_name.setdefault(name(each), each)
-        if other is not each:
+    for implementation in (*builtin, *others):
+        other = implementations_by_name.setdefault(name(implementation), implementation)
+        if other is not implementation:
             raise ConfigError(
-                f"{each.__module__} and {other.__module__} both add '{name(each)}' to {group}. Nothing was loaded. "
-                f"Uninstall the distribution of one"
+                f"{implementation.__module__} and {other.__module__} both add '{name(implementation)}' to "
+                f"{group}. Nothing was loaded. Uninstall the distribution of one"
             )
     return implementations_by_name
 

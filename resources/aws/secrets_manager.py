@@ -145,10 +145,10 @@ class Secrets:
             Unreachable: AWS does not respond.
         """
         with self._translate_errors(name):
-            answer = self._client.put_secret_value(
+            response = self._client.put_secret_value(
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[PENDING]
             )
-        return Version(answer["VersionId"], frozenset(answer["VersionStages"]), value)
+        return Version(response["VersionId"], frozenset(response["VersionStages"]), value)
 
     def claim_pending(self, name: str, value: SecretJson, *, over: Version | None) -> Version:
         """Write a version and move AWSPENDING to it, unless another writer has moved the label.
@@ -163,10 +163,10 @@ class Secrets:
             LakehouseError: As `put_pending`.
         """
         with self._translate_errors(name):
-            answer = self._client.put_secret_value(
+            response = self._client.put_secret_value(
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[CANDIDATE]
             )
-        claimed = Version(answer["VersionId"], frozenset({CANDIDATE, PENDING}), value)
+        claimed = Version(response["VersionId"], frozenset({CANDIDATE, PENDING}), value)
         self._move(PENDING, name, claimed, over)
         return claimed
 
@@ -297,27 +297,29 @@ class Secrets:
     def _read(self, name: str, version: str, **selector: str) -> Version | None:
         with self._translate_errors(name):
             try:
-                answer = self._client.get_secret_value(SecretId=name, **selector)
+                response = self._client.get_secret_value(SecretId=name, **selector)
             except self._client.exceptions.ResourceNotFoundException:
                 return None
             except self._client.exceptions.InvalidRequestException:
                 if not self._is_deleted(name):
                     raise
                 return None
-        value = _parse(answer.get("SecretString", ""))
+        value = _parse(response.get("SecretString", ""))
         if value is None:
             raise UnclearState(
                 f"The secret '{name}' ({version}) in region {self.region} is not a JSON object of texts. It was left "
                 f"unchanged. Inspect it in the AWS console, and store another version or choose another name"
             )
-        return Version(answer["VersionId"], frozenset(answer.get("VersionStages", ())), value, answer["CreatedDate"])
+        return Version(
+            response["VersionId"], frozenset(response.get("VersionStages", ())), value, response["CreatedDate"]
+        )
 
     def _translate_errors(self, name: str) -> AbstractContextManager[None]:
         def refused(error: ClientError) -> LakehouseError:
-            answer = error.response["Error"]
+            details = error.response["Error"]
             return LakehouseError(
                 f"AWS Secrets Manager refused {error.operation_name} of '{name}' in region {self.region}: "
-                f"{answer['Code']}: {answer.get('Message', '')} The call changed nothing. Check the AWS credentials "
+                f"{details['Code']}: {details.get('Message', '')} The call changed nothing. Check the AWS credentials "
                 f"and their permissions"
             )
 

@@ -44,8 +44,8 @@ class Key:
     secret: str = field(repr=False)
 
 
-class _Unanswered(Exception):
-    """An attempt without an answer, or with an answer that allows a retry."""
+class _NoUsableResponse(Exception):
+    """An attempt without a response, or with a response that allows a retry."""
 
     def __init__(self, problem: str, retry_after: str = ""):
         super().__init__(problem)
@@ -54,7 +54,7 @@ class _Unanswered(Exception):
 
 def _pause(state: RetryCallState) -> float:
     error = state.outcome.exception() if state.outcome else None
-    retry_after = error.retry_after if isinstance(error, _Unanswered) else ""
+    retry_after = error.retry_after if isinstance(error, _NoUsableResponse) else ""
     return (
         max(1, int(retry_after)) if retry_after.isdigit() else doubling(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)(state)
     )
@@ -90,7 +90,7 @@ class ApiClient:
             body: Sent as JSON.
 
         Returns:
-            The JSON of the answer; None if it has no body.
+            The JSON of the response; None if it has no body.
 
         Raises:
             NotFound: The object does not exist or is not visible to the key.
@@ -99,7 +99,7 @@ class ApiClient:
             InvalidRequest: The API does not accept the request.
             RateLimited: The rate limit still applied at the deadline.
             OutcomeUnknownError: It is unknown whether the API executed the change.
-            Unreachable: The API did not answer before the deadline, and nothing was changed.
+            Unreachable: The API did not respond before the deadline, and nothing was changed.
         """
         return self._call(method, path, query, body)
 
@@ -112,22 +112,22 @@ class ApiClient:
         def attempt() -> Any:
             nonlocal may_have_acted
             try:
-                answer = self._send(method, path, query, body)
+                response = self._send(method, path, query, body)
             except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
                 may_have_acted |= not _was_never_sent(error)
-                raise _Unanswered(type(error).__name__) from error
+                raise _NoUsableResponse(type(error).__name__) from error
             except requests.RequestException as error:
                 raise self._unreachable(type(error).__name__) from error
-            if answer.status_code < 300:
-                return self._json(call, answer)
-            text = self._error_message(answer)
-            if answer.status_code != TOO_MANY and answer.status_code not in BROKEN:
-                raise refusal(call, method, path, self.key.id, answer.status_code, text, listing)
-            may_have_acted |= answer.status_code != TOO_MANY
-            raise _Unanswered(f"{answer.status_code} {text}".strip(), answer.headers.get("Retry-After", ""))
+            if response.status_code < 300:
+                return self._json(call, response)
+            text = self._error_message(response)
+            if response.status_code != TOO_MANY and response.status_code not in BROKEN:
+                raise refusal(call, method, path, self.key.id, response.status_code, text, listing)
+            may_have_acted |= response.status_code != TOO_MANY
+            raise _NoUsableResponse(f"{response.status_code} {text}".strip(), response.headers.get("Retry-After", ""))
 
         def is_safe_to_repeat(error: BaseException) -> bool:
-            return isinstance(error, _Unanswered) and not (may_have_acted and method == "POST")
+            return isinstance(error, _NoUsableResponse) and not (may_have_acted and method == "POST")
 
         try:
             return retry(
@@ -137,7 +137,7 @@ class ApiClient:
                 deadline_seconds=self.deadline_seconds,
                 clock=self.clock,
             )
-        except _Unanswered as error:
+        except _NoUsableResponse as error:
             raise self._exhausted(call, method, error.problem, may_have_acted) from error
 
     def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
@@ -159,7 +159,7 @@ class ApiClient:
             query = {**query, "page_token": parse_qs(urlsplit(next_url).query)["page_token"][0]}
 
     def listed(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Return the answer of a list without pages.
+        """Return the response of a list without pages.
 
         Raises:
             Forbidden: As `items`.
@@ -188,7 +188,7 @@ class ApiClient:
         Args:
             path: The path below the API's address.
             query: Parameters of the query.
-            may_exist: Looks the object up in its list, after a 403: Confluent answers it to the deletion of an object
+            may_exist: Looks the object up in its list, after a 403: Confluent returns it for the deletion of an object
                 that does not exist and to a caller without the right.
 
         Raises:
@@ -217,26 +217,27 @@ class ApiClient:
             allow_redirects=False,
         )
 
-    def _json(self, call: str, answer: requests.Response) -> Any:
-        if not answer.content:
+    def _json(self, call: str, response: requests.Response) -> Any:
+        if not response.content:
             return None
         try:
-            return answer.json()
+            return response.json()
         except requests.exceptions.JSONDecodeError as error:
             raise ConfluentError(
-                f"{call} answered {answer.status_code}, but the body is not JSON ({self._error_message(answer)}). The "
-                f"call may have been executed. Check the address, and whether a proxy answers instead of the API"
+                f"{call} returned status {response.status_code}, but the body is not JSON "
+                f"({self._error_message(response)}). The call may have been executed. Check the address, "
+                f"and whether a proxy responds instead of the API"
             ) from error
 
-    def _error_message(self, answer: requests.Response) -> ErrorMessage:
+    def _error_message(self, response: requests.Response) -> ErrorMessage:
         # The API, or a proxy in front of it, may quote the request with its secret.
-        text = answer.text.replace(self.key.secret, "…") if self.key.secret else answer.text
-        return error_message(answer.headers.get("Content-Type", ""), text)
+        text = response.text.replace(self.key.secret, "…") if self.key.secret else response.text
+        return error_message(response.headers.get("Content-Type", ""), text)
 
     def _exhausted(self, call: str, method: str, problem: str, may_have_acted: bool) -> Exception:
         if may_have_acted and method != "GET":
             return OutcomeUnknownError(
-                f"{call} got no usable answer ({problem})",
+                f"{call} got no usable response ({problem})",
                 "It may have been executed or not",
                 "Run the command again: it reads the current state first",
             )

@@ -1,4 +1,4 @@
-"""Errors of the APIs of Confluent Cloud, and their derivation from answers."""
+"""Errors of the APIs of Confluent Cloud, and their derivation from responses."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from lakehouse.core.errors import LakehouseError, TransientError
 
 TEXT_LIMIT = 300
-"""Maximum number of characters that a message quotes of an answer other than JSON."""
+"""Maximum number of characters that a message quotes of a response other than JSON."""
 
 TOPIC_ERROR = "40002"
-"""Kafka's code, with status 400, for a topic that exists or is being deleted. Other APIs answer 409."""
+"""Kafka's code, with status 400, for a topic that exists or is being deleted. Other APIs return 409."""
 
 ROLES = (
     ("/tableflow/v1/catalog-integrations", "ResourceOwner or Assigner on the provider integration"),
@@ -35,11 +35,11 @@ ROLES = (
 
 
 class ConfluentError(LakehouseError):
-    """Confluent Cloud refused a call or sent an unusable answer."""
+    """Confluent Cloud refused a call or sent an unusable response."""
 
 
 class NotFound(ConfluentError):
-    """The object does not exist: 404, or 403 to a GET, which Confluent answers for deleted objects."""
+    """The object does not exist: 404, or 403 to a GET, which Confluent returns for deleted objects."""
 
 
 class Forbidden(ConfluentError):
@@ -60,7 +60,7 @@ class RateLimited(ConfluentError, TransientError):
 
 @dataclass(frozen=True)
 class ErrorMessage:
-    """The error in an answer: the API's code and its message."""
+    """The error in a response: the API's code and its message."""
 
     code: str
     detail: str
@@ -70,11 +70,11 @@ class ErrorMessage:
 
 
 def error_message(content_type: str, text: str) -> ErrorMessage:
-    """Parse an answer in any of the APIs' four error formats.
+    """Parse a response in any of the APIs' four error formats.
 
     Args:
-        content_type: The answer's Content-Type.
-        text: The answer's body. A body that does not have its declared type is read as text.
+        content_type: The response's Content-Type.
+        text: The response's body. A body that does not have its declared type is read as text.
     """
     if "json" in content_type:
         try:
@@ -100,7 +100,7 @@ def _error_in_json(document: dict[str, Any]) -> ErrorMessage:
 def refusal(
     call: str, method: str, path: str, key: str, status: int, text: ErrorMessage, listing: bool
 ) -> ConfluentError:
-    """Return the error of an answer that refuses a call.
+    """Return the error of a response that refuses a call.
 
     Args:
         call: API, method and address, for messages.
@@ -108,35 +108,36 @@ def refusal(
         path: The path below the API's address.
         key: The id of the key.
         status: The HTTP status.
-        text: The error in the answer.
+        text: The error in the response.
         listing: Whether the call reads a list, for which 403 does not mean that an object was deleted.
     """
-    answer = f"{status} {text}".strip()
+    response = f"{status} {text}".strip()
     effect = "" if method == "GET" else "Nothing was changed"
     if status == 401 or "invalid api key" in str(text).lower():
         return Forbidden(
-            f"{call} does not accept the key {key} ({answer})",
+            f"{call} does not accept the key {key} ({response})",
             effect,
             "Check that it is a key of this API and was not deleted; a new key is accepted after some minutes",
         )
     if status == 404 or (status == 403 and method == "GET" and not listing):
-        return NotFound(f"{call} found no object that is visible to the key {key} ({answer})", effect)
+        return NotFound(f"{call} found no object that is visible to the key {key} ({response})", effect)
     if status == 403:
         role = next(role for prefix, role in ROLES if path.startswith(prefix))
         return Forbidden(
-            f"{call} refused the key {key} ({answer})",
+            f"{call} refused the key {key} ({response})",
             effect,
             f"Grant the key's owner the role {role}, unless the object of the call was deleted",
         )
     if status == 409 or (text.code == TOPIC_ERROR and re.search("already exists|marked for deletion", text.detail)):
         return Conflict(
-            f"{call} conflicts with an existing object ({answer})",
+            f"{call} conflicts with an existing object ({response})",
             effect,
             "Look up the object that has the name or uses this one",
         )
     if status in (400, 402, 422):
-        return InvalidRequest(f"{call} did not accept the request ({answer})", effect, "Correct it and run it again")
+        remedy = "Correct the setting in lakehouse.yaml and run the command again"
+        return InvalidRequest(f"{call} did not accept the request ({response})", effect, remedy)
     return ConfluentError(
-        f"{call} got an unexpected answer ({answer})",
+        f"{call} got an unexpected response ({response})",
         remedy="Check its effect in the Cloud Console",
     )

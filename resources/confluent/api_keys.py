@@ -41,7 +41,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class ApiKey:
-    """An API key. `secret` is None except in the answer that created the key."""
+    """An API key. `secret` is None except in the response that created the key."""
 
     id: str
     name: str
@@ -68,18 +68,18 @@ class ApiKey:
         return self.scope_id == scope.id and scope.environment in (None, self.environment_id)
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> ApiKey:
-        """Parse an answer."""
-        spec = answer["spec"]
+    def of(response: dict[str, Any]) -> ApiKey:
+        """Parse a response."""
+        spec = response["spec"]
         resource = spec.get("resource") or {"id": Scope.cloud().id}
         return ApiKey(
-            id=answer["id"],
+            id=response["id"],
             name=spec.get("display_name", ""),
             description=spec.get("description", ""),
             owner_id=spec["owner"]["id"],
             scope_id=resource["id"],
             environment_id=resource.get("environment"),
-            created_at=dt.datetime.fromisoformat(answer["metadata"]["created_at"]),
+            created_at=dt.datetime.fromisoformat(response["metadata"]["created_at"]),
             secret=spec.get("secret") or None,
         )
 
@@ -93,14 +93,14 @@ class ApiKeys:
     def list(self, owner_id: str, scope: Scope | None = None) -> list[ApiKey]:
         """Return the keys of one account for one resource or for all, oldest first."""
         query = {"spec.owner": owner_id, "spec.resource": scope and scope.id}
-        keys = [ApiKey.of(answer) for answer in self.client.items("/iam/v2/api-keys", query)]
+        keys = [ApiKey.of(response) for response in self.client.items("/iam/v2/api-keys", query)]
         matching = [key for key in keys if scope is None or key.is_for(scope)]
         return sorted(matching, key=lambda key: key.created_at)
 
     def find(self, key_id: str) -> ApiKey | None:
         """Return the key with an id, without its secret; None if it does not exist."""
-        answer = self.client.find(f"/iam/v2/api-keys/{key_id}")
-        return answer and ApiKey.of(answer)
+        response = self.client.find(f"/iam/v2/api-keys/{key_id}")
+        return response and ApiKey.of(response)
 
     def create(self, name: str, description: str, owner_id: str, scope: Scope) -> ApiKey:
         """Create a key. Only this result contains its secret. APIs accept the key within minutes."""
@@ -128,7 +128,7 @@ class ApiKeys:
 
         def may_exist() -> bool:
             # The list of keys is empty, too, for a caller who may not see the account.
-            accounts = {answer["id"] for answer in self.client.items("/iam/v2/service-accounts")}
+            accounts = {response["id"] for response in self.client.items("/iam/v2/service-accounts")}
             return owner_id not in accounts or any(key.id == key_id for key in self.list(owner_id))
 
         self.client.delete(f"/iam/v2/api-keys/{key_id}", may_exist=may_exist)

@@ -38,15 +38,15 @@ class Cluster:
         return self.kafka_crn.rpartition("/kafka=")[0]
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> Cluster:
-        """Parse an answer."""
-        spec = answer["spec"]
+    def of(response: dict[str, Any]) -> Cluster:
+        """Parse a response."""
+        spec = response["spec"]
         return Cluster(
-            id=answer["id"],
+            id=response["id"],
             name=spec["display_name"],
             environment_id=spec["environment"]["id"],
-            phase=answer["status"]["phase"],
-            kafka_crn=answer["metadata"]["resource_name"],
+            phase=response["status"]["phase"],
+            kafka_crn=response["metadata"]["resource_name"],
             http_endpoint=spec.get("http_endpoint", ""),
             bootstrap_endpoint=spec.get("kafka_bootstrap_endpoint", ""),
             protected=bool(spec.get("deletion_protection")),
@@ -62,8 +62,8 @@ class Clusters:
 
     def list(self) -> list[Cluster]:
         """Return the clusters that are visible to the key."""
-        answers = self.client.items("/cmk/v2/clusters", {"environment": self.environment_id})
-        return [Cluster.of(answer) for answer in answers]
+        responses = self.client.items("/cmk/v2/clusters", {"environment": self.environment_id})
+        return [Cluster.of(response) for response in responses]
 
     def find(self, name: str) -> Cluster | None:
         """Return the cluster with a display name, or None.
@@ -75,8 +75,8 @@ class Clusters:
 
     def get(self, cluster_id: str) -> Cluster | None:
         """Return the cluster with an id; None if it does not exist."""
-        answer = self.client.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
-        return answer and Cluster.of(answer)
+        response = self.client.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
+        return response and Cluster.of(response)
 
     def create(self, name: str, region: str, cloud: str = "AWS") -> Cluster:
         """Start to create a Standard cluster in one zone. `wait` until it is READY."""
@@ -110,13 +110,13 @@ class SchemaRegistryCluster:
     detail: str = ""
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> SchemaRegistryCluster:
-        """Parse an answer."""
+    def of(response: dict[str, Any]) -> SchemaRegistryCluster:
+        """Parse a response."""
         return SchemaRegistryCluster(
-            id=answer["id"],
-            phase=answer["status"]["phase"],
-            crn=answer["metadata"]["resource_name"],
-            http_endpoint=answer["spec"].get("http_endpoint", ""),
+            id=response["id"],
+            phase=response["status"]["phase"],
+            crn=response["metadata"]["resource_name"],
+            http_endpoint=response["spec"].get("http_endpoint", ""),
         )
 
 
@@ -133,9 +133,9 @@ class SchemaRegistryClusters:
         Raises:
             UnclearState: There are several.
         """
-        answers = self.client.items("/srcm/v3/clusters", {"environment": self.environment_id})
+        responses = self.client.items("/srcm/v3/clusters", {"environment": self.environment_id})
         what = f"the Schema Registry of {self.environment_id}"
-        return single_match(what, [SchemaRegistryCluster.of(answer) for answer in answers])
+        return single_match(what, [SchemaRegistryCluster.of(response) for response in responses])
 
 
 @dataclass(frozen=True)

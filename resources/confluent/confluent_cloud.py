@@ -51,7 +51,7 @@ class ConfluentCloud(dg.ConfigurableResource):
     role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
     url: str = masked_field(URL, "Address of the API, if it is not Confluent's own.")
     deadline_seconds: int = Field(
-        default=20, gt=0, description="Seconds for which a request without an answer is retried."
+        default=20, gt=0, description="Seconds for which a request without a response is retried."
     )
 
     def client(self) -> ApiClient:

@@ -35,7 +35,7 @@ class Connector:
 
     @staticmethod
     def of(status: dict[str, Any], config: Mapping[str, str] | None = None) -> Connector:
-        """Parse an answer of `/status`."""
+        """Parse a response of `/status`."""
         state = status["connector"]
         tasks = tuple(
             Task(task["id"], task["state"], shortened(task.get("msg") or "")) for task in status.get("tasks") or ()
@@ -53,13 +53,13 @@ class Connectors:
 
     def list(self) -> list[Connector]:
         """Return all connectors with their states and configurations."""
-        answer = self.client.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
-        return [Connector.of(one["status"], one["info"]["config"]) for one in answer.values()]
+        response = self.client.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
+        return [Connector.of(one["status"], one["info"]["config"]) for one in response.values()]
 
     def find(self, name: str) -> Connector | None:
         """Return the connector with a name, without its configuration; None if it does not exist."""
-        answer = self.client.find(f"{self._one(name)}/status")
-        return answer and Connector.of(answer)
+        response = self.client.find(f"{self._one(name)}/status")
+        return response and Connector.of(response)
 
     def validate(self, config: dict[str, str]) -> None:
         """Validate a configuration on the API, without effect.
@@ -68,16 +68,16 @@ class Connectors:
             InvalidRequest: Settings are invalid; the message has the errors of each.
         """
         plugin = quote(config["connector.class"], safe="")
-        answer = self.client.call("PUT", f"{self._path}/connector-plugins/{plugin}/config/validate", body=config)
-        if answer["error_count"]:
+        response = self.client.call("PUT", f"{self._path}/connector-plugins/{plugin}/config/validate", body=config)
+        if response["error_count"]:
             faults = [
                 f"{setting['value']['name']}: {'; '.join(setting['value']['errors'])}"
-                for setting in answer["configs"]
+                for setting in response["configs"]
                 if setting["value"].get("errors")
             ]
             raise InvalidRequest(
                 f"Confluent Cloud does not accept the configuration of connector '{config['name']}': "
-                f"{', '.join(faults)}. Nothing was changed. Correct it and run it again"
+                f"{', '.join(faults)}. Nothing was changed. Correct the settings and run the command again"
             )
 
     def put(self, config: dict[str, str]) -> None:
@@ -88,13 +88,13 @@ class Connectors:
         """Delete a connector.
 
         Raises:
-            ConfluentError: The API reports an error, even in a successful answer.
+            ConfluentError: The API reports an error, even in a successful response.
         """
-        answer = self.client.delete(self._one(name))
-        if answer and answer.get("error"):
+        response = self.client.delete(self._one(name))
+        if response and response.get("error"):
             raise ConfluentError(
-                f"Confluent Cloud did not delete connector '{name}': {answer['error']}. It is unchanged. Run it again, "
-                f"or delete it in the Cloud Console"
+                f"Confluent Cloud did not delete connector '{name}': {response['error']}. It is unchanged. Run the "
+                f"command again, or delete it in the Cloud Console"
             )
 
     @property

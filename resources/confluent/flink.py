@@ -26,9 +26,9 @@ class Regions:
 
     def find(self, region: str, cloud: str = "AWS") -> Region | None:
         """Return the region with the cloud's own name; None if Confluent does not offer Flink in it."""
-        answers = self.client.items("/fcpm/v2/regions", {"cloud": cloud, "region_name": region})
+        responses = self.client.items("/fcpm/v2/regions", {"cloud": cloud, "region_name": region})
         return single_match(
-            f"Flink region '{region}'", [Region(answer["id"], answer["http_endpoint"]) for answer in answers]
+            f"Flink region '{region}'", [Region(response["id"], response["http_endpoint"]) for response in responses]
         )
 
 
@@ -42,9 +42,9 @@ class ComputePool:
     detail: str = ""
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> ComputePool:
-        """Parse an answer."""
-        return ComputePool(answer["id"], answer["spec"]["display_name"], answer["status"]["phase"])
+    def of(response: dict[str, Any]) -> ComputePool:
+        """Parse a response."""
+        return ComputePool(response["id"], response["spec"]["display_name"], response["status"]["phase"])
 
 
 @dataclass(frozen=True)
@@ -56,8 +56,8 @@ class ComputePools:
 
     def list(self) -> list[ComputePool]:
         """Return all that are visible to the key."""
-        answers = self.client.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
-        return [ComputePool.of(answer) for answer in answers]
+        responses = self.client.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
+        return [ComputePool.of(response) for response in responses]
 
     def find(self, name: str) -> ComputePool | None:
         """Return the compute pool with a display name, or None.
@@ -69,8 +69,8 @@ class ComputePools:
 
     def get(self, pool_id: str) -> ComputePool | None:
         """Return the compute pool with an id; None if it does not exist."""
-        answer = self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
-        return answer and ComputePool.of(answer)
+        response = self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
+        return response and ComputePool.of(response)
 
     def create(self, name: str, region: str, max_cfu: int, cloud: str = "AWS") -> ComputePool:
         """Start to create a compute pool with at most `max_cfu` Confluent Flink Units. `wait` until it is READY."""
@@ -103,10 +103,10 @@ class Statement:
     detail: str
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> Statement:
-        """Parse an answer."""
-        status = answer["status"]
-        return Statement(answer["name"], answer["spec"]["statement"], status["phase"], status.get("detail") or "")
+    def of(response: dict[str, Any]) -> Statement:
+        """Parse a response."""
+        status = response["status"]
+        return Statement(response["name"], response["spec"]["statement"], status["phase"], status.get("detail") or "")
 
 
 @dataclass(frozen=True)
@@ -119,12 +119,12 @@ class Statements:
 
     def list(self) -> list[Statement]:
         """Return all that are visible to the key."""
-        return [Statement.of(answer) for answer in self.client.items(self._path)]
+        return [Statement.of(response) for response in self.client.items(self._path)]
 
     def find(self, name: str) -> Statement | None:
         """Return the statement with a name, or None."""
-        answer = self.client.find(f"{self._path}/{name}")
-        return answer and Statement.of(answer)
+        response = self.client.find(f"{self._path}/{name}")
+        return response and Statement.of(response)
 
     def create(self, name: str, sql: str, *, pool_id: str, principal_id: str, catalog: str, database: str) -> Statement:
         """Submit a statement. `wait` until it is RUNNING or COMPLETED.

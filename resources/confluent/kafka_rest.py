@@ -19,9 +19,9 @@ class Topic:
     partitions: int
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> Topic:
-        """Parse an answer."""
-        return Topic(answer["topic_name"], answer["partitions_count"])
+    def of(response: dict[str, Any]) -> Topic:
+        """Parse a response."""
+        return Topic(response["topic_name"], response["partitions_count"])
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Topics:
 
     def list(self) -> list[Topic]:
         """Return the topics that are visible to the key."""
-        return [Topic.of(answer) for answer in self.client.listed(self._path)["data"]]
+        return [Topic.of(response) for response in self.client.listed(self._path)["data"]]
 
     def find(self, name: str) -> Topic | None:
         """Return the topic with a name, or None."""
-        answer = self.client.find(f"{self._path}/{quote(name, safe='')}")
-        return answer and Topic.of(answer)
+        response = self.client.find(f"{self._path}/{quote(name, safe='')}")
+        return response and Topic.of(response)
 
     def create(self, name: str, partitions: int, retention_ms: int | None = None, *, compacted: bool = False) -> Topic:
         """Create a topic.
@@ -93,9 +93,9 @@ class Acl:
     permission: str = "ALLOW"
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> Acl:
-        """Parse an answer."""
-        return Acl(**{name: answer[name] for name in Acl.__dataclass_fields__})
+    def of(response: dict[str, Any]) -> Acl:
+        """Parse a response."""
+        return Acl(**{name: response[name] for name in Acl.__dataclass_fields__})
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Acls:
 
         A list of all principals would be useless: it names accounts by numbers that other APIs do not use.
         """
-        return [Acl.of(answer) for answer in self.client.listed(self._path, {"principal": principal})["data"]]
+        return [Acl.of(response) for response in self.client.listed(self._path, {"principal": principal})["data"]]
 
     def create(self, acl: Acl) -> None:
         """Create a rule; do nothing if it exists."""

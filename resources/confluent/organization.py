@@ -30,9 +30,9 @@ class Environment:
         return self.crn.rpartition("/environment=")[0]
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> Environment:
-        """Parse an answer."""
-        return Environment(answer["id"], answer["display_name"], answer["metadata"]["resource_name"])
+    def of(response: dict[str, Any]) -> Environment:
+        """Parse a response."""
+        return Environment(response["id"], response["display_name"], response["metadata"]["resource_name"])
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Environments:
 
     def list(self) -> list[Environment]:
         """Return the environments that are visible to the key."""
-        return [Environment.of(answer) for answer in self.client.items("/org/v2/environments")]
+        return [Environment.of(response) for response in self.client.items("/org/v2/environments")]
 
     def find(self, name: str) -> Environment | None:
         """Return the environment with a display name, or None.
@@ -79,9 +79,9 @@ class ServiceAccount:
         return f"User:{self.id}"
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> ServiceAccount:
-        """Parse an answer."""
-        return ServiceAccount(answer["id"], answer["display_name"], answer.get("description", ""))
+    def of(response: dict[str, Any]) -> ServiceAccount:
+        """Parse a response."""
+        return ServiceAccount(response["id"], response["display_name"], response.get("description", ""))
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class ServiceAccounts:
 
     def find(self, name: str) -> ServiceAccount | None:
         """Return the service account with a display name, or None."""
-        answers = self.client.items("/iam/v2/service-accounts", {"display_name": name})
-        accounts = [ServiceAccount.of(answer) for answer in answers]
+        responses = self.client.items("/iam/v2/service-accounts", {"display_name": name})
+        accounts = [ServiceAccount.of(response) for response in responses]
         return single_match(f"service account '{name}'", [account for account in accounts if account.name == name])
 
     def create(self, name: str, description: str) -> ServiceAccount:
@@ -110,7 +110,7 @@ class ServiceAccounts:
         path = "/iam/v2/service-accounts"
         self.client.delete(
             f"{path}/{account_id}",
-            may_exist=lambda: any(answer["id"] == account_id for answer in self.client.items(path)),
+            may_exist=lambda: any(response["id"] == account_id for response in self.client.items(path)),
         )
 
 
@@ -124,9 +124,9 @@ class RoleBinding:
     crn_pattern: str
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> RoleBinding:
-        """Parse an answer."""
-        return RoleBinding(answer["id"], answer["principal"], answer["role_name"], answer["crn_pattern"])
+    def of(response: dict[str, Any]) -> RoleBinding:
+        """Parse a response."""
+        return RoleBinding(response["id"], response["principal"], response["role_name"], response["crn_pattern"])
 
 
 @dataclass(frozen=True)
@@ -138,13 +138,13 @@ class RoleBindings:
     def on(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
         """Return the role bindings on exactly this pattern. The API also lists those on parts of it."""
         query = {"crn_pattern": crn_pattern, "principal": principal, "role_name": role}
-        bindings = [RoleBinding.of(answer) for answer in self.client.items("/iam/v2/role-bindings", query)]
+        bindings = [RoleBinding.of(response) for response in self.client.items("/iam/v2/role-bindings", query)]
         return [binding for binding in bindings if binding.crn_pattern == crn_pattern]
 
     def below(self, crn: str, principal: str) -> list[RoleBinding]:
         """Return a principal's role bindings on a resource and on all parts of it."""
         query = {"crn_pattern": crn, "principal": principal}
-        return [RoleBinding.of(answer) for answer in self.client.items("/iam/v2/role-bindings", query)]
+        return [RoleBinding.of(response) for response in self.client.items("/iam/v2/role-bindings", query)]
 
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
         """Return the role binding with exactly these attributes, or None."""

@@ -34,16 +34,16 @@ class ProviderIntegration:
     usages: tuple[str, ...]
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> ProviderIntegration:
-        """Parse an answer."""
-        config = answer["config"]
+    def of(response: dict[str, Any]) -> ProviderIntegration:
+        """Parse a response."""
+        config = response["config"]
         return ProviderIntegration(
-            id=answer["id"],
-            name=answer["display_name"],
+            id=response["id"],
+            name=response["display_name"],
             customer_role_arn=config["customer_iam_role_arn"],
             iam_role_arn=config["iam_role_arn"],
             external_id=config["external_id"],
-            usages=tuple(answer.get("usages") or ()),
+            usages=tuple(response.get("usages") or ()),
         )
 
 
@@ -56,8 +56,8 @@ class ProviderIntegrations:
 
     def list(self) -> list[ProviderIntegration]:
         """Return the integrations with AWS."""
-        answers = self.client.items("/pim/v1/integrations", {"environment": self.environment_id})
-        return [ProviderIntegration.of(answer) for answer in answers if answer["provider"].upper() == "AWS"]
+        responses = self.client.items("/pim/v1/integrations", {"environment": self.environment_id})
+        return [ProviderIntegration.of(response) for response in responses if response["provider"].upper() == "AWS"]
 
     def find(self, name: str) -> ProviderIntegration | None:
         """Return the provider integration with a display name, or None.
@@ -95,11 +95,11 @@ class CatalogIntegration:
     """The settings, as in the API."""
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> CatalogIntegration:
-        """Parse an answer."""
-        spec, status = answer["spec"], answer["status"]
+    def of(response: dict[str, Any]) -> CatalogIntegration:
+        """Parse a response."""
+        spec, status = response["spec"], response["status"]
         return CatalogIntegration(
-            id=answer["id"],
+            id=response["id"],
             name=spec["display_name"],
             phase=status["phase"],
             detail=status.get("error_message") or "",
@@ -121,14 +121,14 @@ class CatalogIntegrations:
         Raises:
             UnclearState: Several catalog integrations have the name.
         """
-        answers = self.client.items("/tableflow/v1/catalog-integrations", _of(self))
-        integrations = [CatalogIntegration.of(answer) for answer in answers]
+        responses = self.client.items("/tableflow/v1/catalog-integrations", _of(self))
+        integrations = [CatalogIntegration.of(response) for response in responses]
         return single_match(f"catalog integration '{name}'", [one for one in integrations if one.name == name])
 
     def get(self, integration_id: str) -> CatalogIntegration | None:
         """Return the catalog integration with an id; None if it does not exist."""
-        answer = self.client.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
-        return answer and CatalogIntegration.of(answer)
+        response = self.client.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
+        return response and CatalogIntegration.of(response)
 
     def create(self, name: str, config: Mapping[str, str]) -> CatalogIntegration:
         """Create an integration. Tables are in a namespace with the cluster's id as its name, unless `config` has one.
@@ -141,8 +141,8 @@ class CatalogIntegrations:
             Forbidden: The key's owner has no role on the provider integration yet.
         """
         spec = {"display_name": name, **_references(self), "config": dict(config)}
-        answer = self.client.call("POST", "/tableflow/v1/catalog-integrations", body={"spec": spec})
-        return CatalogIntegration.of(answer)
+        response = self.client.call("POST", "/tableflow/v1/catalog-integrations", body={"spec": spec})
+        return CatalogIntegration.of(response)
 
     def change(self, integration_id: str, config: Mapping[str, str]) -> CatalogIntegration:
         """Change the settings of an integration. `config` has its kind and what changes."""
@@ -180,9 +180,9 @@ class TableflowTopic:
     write_mode: str = ""
 
     @staticmethod
-    def of(answer: dict[str, Any]) -> TableflowTopic:
-        """Parse an answer."""
-        spec, status = answer["spec"], answer["status"]
+    def of(response: dict[str, Any]) -> TableflowTopic:
+        """Parse a response."""
+        spec, status = response["spec"], response["status"]
         catalogs = status.get("catalog_sync_statuses") or []
         failing = [f"{one['format']}: {one['error_message']}" for one in status.get("failing_table_formats") or ()]
         return TableflowTopic(
@@ -208,13 +208,13 @@ class TableflowTopics:
 
     def list(self) -> list[TableflowTopic]:
         """Return the topics that are visible to the key."""
-        answers = self.client.items("/tableflow/v1/tableflow-topics", _of(self))
-        return [TableflowTopic.of(answer) for answer in answers]
+        responses = self.client.items("/tableflow/v1/tableflow-topics", _of(self))
+        return [TableflowTopic.of(response) for response in responses]
 
     def find(self, name: str) -> TableflowTopic | None:
         """Return the state of a topic; None if Tableflow is off for it."""
-        answer = self.client.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
-        return answer and TableflowTopic.of(answer)
+        response = self.client.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
+        return response and TableflowTopic.of(response)
 
     def create(self, name: str, storage: Mapping[str, str], config: Mapping[str, Any]) -> TableflowTopic:
         """Start to maintain a topic as an Iceberg table. `wait` until it is RUNNING.

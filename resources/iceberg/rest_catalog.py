@@ -234,21 +234,21 @@ class RestCatalog(dg.ConfigurableResource):
             for _ in range(2):
                 token = oauth.token(refused=token) if oauth else ""
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
-                answer = requests.request(method, url, headers=headers, timeout=TIMEOUT_SECONDS, **request)
-                if oauth is None or answer.status_code not in TOKEN_EXPIRED:
+                response = requests.request(method, url, headers=headers, timeout=TIMEOUT_SECONDS, **request)
+                if oauth is None or response.status_code not in TOKEN_EXPIRED:
                     break
         except requests.RequestException as error:
             raise Unreachable(SYSTEM, self.uri, check, type(error).__name__) from error
-        if answer.status_code >= 500 and answer.status_code != 501:
-            raise Unreachable(SYSTEM, self.uri, check, f"status {answer.status_code}")
-        if not answer.ok:
+        if response.status_code >= 500 and response.status_code != 501:
+            raise Unreachable(SYSTEM, self.uri, check, f"status {response.status_code}")
+        if not response.ok:
             raise ErrorResponse(
                 f"{SYSTEM} at {redact_credentials(self.uri)} refused {method} /{path} for warehouse "
-                f"'{self.warehouse}' (status {answer.status_code}: {_message(answer)}). Nothing was changed. Check the "
-                f"warehouse's name and the client's roles there",
-                answer.status_code,
+                f"'{self.warehouse}' (status {response.status_code}: {_message(response)}). Nothing was changed. Check "
+                f"the warehouse's name and the client's roles there",
+                response.status_code,
             )
-        return answer.json() if answer.content else {}
+        return response.json() if response.content else {}
 
     def client(self) -> ClientCredentials | None:
         """Return the OAuth client; None for a catalog without authentication.
@@ -277,9 +277,9 @@ def _path(name: str) -> str:
     return quote(name, safe="")
 
 
-def _message(answer: requests.Response) -> str:
+def _message(response: requests.Response) -> str:
     """Return the message of an error response (IcebergErrorResponse)."""
     try:
-        return answer.json()["error"]["message"].partition("\n")[0]
+        return response.json()["error"]["message"].partition("\n")[0]
     except (requests.JSONDecodeError, KeyError, TypeError, AttributeError):
-        return answer.reason
+        return response.reason

@@ -144,9 +144,9 @@ class Kafka(dg.ConfigurableResource):
         descriptions = {}
         with self.translate_errors():
             pending = self._admin().describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_SECONDS)
-            for name, answer in pending.items():
+            for name, future in pending.items():
                 try:
-                    description = answer.result()
+                    description = future.result()
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
@@ -309,9 +309,9 @@ class Kafka(dg.ConfigurableResource):
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
         unreadable = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
         with self.translate_errors():
-            answer = self._admin().describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource]
+            future = self._admin().describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource]
             try:
-                setting = answer.result().get(name)
+                setting = future.result().get(name)
             except KafkaException as error:
                 if error.args[0].code() not in unreadable:
                     raise
@@ -359,8 +359,8 @@ class Kafka(dg.ConfigurableResource):
         specs = {TopicPartition(topic, p): spec for topic, p in partitions}
 
         def offsets() -> dict[tuple[str, int], int]:
-            answers = self._admin().list_offsets(specs, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
-            return {(tp.topic, tp.partition): answer.result().offset for tp, answer in answers.items()}
+            futures = self._admin().list_offsets(specs, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
+            return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
 
         with self.translate_errors():
             return retry_during_election(offsets)

@@ -31,7 +31,7 @@ class System:
     Attributes:
         proxy: The proxy between the reader and the system.
         clients: The reader's clients.
-        lost: A fault that loses the answer to a publication.
+        lost: A fault that loses the response to a publication.
         catalog: A pyiceberg catalog of the system; None if other programs cannot commit through it.
     """
 

@@ -68,7 +68,8 @@ def test_written_version_takes_its_label_from_the_older_one(client: Any):
     first, second = put(client, '{"n": "2"}', PENDING), put(client, '{"n": "3"}', PENDING)
     assert read(client, PENDING) == '{"n": "3"}'
     ids = {
-        each["VersionId"] for each in client.list_secret_version_ids(SecretId=NAME, IncludeDeprecated=True)["Versions"]
+        version["VersionId"]
+        for version in client.list_secret_version_ids(SecretId=NAME, IncludeDeprecated=True)["Versions"]
     }
     assert {first, second} <= ids
     assert client.get_secret_value(SecretId=NAME, VersionId=first)["SecretString"] == '{"n": "2"}'

@@ -56,7 +56,7 @@ def test_put_pending_is_not_current_before_promotion(secrets: Secrets):
     secrets.promote(NAME, pending, over=current)
     assert (secrets.read(NAME).value, secrets.read(NAME, PREVIOUS).value) == (TWO, ONE)
     secrets.promote(NAME, pending, over=current)
-    assert secrets.read(NAME).value == TWO, "as when the answer was lost and the call repeated"
+    assert secrets.read(NAME).value == TWO, "as when the response was lost and the call repeated"
 
 
 def test_put_pending_replaces_older_pending_version(secrets: Secrets):

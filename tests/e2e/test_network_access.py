@@ -69,7 +69,7 @@ PATHS = {
     "snowflake": "/healthz",
     "dagster": "/server_info",
 }
-"""Paths that foreign pages request, by row; a server answers them if a program requests them."""
+"""Paths that foreign pages request, by row; a server responds if a program requests them."""
 
 
 @pytest.fixture(scope="module")

@@ -106,7 +106,7 @@ def test_duckdb_extension_reads_rest_catalog(trades, polaris, duckdb_with_iceber
     """Run the recipe in the newest DuckDB that has its extensions as packages, with S3 credentials for the stack."""
     stream, name, count, total, _ = trades
     stream.show("rest", rest_catalog=rest_catalog(polaris))
-    [block] = (each.values[0] for each in recipes("duckdb") if each.id == "Polaris")
+    [block] = (recipe.values[0] for recipe in recipes("duckdb") if recipe.id == "Polaris")
     s3 = urlsplit(os.environ["AWS_ENDPOINT_URL_S3"])
     files = {"KEY_ID": os.environ["AWS_ACCESS_KEY_ID"], "SECRET": os.environ["AWS_SECRET_ACCESS_KEY"]}
     files |= {"REGION": os.environ["AWS_REGION"], "ENDPOINT": s3.netloc, "URL_STYLE": "path"}
@@ -131,7 +131,7 @@ def test_duckdb_extension_reads_catalog_of_tableflow(trades, tableflow_own, duck
     """Run the recipe with the credentials that the catalog vends, and no others."""
     stream, _, count, total, _ = trades
     tableflow_own.register("lkc-abc123", stream.topic.topic, stream.table().metadata_location)
-    [block] = (each.values[0] for each in recipes("duckdb") if each.id == "Tableflow's own REST catalog")
+    [block] = (recipe.values[0] for recipe in recipes("duckdb") if recipe.id == "Tableflow's own REST catalog")
     host = "https://tableflow.us-east-1.aws.confluent.cloud/iceberg/catalog/organizations/<org>/environments/<env>"
     for documented, actual in {
         host: tableflow_own.address,

@@ -1,4 +1,4 @@
-"""Systems that accept connections and never answer: calls of runs, sensors and streams end with an error in time."""
+"""Systems that accept connections and never respond: calls of runs, sensors and streams end with an error in time."""
 
 import json
 import socket
@@ -38,7 +38,7 @@ SECONDS = 60
 
 @pytest.fixture
 def silent_address(monkeypatch):
-    """Yield the address of a listener that accepts connections and requests, and answers nothing."""
+    """Yield the address of a listener that accepts connections and requests, and never responds."""
     with socket.create_server(("127.0.0.1", 0), backlog=128) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
         for name, value in {
@@ -127,7 +127,7 @@ def test_unresponsive_system_times_out(silent_address, tmp_path):
     def outcome(call):
         start = time.monotonic()
         try:
-            result = f"answered {call()}"
+            result = f"responded {call()}"
         except Unreachable:
             result = "Unreachable"
         except Exception as error:

@@ -12,7 +12,7 @@ from tests.support.topics import TRADES, Stream, framed, trade
 
 
 def check(stream):
-    """Return the result, the description and the answers of the engines check."""
+    """Return the result, the description and the totals of the engines check."""
     result = engines_check(stream.config, stream.topic).run(SimpleNamespace(resources=stream.resources))
     return result.passed, result.description, [record.data for record in result.metadata["totals"].value.records]
 
@@ -33,7 +33,7 @@ def test_engines_check_sums_equal_sums_in_python(resources, mode):
     publish(stream, *(trade(n, userid=f"u{n % 7}", price=big, quantity=-n) for n in range(40)))
     publish(stream, trade(1, userid="u1", price=5), trade(2, userid="new", price=-big))
 
-    passed, description, answers = check(stream)
+    passed, description, totals = check(stream)
 
     rows = stream.expected_rows()
     if mode == "upsert":
@@ -42,8 +42,8 @@ def test_engines_check_sums_equal_sums_in_python(resources, mode):
     assert description.startswith(f"{len(rows)} rows and ")
     price, quantity = sum(row["price"] for row in rows), sum(row["quantity"] for row in rows)
     for engine in ("Spark", "DuckDB through Glue", "Snowflake"):
-        answer = next(answer for answer in answers if answer["engine"] == engine)
-        assert (answer["sum of price"], answer["sum of quantity"]) == (str(price), str(quantity))
+        shown = next(total for total in totals if total["engine"] == engine)
+        assert (shown["sum of price"], shown["sum of quantity"]) == (str(price), str(quantity))
 
 
 def test_engines_check_outdated_engine_is_named_with_lag(resources):
@@ -110,8 +110,8 @@ def test_engines_check_extreme_values_and_new_column_agree(resources):
     # Glue and Snowflake still show the table without the new column.
     produce(json.dumps(later), [rows[0] | {"more": 1}])
 
-    passed, description, answers = check(stream)
+    passed, description, totals = check(stream)
     assert passed, description
     assert description.startswith("3 rows and ")
     for column, value in (("big", str(3 * (2**63 - 1))), ("money", "370370367037037036.97"), ("none", None)):
-        assert len(answers) >= 3 and {answer[f"sum of {column}"] for answer in answers} == {value}
+        assert len(totals) >= 3 and {row[f"sum of {column}"] for row in totals} == {value}

@@ -70,7 +70,7 @@ def test_ingest_many_ids_limits_lookups_and_redrive_recovers(create_stream, monk
     looked_up = {id_: {"unknown_schema"} for id_ in asked_ids[1:]}
     assert stream.reasons() == {id_: {"schema_limit"} for id_ in (LATE, *JUNK)} | looked_up | {COMMON: set()}
 
-    # Answers are cached for a while, so that other ids are looked up.
+    # Responses are cached for a while, so that other ids are looked up.
     stream.flood()
     stream.ingest()
     second = stream.registry.asked_ids[LOOKUPS:]
@@ -127,13 +127,13 @@ def test_ingest_many_ids_without_dead_letters_stops(create_stream):
 def test_ingest_registry_failure_makes_no_dead_letter(create_stream):
     stream = create_stream()
     stream.produce([{"value": framed(LATE, TRADES, trade(1))}])
-    answer = stream.registry.answer
+    respond = stream.registry.respond
 
     def respond_with_503(path):
         stream.registry.status = 503 if "/ids/" in path else 200
-        return answer(path)
+        return respond(path)
 
-    stream.registry.answer = respond_with_503
+    stream.registry.respond = respond_with_503
     with pytest.raises(Unreachable):
         stream.ingest()
     assert (stream.rows(), stream.dead_letters()) == ([], [])

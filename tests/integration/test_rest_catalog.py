@@ -119,7 +119,7 @@ def test_register_without_overwrite_keeps_registration(stream, polaris, kind, kn
         Fault("cut", "POST .*/register"),
         Fault("lost connection", "DELETE "),
     ],
-    ids=["refused", "cut", "drop not answered"],
+    ids=["refused", "cut", "drop without response"],
 )
 def test_register_interrupted_replacement_reports_missing_table(stream, polaris, fault):
     rest_catalog = connect(polaris, move="replace")

@@ -57,9 +57,9 @@ def test_query_rows_have_types_of_columns(server: Server, lake: Lake):
     lake.create("rows", rows)
     snowflake = server.resource()
     snowflake.ensure_iceberg_table(lake.database, "rows", lake.database, "rows")
-    names, answer = snowflake.query(f'select * from DB.{lake.database}.rows order by "$$OFFSET"')
+    names, queried = snowflake.query(f'select * from DB.{lake.database}.rows order by "$$OFFSET"')
     assert names == [name.upper() for name in rows.schema.names]
-    assert answer == [tuple(row.values()) for row in rows.to_pylist()]
+    assert queried == [tuple(row.values()) for row in rows.to_pylist()]
 
 
 def test_query_iceberg_version_2_types_are_kept(server: Server, lake: Lake):
@@ -88,8 +88,8 @@ def test_query_iceberg_version_2_types_are_kept(server: Server, lake: Lake):
     lake.create("types", pa.Table.from_pylist([row], schema=schema))
     snowflake = server.resource()
     snowflake.ensure_iceberg_table(lake.database, "types", lake.database, "types")
-    _, [answer] = snowflake.query(f"select b, f, d, t, ts, bin, nothing from DB.{lake.database}.types")
-    assert answer == tuple(value for name, value in row.items() if name != "nested")
+    _, [queried] = snowflake.query(f"select b, f, d, t, ts, bin, nothing from DB.{lake.database}.types")
+    assert queried == tuple(value for name, value in row.items() if name != "nested")
     _, [(city,)] = snowflake.query(f"select nested:city::varchar from DB.{lake.database}.types")
     assert city == "Zürich"
 

@@ -31,7 +31,7 @@ def spark(resources):
 
 @contextmanager
 def suspended(home):
-    """Suspend Spark's server, which then keeps its sockets open and answers nothing."""
+    """Suspend Spark's server, which then keeps its sockets open and never responds."""
     processes = process.running(home)["spark"].processes
     for running_process in processes:
         running_process.suspend()

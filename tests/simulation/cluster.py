@@ -50,14 +50,14 @@ class MemoryCluster:
             self._require_permission(topics)
             existing = {name: self.topics[name] for name in topics if name in self.topics and self.topics[name].log}
             return {
-                name: TopicDescription(each.topic_id, len(each.log), (0,) if name in self.leaderless else ())
-                for name, each in existing.items()
+                name: TopicDescription(topic.topic_id, len(topic.log), (0,) if name in self.leaderless else ())
+                for name, topic in existing.items()
             }
 
         return self._call("describe", descriptions)
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
-        """Return where each partition starts and ends; no topic has an answer if one is unreadable."""
+        """Return where each partition starts and ends; no topic has a result if one is unreadable."""
 
         def offsets() -> dict[str, dict[int, Offsets]]:
             if self.leaderless & {*topics}:

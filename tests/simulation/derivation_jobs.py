@@ -99,7 +99,7 @@ def messages(result: SourceRows, key: Any, value: Any) -> pa.Table:
     for name, place in places:
         groups.setdefault(name, []).append(place)
     pairs = groups.items() if result.is_grouped else [(name, [place]) for name, place in places]
-    rows = [{"key": name, "value": json.dumps(each).encode()} for name, each in pairs]
+    rows = [{"key": name, "value": json.dumps(value).encode()} for name, value in pairs]
     return pa.Table.from_pylist(rows, schema=pa.schema([("key", pa.binary()), ("value", pa.binary())]))
 
 

@@ -43,7 +43,7 @@ from tests.simulation.world import World
 
 
 class SparkConnectError(PySparkException):
-    """The engine failed, or its answer was lost."""
+    """The engine failed, or its response was lost."""
 
     def __init__(self, cause: str):
         super().__init__(message=cause)
@@ -91,7 +91,7 @@ class MemorySpark:
     # What jobs do
 
     def job(self, name: str, effect: Callable[[], Any]) -> Any:
-        """Run a job: it may fail, its answer may be lost, and it may run on after its client was killed."""
+        """Run a job: it may fail, its response may be lost, and it may run on after its client was killed."""
         return self.world.call(f"spark.{name}", effect, SparkConnectError)
 
     def load(self, ref: TableRef) -> Table:

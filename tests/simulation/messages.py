@@ -165,7 +165,7 @@ class MessageKafka(MemoryKafka):
         partitions = self.topics[topic].partitions
         slots = partitions[partition if partition >= 0 else zlib.crc32(message.key or b"") % len(partitions)]
         slots.append(Slot(message, transaction))
-        if not any(each is slots for each in transaction.partitions):
+        if not any(written is slots for written in transaction.partitions):
             transaction.partitions.append(slots)
 
     def end_transaction(self, transactional_id: str, state: str) -> bool:
@@ -231,7 +231,7 @@ class MemoryProducer:
         """Abort the transaction.
 
         Raises:
-            KafkaException: It was committed, although the answer was lost.
+            KafkaException: It was committed, although the response was lost.
         """
         self._kafka.coordinate("abort_transaction", lambda: self._end("aborted"))
 

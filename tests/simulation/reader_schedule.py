@@ -178,7 +178,7 @@ class ReaderSchedule(Schedule):
     # The schedule
 
     def run(self) -> None:
-        """Run the schedule while the server in memory answers requests."""
+        """Run the schedule while the server in memory handles requests."""
         with replaced({requests: {"request": self.rest.request}}):
             super().run()
 

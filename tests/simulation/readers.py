@@ -154,11 +154,11 @@ class MemoryRestServer:
         self._notified: dict[tuple[str, str], int] = {}
 
     def request(self, method: str, url: str, *, json: Any = None, **_: Any) -> Any:
-        """Answer a request, as `requests.request` does."""
+        """Respond to a request, as `requests.request` does."""
         path = url.partition("/v1/")[2]
         kind = re.sub(r".*/tables/[^/]+$", "table", path).rpartition("/")[2]
-        answer = lambda: self._answer(method, unquote(path), json or {})  # noqa: E731
-        status, body = self._world.call(f"rest.{method} {kind}", answer, requests.ConnectionError)
+        respond = lambda: self._respond(method, unquote(path), json or {})  # noqa: E731
+        status, body = self._world.call(f"rest.{method} {kind}", respond, requests.ConnectionError)
         return SimpleNamespace(
             status_code=status, ok=status < 400, content=body is not None, reason=str(status), json=lambda: body
         )
@@ -167,7 +167,7 @@ class MemoryRestServer:
         """Return the metadata file of a table without a fault."""
         return self._tables.get((namespace, table))
 
-    def _answer(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
+    def _respond(self, method: str, path: str, body: Mapping[str, Any]) -> tuple[int, Any]:
         match path.split("/"):
             case ["config"]:
                 return 200, {"overrides": {}}
@@ -221,7 +221,7 @@ def _refused(status: int) -> tuple[int, Any]:
 
 
 def simulated_rest_catalog(move: Any) -> RestCatalog:
-    """Return the production client, whose requests MemoryRestServer answers while it replaces `requests.request`."""
+    """Return the production client, whose requests MemoryRestServer handles while it replaces `requests.request`."""
     return RestCatalog(uri="https://rest.memory", warehouse="lake", move=move)
 
 

@@ -303,7 +303,7 @@ class StreamSchedule:
             self._glue.location(NAMESPACE, name),
             self._snowflake.location("DB", NAMESPACE.upper(), name.upper()),
         )
-        return all(each and _newest_batch(self._iceberg.metadata_at(each)) == newest for each in locations)
+        return all(location and _newest_batch(self._iceberg.metadata_at(location)) == newest for location in locations)
 
     def _finish(self, name: str) -> None:
         self.world.start(name, self._programs()[name])

@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 FAULTS = ("fail before", "fail after", "kill before", "kill after", "late", "delay", "clock")
 """Faults of a call: it raises an error without or after its effect; its process is killed before or after it; it raises
-an error, and its effect happens later; its answer takes minutes; the clock of its machine jumps."""
+an error, and its effect happens later; its response takes minutes; the clock of its machine jumps."""
 
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
-"""Errors with which no program ends, whatever the systems answer: the project or the simulation has a defect."""
+"""Errors with which no program ends, whatever the systems return: the project or the simulation has a defect."""
 
 RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b")
 """Names of branches and ids of snapshots, which differ in each run."""
@@ -226,16 +226,16 @@ class World:
                 raise error("the request timed out")
             case "clock":
                 process.machine.skew += self.choices.of((-20.0, 20.0, -3600.0, 40.0))
-        answer = effect()
+        result = effect()
         match fault:
             case "fail after":
-                raise error("the answer was lost")
+                raise error("the response was lost")
             case "kill after":
                 self._kill(process)
             case "delay":
                 self.advance(self.choices.of((60.0, 7200.0, 200_000.0)))
                 self._pass_on(process, 100)
-        return answer
+        return result
 
     def _pass_on(self, process: Process, percent: int) -> None:
         if process.machine.is_killed:

@@ -32,8 +32,8 @@ class AwsBehaviour:
                 rows = [{"Data": [{"VarCharValue": column["Name"]} for column in columns]}, *results["Rows"]]
                 start = int(request_body.get("NextToken", 0))
                 self.pages += 1
-                answer = {"ResultSet": results | {"Rows": rows[start : start + 2]}}
-                return json_response(answer | ({"NextToken": str(start + 2)} if start + 2 < len(rows) else {}))
+                response = {"ResultSet": results | {"Rows": rows[start : start + 2]}}
+                return json_response(response | ({"NextToken": str(start + 2)} if start + 2 < len(rows) else {}))
             case "GetQueryExecution":
                 execution = self._moto("get_query_execution", request_body["QueryExecutionId"])["QueryExecution"]
                 if "fails" in execution["Query"]:
@@ -48,8 +48,8 @@ def client(address):
     return boto3.client("athena", endpoint_url=address, region_name="eu-west-1")
 
 
-def json_response(answer):
-    body = json.dumps(answer).encode()
+def json_response(response):
+    body = json.dumps(response).encode()
     return 200, [("Content-Type", "application/x-amz-json-1.1"), ("Content-Length", str(len(body)))], body
 
 

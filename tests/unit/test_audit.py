@@ -106,11 +106,11 @@ class Osv(http.server.BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         self.server.query_counts.append(len(body["queries"]))
         results = [self.result(query) for query in body["queries"]]
-        answer = json.dumps({"results": results}).encode()
+        response = json.dumps({"results": results}).encode()
         self.send_response(200)
-        self.send_header("Content-Length", str(len(answer)))
+        self.send_header("Content-Length", str(len(response)))
         self.end_headers()
-        self.wfile.write(answer)
+        self.wfile.write(response)
 
     @staticmethod
     def result(query):

@@ -146,7 +146,7 @@ def test_status_broken_topics_show_their_failure(config, systems):
     statuses = {status.topic: status for status in topic_statuses(config, SimpleNamespace(**systems))}
     assert statuses.keys() == set(NAMES)
     assert statuses["users"].failure == "Kafka refuses to describe topic 'users'"
-    assert {each.stage: each.failure for each in statuses["orders"].stages}["glue"] == UNCLEAR
+    assert {stage.stage: stage.failure for stage in statuses["orders"].stages}["glue"] == UNCLEAR
     with console.console.capture() as output:
         console.console.print(console.topics(list(statuses.values())))
     assert "Kafka refuses to describe" in output.get()

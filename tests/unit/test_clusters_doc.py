@@ -38,7 +38,7 @@ def test_documented_address_is_accepted_by_pyspark():
 
 @pytest.mark.parametrize("command", blocks("sh submit"))
 def test_documented_command_is_accepted_by_spark_submit(command, tmp_path):
-    """`--version` is answered only after all options were parsed."""
+    """`--version` takes effect only after all options were parsed."""
     program, *arguments, resource = shlex.split(command.replace("\\\n", ""))
     assert (program, resource) == ("spark-submit", "spark-internal")
     (tmp_path / "lakehouse-spark.conf").write_text(*blocks("properties"))

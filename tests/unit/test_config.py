@@ -120,11 +120,11 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
         ),
         (
             f"{CHECK}expression, sql: at <= current_timestamp(), severity: quarantine}}}}\n",
-            "topics.a.checks.c: 'current_timestamp' does not always give the same answer for a record",
+            "topics.a.checks.c: 'current_timestamp' does not always give the same result for a record",
         ),
         (
             f"{CHECK}range, column: b, max: today, severity: quarantine}}}}\n",
-            "topics.a.checks.c: ''today'' does not always give the same answer for a record",
+            "topics.a.checks.c: ''today'' does not always give the same result for a record",
         ),
         (
             f"{CHECK}references, column: b, table: x}}}}\n",

@@ -75,7 +75,7 @@ def test_is_transient_passing_condition_is_true(error):
         ConfigError("wrong"),
         RequestRejected("Glue", "x", "y", "z"),
         Forbidden("no role"),
-        OutcomeUnknownError("The answer was lost"),
+        OutcomeUnknownError("The response was lost"),
         Paused("orders", "paused"),
         COMPOSED[4],
         COMPOSED[6],

@@ -71,7 +71,7 @@ def bound_names(module: ast.Module) -> Iterator[tuple[int, str]]:
 
 def test_bound_names_name_the_thing():
     names = [(name, line, bound) for name in CODE for line, bound in bound_names(tree(name))]
-    assert [each for each in names if each[2].strip("_") in HISTORY] == []
+    assert [binding for binding in names if binding[2].strip("_") in HISTORY] == []
 
 
 def test_docstrings_begin_with_verb_or_noun():

@@ -76,7 +76,7 @@ def test_require_usable_file_in_place_of_folder_is_refused(tmp_path):
     home = Home(tmp_path / "home")
     with pytest.raises(LakehouseError, match="home cannot be written.*Not a directory"):
         home.require_usable()
-    [disk] = [each for each in doctor.examine(home) if each.subject == "Disk"]
+    [disk] = [diagnostic for diagnostic in doctor.examine(home) if diagnostic.subject == "Disk"]
     assert not disk.ok and "cannot be written" in disk.observation and "LAKEHOUSE_HOME" in disk.remedy
 
 

@@ -48,7 +48,7 @@ def test_error_page_lists_messages_by_class(name, message):
 
 def test_error_page_lists_each_loaded_class():
     def subclasses(cls):
-        return {cls} | {each for child in cls.__subclasses__() for each in subclasses(child)}
+        return {cls} | {descendant for child in cls.__subclasses__() for descendant in subclasses(child)}
 
     sections = errors()
     project = ("lakehouse.", "assets.", "resources.", "spark.")

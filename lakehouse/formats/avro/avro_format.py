@@ -37,7 +37,7 @@ class AvroFormat(RegisteredFormat):
         namespace, aliases = parsed.get("namespace"), parsed.get("aliases")
         namespace = name.rpartition(".")[0] if "." in name else namespace if isinstance(namespace, str) else ""
         others = [alias for alias in aliases if isinstance(alias, str)] if isinstance(aliases, list) else []
-        return tuple(each if "." in each or not namespace else f"{namespace}.{each}" for each in (name, *others))
+        return tuple(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in (name, *others))
 
     def is_named(self, schema: RegisteredSchema, record: str) -> bool:
         """Return whether the schema's record has the name, with or without its namespace."""

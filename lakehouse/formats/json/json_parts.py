@@ -122,9 +122,9 @@ class Documents:
                     self._collect(alternatives[0], only, parts)
 
     def _has_exclusive_references(self, document: Any) -> bool:
-        for each in (document, self._whole):
-            if isinstance(each, dict) and isinstance(each.get("$schema"), str):
-                return bool(EXCLUSIVE_REFERENCES.search(each["$schema"]))
+        for schema in (document, self._whole):
+            if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
+                return bool(EXCLUSIVE_REFERENCES.search(schema["$schema"]))
         return False
 
     def _resolved(self, reference: str, within: Part) -> tuple[Any, Part]:

@@ -241,9 +241,9 @@ def _type_of(parts: list[Part]) -> str | None:
         if _has(parts, "properties"):
             return "object"
         return "many" if any(len(branches(part.keywords, c)) > 1 for part in parts for c in CHOICES) else None
-    numbers = [each | {"integer"} if "number" in each else each for each in alternatives]
+    numbers = [alternative | {"integer"} if "number" in alternative else alternative for alternative in alternatives]
     common = set.intersection(*numbers)
-    if all("number" in each for each in alternatives):
+    if all("number" in alternative for alternative in alternatives):
         common -= {"integer"}
     return common.pop() if len(common) == 1 else "many"
 

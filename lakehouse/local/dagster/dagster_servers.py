@@ -55,7 +55,7 @@ def webserver(context: Context) -> Server:
         command=(sys.executable, "-m", "lakehouse.local.dagster.webserver", str(port), str(_workspace(context))),
         folder=PROJECT,
         address=url,
-        ready=lambda: probe.answers(f"{url}/server_info") and _definitions_loaded(url, token),
+        ready=lambda: probe.responds(f"{url}/server_info") and _definitions_loaded(url, token),
         env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
         inherits=inherited.for_project_code,
         ports={"dagster": port},

@@ -39,7 +39,7 @@ PROJECT_CODE = ("LAKEHOUSE_*", "DAGSTER_*", "XDG_*", "*_PROXY", "*_proxy")
 def selected(patterns: Iterable[str]) -> dict[str, str]:
     """Return the variables of this process whose names match one of the patterns or of `EVERY_SERVER`."""
     every = (*EVERY_SERVER, *patterns)
-    return {name: value for name, value in os.environ.items() if any(fnmatchcase(name, each) for each in every)}
+    return {name: value for name, value in os.environ.items() if any(fnmatchcase(name, pattern) for pattern in every)}
 
 
 def for_project_code() -> tuple[str, ...]:

@@ -17,7 +17,7 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 TIMEOUT_SECONDS = 2
 
 
-def answers(url: str) -> bool:
+def responds(url: str) -> bool:
     """Return whether an HTTP server responds with a status below 500."""
     try:
         _opener.open(url, timeout=TIMEOUT_SECONDS).close()

@@ -246,7 +246,7 @@ def is_alive(process: psutil.Process) -> bool:
 
 
 def _listens(process: psutil.Process, ports: set[int]) -> bool:
-    """Return whether this process listens on all the ports: a foreign process might answer there instead."""
+    """Return whether this process listens on all the ports: a foreign process might listen there instead."""
     try:
         sockets = process.net_connections("tcp") if ports else ()
     except psutil.Error:

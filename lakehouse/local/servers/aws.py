@@ -43,7 +43,7 @@ def server(context: Context) -> Server:
         command=(sys.executable, "-m", "lakehouse.local.servers.aws_server", str(context.ports["aws"])),
         folder=context.home.folder("aws"),
         address=url,
-        ready=lambda: probe.answers(f"{url}/moto-api/"),
+        ready=lambda: probe.responds(f"{url}/moto-api/"),
         # moto would allow pages of every origin to read its responses.
         env={**guard.variables(), "MOTO_DISABLE_GLOBAL_CORS": "true"},
         ports={"aws": context.ports["aws"]},

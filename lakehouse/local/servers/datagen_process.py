@@ -58,13 +58,13 @@ def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry
     kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
     schema_id = registry.register(topic.subject("value"), schema)
     offsets = kafka.offsets([topic.topic])[topic.topic].values()
-    missing = max(0, topic.source.initial_records - sum(each.end - each.start for each in offsets))
+    missing = max(0, topic.source.initial_records - sum(range_.end - range_.start for range_ in offsets))
     return Source(
         topic,
         topic.source.records_per_second,
         messages(schema, schema_id, topic.source.message_key(topic)),
         due=float(missing),
-        produced_before=sum(each.end for each in offsets),
+        produced_before=sum(range_.end for range_ in offsets),
     )
 
 

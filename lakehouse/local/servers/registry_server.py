@@ -46,7 +46,7 @@ def server(context: Context) -> Server:
         ),
         folder=folder,
         address=api,
-        ready=lambda: probe.answers(f"{api}/subjects"),
+        ready=lambda: probe.responds(f"{api}/subjects"),
         env=guard.variables(),
         ports={"registry": context.ports["registry"]},
         provision=lambda env: probe.request_json(f"{api}/config", {"compatibility": "BACKWARD"}, method="PUT"),

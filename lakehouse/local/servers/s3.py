@@ -51,7 +51,7 @@ def server(context: Context) -> Server:
         command=java("-XX:TieredStopAtLevel=1", "-jar", str(jar), "--properties", str(configuration), heap="384m"),
         folder=folder,
         address=url,
-        ready=lambda: probe.answers(url),
+        ready=lambda: probe.responds(url),
         env={},
         ports={"s3": context.ports["s3"]},
         prepare=prepare,

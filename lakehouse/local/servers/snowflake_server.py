@@ -38,7 +38,7 @@ def server(context: Context) -> Server:
         command=(sys.executable, "-m", "lakehouse.local.snowflake"),
         folder=context.home.folder("snowflake"),
         address=context.url("snowflake"),
-        ready=lambda: probe.answers(f"{context.url('snowflake')}/healthz"),
+        ready=lambda: probe.responds(f"{context.url('snowflake')}/healthz"),
         env={**environment, **guard.variables()},
         env_once={"SNOWFLAKE_ADMIN_PASSWORD": secrets.token_urlsafe(24)},
         ports={"snowflake": context.ports["snowflake"]},

@@ -160,7 +160,7 @@ class Account:
     def has_role(self, user: str, role: str) -> bool:
         """Return whether the user may use the role: it is granted directly, inherited, or PUBLIC."""
         granted = self._granted_roles.get(("USER", user), set()) | {"PUBLIC"}
-        return any(role in self.roles_of(each) for each in granted)
+        return any(role in self.roles_of(grantee) for grantee in granted)
 
     def roles_of(self, role: str) -> set[str]:
         """Return the role, PUBLIC, and all roles granted to them, directly or not."""
@@ -168,7 +168,7 @@ class Account:
         pending = {role, "PUBLIC"}
         while pending:
             roles |= pending
-            pending = {r for each in pending for r in self._granted_roles.get(("ROLE", each), ())} - roles
+            pending = {r for parent in pending for r in self._granted_roles.get(("ROLE", parent), ())} - roles
         return roles
 
     def owns(self, entity: Entity, role: str) -> bool:
@@ -178,7 +178,7 @@ class Account:
     def allowed(self, privilege: str, kind: str, name: Name, role: str) -> bool:
         """Return whether the role has the privilege, by a grant or by ownership."""
         entity = self._entities.get((_entity_kind(kind), name))
-        grants = {(privilege, _grant_kind(kind), name, each) for each in self.roles_of(role)}
+        grants = {(privilege, _grant_kind(kind), name, member) for member in self.roles_of(role)}
         return (entity is not None and self.owns(entity, role)) or bool(grants & self._privileges)
 
     def visible(self, entity: Entity, role: str) -> bool:
@@ -191,7 +191,9 @@ class Account:
         containers = [self._entities.get(key) for key in keys]
         inside = entity.kind in ("SCHEMA", "ICEBERG TABLE")
         reachable = not inside or all(
-            self.allowed("USAGE", each.kind, each.name, role) for each in containers if each and each is not entity
+            self.allowed("USAGE", container.kind, container.name, role)
+            for container in containers
+            if container and container is not entity
         )
         return reachable and (granted or self.owns(entity, role))
 

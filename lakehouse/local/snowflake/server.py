@@ -69,7 +69,7 @@ def application(
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
         connection = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
         session = sessions.open(connection)
-        response = _login_answer(session, sessions.validity, user, role, warehouse, database, schema)
+        response = _login_response(session, sessions.validity, user, role, warehouse, database, schema)
         return JSONResponse({"success": True, "data": response})
 
     async def renew(request: Request) -> JSONResponse:
@@ -138,7 +138,7 @@ def _token(request: Request) -> str:
     return request.headers.get("Authorization", "").removeprefix('Snowflake Token="').removesuffix('"')
 
 
-def _login_answer(
+def _login_response(
     session: Session,
     validity: Validity,
     user: str,

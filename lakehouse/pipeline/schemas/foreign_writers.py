@@ -68,7 +68,7 @@ def with_foreign_writers(
     """
     assert known.unusable_ids is None
     known = _with_foreign_keys(registry, known, decoded, lookup)
-    # Dead letters keep the records, so a cached answer suffices: `lakehouse redrive` queries the registry again.
+    # Dead letters keep the records, so a cached response suffices: `lakehouse redrive` queries the registry again.
     missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
     ids = decode.foreign_schema_ids(decoded, lookup.ids + 1, missing_ids)
     is_limited = len(ids) > lookup.ids

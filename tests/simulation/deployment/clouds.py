@@ -98,9 +98,9 @@ class CloudWorld(World):
         """Perform a call, and observe its effect."""
 
         def observed() -> T:
-            answer = effect()
+            result = effect()
             self.observe(operation)
-            return answer
+            return result
 
         return super().call(operation, observed, error)
 
@@ -166,8 +166,8 @@ class _Request:
     environ: dict[str, Any] = field(default_factory=dict)
 
 
-class _Answered(Exception):
-    """A fault that is an answer of the server, or of a proxy in front of it."""
+class _ErrorResponse(Exception):
+    """A fault that is a response of the server, or of a proxy in front of it."""
 
     def __init__(self, status: int, text: str):
         super().__init__(text)
@@ -175,9 +175,9 @@ class _Answered(Exception):
 
 
 def _response(status: int, content_type: str, content: bytes) -> requests.Response:
-    answer = requests.Response()
-    answer.status_code, answer._content, answer.headers["Content-Type"] = status, content, content_type
-    return answer
+    response = requests.Response()
+    response.status_code, response._content, response.headers["Content-Type"] = status, content, content_type
+    return response
 
 
 def _transport(world: CloudWorld, clouds: Clouds) -> Callable[..., requests.Response]:
@@ -189,17 +189,17 @@ def _transport(world: CloudWorld, clouds: Clouds) -> Callable[..., requests.Resp
         authorization = SimpleNamespace(username=auth[0], password=auth[1])
 
         def effect() -> requests.Response:
-            answer = clouds.confluent.respond(_Request(method, path, args, json, authorization))  # type: ignore[arg-type]
-            return _response(answer.status_code, answer.content_type or "", answer.get_data())
+            response = clouds.confluent.respond(_Request(method, path, args, json, authorization))  # type: ignore[arg-type]
+            return _response(response.status_code, response.content_type or "", response.get_data())
 
         def failed(reason: str) -> Exception:
             if world.choices.happens(30):
-                return _Answered(500, _quoting(auth, json))
+                return _ErrorResponse(500, _quoting(auth, json))
             return requests.ConnectionError(reason)
 
         try:
             return world.call(f"confluent {method} {_kind(path)}", effect, failed)
-        except _Answered as fault:
+        except _ErrorResponse as fault:
             return fault.response
 
     return request

@@ -129,7 +129,7 @@ class Operators:
     def add_manual_key(self) -> None:
         """Create an API key of one of the deployment's accounts by hand, under the deployment's or another name."""
         state, name = self._clouds.confluent.state, self._clouds.names().service_account("app_manager")
-        owner = next((each["id"] for each in state.accounts.values() if each["display_name"] == name), "")
+        owner = next((account["id"] for account in state.accounts.values() if account["display_name"] == name), "")
         if owner and not self._oracle.is_deleting:
             self._world.record("operator: create an API key of app_manager")
             self._add_key(owner, self._world.choices.of((f"{name}-kafka", "mine")))
@@ -205,11 +205,11 @@ class Operators:
     def _delete_duplicates(self, command: str, ids: str) -> bool:
         """Delete all objects of a name but the first."""
         state = self._clouds.confluent.state
-        for each in ids.split(", ")[1:]:
-            if each in state.clusters:
-                state.remove_cluster(each)
-            elif each in state.environments:
-                state.remove_environment(each)
+        for object_id in ids.split(", ")[1:]:
+            if object_id in state.clusters:
+                state.remove_cluster(object_id)
+            elif object_id in state.environments:
+                state.remove_environment(object_id)
             else:
                 return False
         return True

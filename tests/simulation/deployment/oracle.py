@@ -72,18 +72,18 @@ class Oracle:
 
     def release(self, *kinds: dict[str, Any]) -> None:
         """Let go of objects that are in objects of the deployment, before it is deleted."""
-        self._foreign = [each for each in self._foreign if all(each[0] is not kind for kind in kinds)]
+        self._foreign = [entry for entry in self._foreign if all(entry[0] is not kind for kind in kinds)]
 
     def release_in_deployment(self, keys: dict[str, Any]) -> None:
         """Let go of the API keys of the deployment's own accounts, which go with the accounts."""
-        accounts = {each[1] for each in self._foreign}
+        accounts = {entry[1] for entry in self._foreign}
         self._foreign = [
-            each for each in self._foreign if each[0] is not keys or each[2]["spec"]["owner"]["id"] in accounts
+            entry for entry in self._foreign if entry[0] is not keys or entry[2]["spec"]["owner"]["id"] in accounts
         ]
 
     def is_foreign(self, kind: dict[str, Any], name: str) -> bool:
         """Return whether an object belongs to others."""
-        return any(each[0] is kind and each[1] == name for each in self._foreign)
+        return any(entry[0] is kind and entry[1] == name for entry in self._foreign)
 
     @contextmanager
     def operator_acts(self, *withdrawn: str) -> Iterator[None]:
@@ -92,8 +92,8 @@ class Oracle:
         Args:
             withdrawn: Ids of the keys that nobody may use any longer, by the operator's decision.
         """
-        self._until = {each: until for each, until in self._until.items() if each.id not in withdrawn}
-        self._current = {name: each for name, each in self._current.items() if each.id not in withdrawn}
+        self._until = {key: until for key, until in self._until.items() if key.id not in withdrawn}
+        self._current = {name: key for name, key in self._current.items() if key.id not in withdrawn}
         yield
         self._observe_keys("")
 

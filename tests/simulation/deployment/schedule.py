@@ -234,13 +234,13 @@ class DeploymentSchedule:
         kinds = ("environments", "clusters", "accounts", "bindings", "keys", "topics", "acls")
         for kind in kinds:
             objects = getattr(state, kind)
-            left += [f"{kind} {each}" for each in objects if not self.oracle.is_foreign(objects, each)]
+            left += [f"{kind} {name}" for name in objects if not self.oracle.is_foreign(objects, name)]
         secrets = self._clouds.secrets[OURS].secrets
         left += [
-            each for each in secrets if secrets[each].deleted is None and not self.oracle.is_foreign(secrets, each)
+            name for name in secrets if secrets[name].deleted is None and not self.oracle.is_foreign(secrets, name)
         ]
         users = self._clouds.snowflake.users
-        left += [each for each in users if not self.oracle.is_foreign(users, each)]
+        left += [name for name in users if not self.oracle.is_foreign(users, name)]
         if left and not self.oracle.violations:
             self.oracle.violations.append(f"delete left {', '.join(left)}")
 
@@ -257,7 +257,7 @@ def narrow(resources: Sequence[Resource[Any]]) -> list[Resource[Any]]:
     wanted = {"aws/secrets", *NARROW}
     for resource in reversed(resources):
         if resource.address in wanted:
-            wanted |= {each.address for each in resource.depends_on}
+            wanted |= {dependency.address for dependency in resource.depends_on}
     return [resource for resource in resources if resource.address in wanted]
 
 

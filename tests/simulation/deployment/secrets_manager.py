@@ -110,9 +110,9 @@ class MemorySecretsClient:
 
             def effect() -> Any:
                 if token and done:
-                    return done["answer"]
-                done["answer"] = act(**given)
-                return done["answer"]
+                    return done["result"]
+                done["result"] = act(**given)
+                return done["result"]
 
             def failed(reason: str) -> Exception:
                 if reason == "the request was lost":
@@ -148,7 +148,7 @@ class MemorySecretsClient:
             raise self._refused("ResourceNotFoundException")
         return {
             "VersionId": version_id,
-            "VersionStages": [label for label, each in secret.labels.items() if each == version_id],
+            "VersionStages": [label for label, version in secret.labels.items() if version == version_id],
             "SecretString": secret.versions[version_id],
             "CreatedDate": datetime.fromtimestamp(secret.created[version_id], UTC),
         }
@@ -172,7 +172,7 @@ class MemorySecretsClient:
         return {}
 
     def do_list_secret_version_ids(self, SecretId: str, IncludeDeprecated: bool) -> Any:  # noqa: N803
-        return {"Versions": [{"VersionId": each} for each in self._usable(SecretId).versions]}
+        return {"Versions": [{"VersionId": version} for version in self._usable(SecretId).versions]}
 
     def do_delete_secret(self, SecretId: str, RecoveryWindowInDays: int) -> Any:  # noqa: N803
         secret = self._usable(SecretId)
@@ -194,7 +194,7 @@ class MemorySecretsClient:
         return {"Tags": tags, "LastChangedDate": changed, **deleted}
 
     def do_list_secrets(self, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803
-        [values] = [each["Values"] for each in Filters]
+        [values] = [condition["Values"] for condition in Filters]
         names = [name for name in list(self._store.secrets) if self._lookup(name) and name.startswith(tuple(values))]
         return {"SecretList": [{"Name": name} for name in names if self._store.secrets[name].deleted is None]}
 

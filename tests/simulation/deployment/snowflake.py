@@ -64,7 +64,11 @@ class MemorySnowflake:
 
     def _show(self, kind: str, name: str) -> tuple[tuple[str, ...], list[Row]]:
         shown = self._objects(kind)
-        rows = [(each, comment) for each, comment in shown.items() if re.fullmatch(name.replace("_", "."), each)]
+        rows = [
+            (shown_name, comment)
+            for shown_name, comment in shown.items()
+            if re.fullmatch(name.replace("_", "."), shown_name)
+        ]
         return ("name", "comment"), rows
 
     def _create(self, kind: str, name: str, comment: str) -> tuple[tuple[str, ...], list[Row]]:
@@ -130,7 +134,7 @@ class MemoryCursor:
 
 
 def lost(reason: str) -> Exception:
-    """Return the connector's error for a request that got no answer."""
+    """Return the connector's error for a request that got no response."""
     return OperationalError(msg=f"Failed to execute request: {reason}", errno=250003)
 
 

@@ -48,13 +48,13 @@ def test_simulation_runs_the_functions_of_planner_and_rotation():
         for value in vars(module).values()
         if isinstance(value, type) and value.__module__ == module.__name__
     }
-    before = {each: dict(vars(each)) for each in (*modules, *classes)}
+    before = {replaced: dict(vars(replaced)) for replaced in (*modules, *classes)}
     with simulated_clouds(CloudWorld(Choices(None)), Clouds()):
-        for each, names in before.items():
-            changed = {name for name, value in vars(each).items() if value is not names.get(name)}
+        for replaced, names in before.items():
+            changed = {name for name, value in vars(replaced).items() if value is not names.get(name)}
             # Only the clock, which the modules import by this name.
             assert changed <= {"datetime"}
-            for value in vars(each).values():
+            for value in vars(replaced).values():
                 if inspect.isfunction(value) and value.__module__ in sys.modules and "lakehouse" in value.__module__:
                     module = sys.modules[value.__module__]
                     assert inspect.unwrap(value).__code__.co_filename in (module.__file__, "<string>")

@@ -128,8 +128,8 @@ class Chaos:
         """
         began = time.monotonic()
         try:
-            for each in (*self.producers, *self.ingesters):
-                each.start()
+            for process in (*self.producers, *self.ingesters):
+                process.start()
             for ingester in self.ingesters:
                 ingester.wait_for_a_batch()
             kinds = sorted(self.faults)
@@ -163,11 +163,11 @@ class Chaos:
                 verdicts.append(f"{stream.topic.mode}: {verdict}")
             except AssertionError as error:
                 wrong.append(f"{stream.topic.mode}: {error}")
-        errors = Counter(line["error"] for each in self.ingesters for line in each.reports() if "error" in line)
+        errors = Counter(line["error"] for ingester in self.ingesters for line in ingester.reports() if "error" in line)
         print(
             f"chaos: seed {self.seed}, {self.seconds:.0f} s; faults: {_counted(self.fired)}; failed runs: "
-            f"{_counted(errors)}; {sum(each.batches() for each in self.ingesters)} batches, "
-            f"{sum(each.aborted for each in self.producers)} transactions aborted; "
+            f"{_counted(errors)}; {sum(ingester.batches() for ingester in self.ingesters)} batches, "
+            f"{sum(producer.aborted for producer in self.producers)} transactions aborted; "
             f"{'; '.join((*verdicts, *wrong))}{'' if wrong else '; lost 0, duplicated 0'}",
             flush=True,
         )

@@ -91,9 +91,9 @@ def judge(stream: Stream, removed: Callable[[dict[str, Any]], bool] = lambda row
     _contiguous(batches, log)
     for token, summary in batches:
         _conserved(token, summary, good, log, stream.topic.key if upsert else ())
-    for each in (table, stream.table(f"{stream.topic.table}__dead_letters")):
-        if each is not None:
-            files_are_sound(each)
+    for checked in (table, stream.table(f"{stream.topic.table}__dead_letters")):
+        if checked is not None:
+            files_are_sound(checked)
     return Verdict(len(log.records), len(rows), len(letters), len(batches))
 
 

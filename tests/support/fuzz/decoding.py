@@ -87,8 +87,8 @@ class Decoder:
         frames = [frame for frame in planned if isinstance(frame, DataFrame)]
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames).toArrow() if frames else None
         return [
-            each if isinstance(each, LakehouseError) else _unpacked(rows, tables[number], number, case, codecs[number])
-            for number, (each, case) in enumerate(zip(planned, cases, strict=True))
+            plan if isinstance(plan, LakehouseError) else _unpacked(rows, tables[number], number, case, codecs[number])
+            for number, (plan, case) in enumerate(zip(planned, cases, strict=True))
         ]
 
     def _records(self, values: Sequence[bytes | None]) -> DataFrame:

@@ -53,8 +53,8 @@ class Cluster:
 
 
 def ask(url):
-    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as answer:
-        return json.load(answer)
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url, timeout=10) as response:
+        return json.load(response)
 
 
 def java_home(folder):
@@ -85,7 +85,7 @@ def daemon(home, name, main, arguments, web, env):
         ),
         folder=home.folder(name),
         address=f"http://127.0.0.1:{web}",
-        ready=lambda: probe.answers(f"http://127.0.0.1:{web}/json/"),
+        ready=lambda: probe.responds(f"http://127.0.0.1:{web}/json/"),
         env=env,
         ports={"web": web},
         seconds=120,

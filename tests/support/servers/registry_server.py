@@ -47,7 +47,7 @@ class RegistryServer(LoopbackServer):
         self.subjects.setdefault(subject or f"elsewhere-{id_}", []).append(id_)
         return id_
 
-    def answer(self, path: str) -> Any:
+    def respond(self, path: str) -> Any:
         """Return the body of a response, or None if the path does not exist."""
         if match := ID.fullmatch(path):
             return self.schemas.get(int(match.group(1)))
@@ -75,12 +75,12 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         path = urlsplit(self.path).path
         self.server.requests.append(path)
-        answer = self.server.answer(path)
+        response = self.server.respond(path)
         self.server.after(path)
-        status = 404 if answer is None and self.server.status == 200 else self.server.status
+        status = 404 if response is None and self.server.status == 200 else self.server.status
         if status != 200:
-            answer = {"error_code": status * 100 + 3, "message": "as the test asked"}
-        body = json.dumps(answer).encode()
+            response = {"error_code": status * 100 + 3, "message": "as the test asked"}
+        body = json.dumps(response).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
         self.send_header("Content-Length", str(len(body)))

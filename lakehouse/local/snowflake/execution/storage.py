@@ -109,8 +109,8 @@ def _uses_oauth(integration: Entity) -> bool:
 def _shown(value: Any) -> str:
     """Format a property's value; a group is `{KEY=value, KEY=[a, b]}`, without the options that Snowflake hides."""
     if isinstance(value, dict):
-        public = {key: each for key, each in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
-        return f"{{{', '.join(f'{key}={_shown(each)}' for key, each in public.items())}}}"
+        public = {key: setting for key, setting in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
+        return f"{{{', '.join(f'{key}={_shown(setting)}' for key, setting in public.items())}}}"
     return f"[{', '.join(value)}]" if isinstance(value, list) else _boolean(value)
 
 
