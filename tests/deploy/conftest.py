@@ -18,6 +18,7 @@ import pytest
 import requests
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 from moto import mock_aws
+from moto.core.models import responses_mock
 from snowflake.connector import time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 
@@ -139,7 +140,11 @@ def lake(
         monkeypatch.delenv(variable, raising=False)
     # Without the list, moto would search all services at each call.
     with mock_aws(config={"core": {"service_whitelist": ["secretsmanager"]}}):
+        # Only botocore calls AWS. Moto would also compare each request to the simulated Confluent Cloud with the
+        # addresses of all services.
+        responses_mock.stop()
         yield Lake(vendor, confluent, sleepless)
+        responses_mock.start()
 
 
 @pytest.fixture

@@ -67,6 +67,12 @@ class Document:
             if exception["spec"] == name:
                 for place in exception["at"]:
                     self._except(Pointer(place), exception.get("remove", []), exception.get("add"))
+        templates = {template: template.partition("?") for template in self.content["paths"]}
+        self.patterns = {
+            template: (re.compile(re.sub(r"\\{.*?\\}", "[^/]+", re.escape(path))), dict(parse_qsl(query)))
+            for template, (path, _, query) in templates.items()
+        }
+        """The pattern of the path and the query parameters of each template."""
         self.registry = Registry().with_resource("urn:spec", Resource(contents=self.content, specification=DRAFT4))
 
     def at(self, pointer: Pointer) -> Any:
@@ -93,11 +99,17 @@ class Document:
             instance: Value to validate.
             write: Whether the value is sent in a request, not in a response.
         """
+        # Tests repeat most requests and responses.
+        return list(self._faults(pointer, json.dumps(instance, sort_keys=True), write))
+
+    @functools.lru_cache(maxsize=10_000)  # noqa: B019 (documents live as long as the process)
+    def _faults(self, pointer: Pointer, text: str, write: bool) -> tuple[str, ...]:
+        instance = json.loads(text)
         validator = OAS30WriteValidator if write else OAS30ReadValidator
         schema = {"$ref": f"urn:spec#{pointer}"}
         errors = validator(schema, registry=self.registry, format_checker=oas30_format_checker).iter_errors(instance)
         faults = [f"{'/'.join(map(str, error.absolute_path)) or 'body'}: {error.message[:300]}" for error in errors]
-        return faults + (list(self._unknown(pointer, instance, "body")) if write else [])
+        return (*faults, *(self._unknown(pointer, instance, "body") if write else ()))
 
     def _unknown(self, pointer: Pointer, instance: Any, where: str) -> Iterator[str]:
         """Yield the undocumented fields, which schema validation would accept (such as misspelt names)."""
@@ -158,11 +170,9 @@ class Operation:
         if name is None:
             return None
         spec, best = document(name), None
-        for template, operations in spec.content["paths"].items():
-            pattern, _, wanted = template.partition("?")
-            wanted = dict(parse_qsl(wanted))
-            matches = re.fullmatch(re.sub(r"\\{.*?\\}", "[^/]+", re.escape(pattern)), path)
-            if not matches or method.lower() not in operations or not wanted.items() <= query.items():
+        for template, (pattern, wanted) in spec.patterns.items():
+            is_operation = method.lower() in spec.content["paths"][template] and pattern.fullmatch(path)
+            if not is_operation or not wanted.items() <= query.items():
                 continue
             # Prefer paths with a query, then paths with fewer parameters.
             rank = (len(wanted), -template.count("{"))
