@@ -51,11 +51,15 @@ def select_topics(config: Config, names: Sequence[str], existing: Sequence[str])
         existing: Names of the topics in Kafka, which routes match.
 
     Raises:
-        ConfigError: A name is not declared.
+        ConfigError: A name is not declared, or Tableflow writes the topic's table.
     """
     routed = [topic for topic in config.routed_topics(existing) if topic.engine == "spark"]
     known = [*config.spark_topics.values(), *routed]
-    return [config.topic(name) for name in names] or [topic for topic in known if topic.continuous] or known
+    return (
+        [config.topic_written_by_spark(name) for name in names]
+        or [topic for topic in known if topic.continuous]
+        or known
+    )
 
 
 class Streaming:

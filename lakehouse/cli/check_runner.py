@@ -20,6 +20,7 @@ from lakehouse.core.text.markdown import plain
 from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.table_location import catalog_of, table_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,15 +98,14 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], systems: Any) -
         checks = {name: check for name, check in topic.checks.items() if not isinstance(check, RowCount)}
         asset = f"iceberg/{topic.name}"
         try:
-            _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
+            catalog = catalog_of(topic, systems)
+            _, table = catalog.resolve_table(table_of(config, topic, systems))
             snapshot = table.current_snapshot() if table else None
             if not checks or table is None or snapshot is None:
                 continue
-            spark = systems.spark.session(systems.catalog.spark_settings())
+            spark = systems.spark.session(catalog.spark_settings())
             with hide_values(topic):
-                results = column_checks.run_checks(
-                    spark, systems.catalog, topic, checks, table, snapshot.snapshot_id, {}
-                )
+                results = column_checks.run_checks(spark, catalog, topic, checks, table, snapshot.snapshot_id, {})
         except Exception as error:
             if where := trace(error):
                 _LOG.error("The checks of %s could not be run. %s", asset, where)

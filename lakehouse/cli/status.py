@@ -23,7 +23,7 @@ class TopicStatus:
     Attributes:
         topic: The name of the topic's entry.
         end_offset: The end of the topic in Kafka.
-        ingested_offset: The next offset to be ingested.
+        ingested_offset: The next offset to be ingested; None if Tableflow ingests, which does not report it.
         stages: The lag of each stage.
         failure: The reason why the offsets are unknown, or ''.
     """
@@ -55,7 +55,8 @@ def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
         return tuple(measure_lag(stage, config, topic, systems) for stage in stages_of(config, topic))
 
     try:
-        _, _, last = current_position(systems.catalog, topic.table_in(config.namespace))
+        by_spark = topic.engine == "spark"
+        last = current_position(systems.catalog, topic.table_in(config.namespace))[2] if by_spark else None
         is_created_here = not topic.source.is_external
         if last is None and is_created_here and topic.topic not in systems.kafka.describe([topic.topic]):
             return TopicStatus(topic.name)
@@ -64,4 +65,5 @@ def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
         if details := trace(error):
             _LOG.error("The status of %s is unknown. %s", topic.name, details)
         return TopicStatus(topic.name, stages=stages(), failure=reason(error))
-    return TopicStatus(topic.name, end_offset, sum(last.end.values()) if last else 0, stages())
+    ingested_offset = sum(last.end.values()) if last else 0
+    return TopicStatus(topic.name, end_offset, ingested_offset if by_spark else None, stages())

@@ -65,6 +65,20 @@ class Config(ConfigModel):
             raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{did_you_mean(name, self.topics)}")
         return self.topics[name]
 
+    def topic_written_by_spark(self, name: str) -> Topic:
+        """Return the topic with a name.
+
+        Raises:
+            ConfigError: As `topic`, or Tableflow writes its table.
+        """
+        topic = self.topic(name)
+        if topic.engine != "spark":
+            raise ConfigError(
+                f"Confluent's Tableflow writes the table of '{name}', and not Spark. Nothing was changed. Use Confluent "
+                f"Cloud to operate it"
+            )
+        return topic
+
     @property
     def spark_topics(self) -> dict[str, Topic]:
         """The declared topics whose tables Spark writes, by name."""

@@ -36,7 +36,7 @@ def semantic_faults(config: Config) -> list[tuple[Location, str]]:
     """Return the faults that types cannot express: conflicting names, dangling references, missing keys."""
     faults: list[tuple[Location, str]] = []
     accepted = TableNames()
-    tables = {topic.table for topic in config.topics.values()}
+    tables = {topic.table: topic for topic in config.topics.values()}
     for name, route in config.routes.items():
         route_faults = [*_route_faults(name, route, config), *_topic_faults(route, tables)]
         faults += [(("routes", name, *location), message) for location, message in route_faults]
@@ -104,9 +104,27 @@ def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("checks",), "Tableflow publishes rows before checks run. Set 'severity: warn' or 'engine: spark'"
 
 
-def _topic_faults(topic: Topic, tables: set[str]) -> Iterator[tuple[Location, str]]:
-    """Yield settings of one topic that contradict each other."""
+def _check_engine_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[Location, str]]:
+    """Yield checks that read another table, if Tableflow writes it or the topic's own table.
+
+    Tableflow's tables are in a database or a catalog of their own, so one query cannot read both tables.
+    """
+    for name, check in topic.checks.items():
+        for table in check.tables:
+            if "tableflow" in (topic.engine, table in tables and tables[table].engine):
+                problem = f"reads table '{table}', and Tableflow writes one of the two, to a database of its own"
+                yield ("checks", name), f"{problem}. Set 'engine: spark' for both topics, or remove the check"
+
+
+def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[Location, str]]:
+    """Yield settings of one topic that contradict each other.
+
+    Args:
+        topic: The topic.
+        tables: The declared topics by name of their tables.
+    """
     yield from ((("checks", *location), message) for location, message in checks.faults(topic.checks, tables))
+    yield from _check_engine_faults(topic, tables)
     if topic.engine == "tableflow":
         yield from _tableflow_faults(topic)
     if topic.mode != "append" and not topic.key:

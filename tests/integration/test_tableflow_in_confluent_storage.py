@@ -9,6 +9,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from assets.topics.tableflow_asset import tableflow_asset
+from lakehouse.cli.check_runner import run_declared_checks
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.tables.table_ref import TableRef
@@ -100,6 +101,8 @@ def test_asset_checks_table_with_vended_credentials(resources, tableflow_own, na
     assert metadata["dagster/row_count"].value == 3
     assert metadata["snapshot_id"].value == str(stored.table.metadata.current_snapshot_id)
     assert stages_of(stored.config, stored.topic) == []
+    outcomes = run_declared_checks(stored.config, [stored.topic], SimpleNamespace(**stored.systems))
+    assert [(each.check, each.verdict) for each in outcomes] == [("has_price", "passed")]
 
 
 def test_derive_from_table_in_confluent_storage_produces_new_rows(stored):

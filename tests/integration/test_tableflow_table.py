@@ -10,6 +10,8 @@ import pytest
 from assets.topics.engine_check import engines_check
 from assets.topics.reader_assets import reader_asset, reader_check
 from assets.topics.tableflow_asset import tableflow_asset
+from lakehouse.cli.check_runner import run_declared_checks
+from lakehouse.cli.status import status
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.readers import reader_of
@@ -126,6 +128,20 @@ def register(glue, database, table):
         comment="",
         expected=glue.registration(database, "orders"),
     )
+
+
+def test_declared_checks_and_status_cover_table(resources, chain):
+    topic, config, table, systems = chain
+    checks = {"is_paid": {"type": "not_null", "column": "paid"}, "has_id": {"type": "not_null", "column": "orderid"}}
+    checked = Topic.model_validate({**topic.model_dump(by_alias=True), "name": topic.name, "checks": checks})
+    clients = SimpleNamespace(**systems)
+
+    outcomes = run_declared_checks(config, [checked], clients)
+
+    assert {(each.check, each.verdict) for each in outcomes} == {("is_paid", "failed"), ("has_id", "passed")}
+    resources.kafka.ensure_topic(topic.topic, 1)
+    [shown] = status(config, clients)
+    assert (shown.end_offset, shown.ingested_offset, shown.failure) == (0, None, "")
 
 
 def test_tableflow_chain_shows_table_in_glue_and_snowflake(resources, chain, naming, mode):

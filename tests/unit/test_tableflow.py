@@ -2,11 +2,16 @@
 
 import dagster as dg
 import pytest
+from click.testing import CliRunner
 
+from assets.streaming.service import select_topics
+from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 from lakehouse.deploy.confluent.topics.declared_topics import tableflow_config
+
+REFERENCES = "{{type: references, column: k, table: {}}}"
 
 
 @pytest.fixture
@@ -62,12 +67,45 @@ def test_defs_tableflow_topic_has_chain_of_readers(declare):
             "  t: {engine: tableflow, mode: upsert, key: k}\n  d: {source: {type: derived, from: t, transform: 'a:b'}}",
             "topics.d.source.from: the table of 't' has 'mode: upsert', but its rows must never change",
         ),
+        (
+            f"  t: {{engine: tableflow, checks: {{known: {REFERENCES.format('d')}}}}}\n  d: {{}}",
+            "topics.t.checks.known: reads table 'd', and Tableflow writes one of the two",
+        ),
+        (
+            f"  t: {{engine: tableflow}}\n  d: {{checks: {{known: {REFERENCES.format('t')}}}}}",
+            "topics.d.checks.known: reads table 't', and Tableflow writes one of the two",
+        ),
     ],
 )
 def test_load_tableflow_with_unsupported_setting_is_refused(declare, topics, message):
     declare(topics)
     with pytest.raises(ConfigError, match=message):
         loader.load()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dead-letters t",
+        "dry-run t",
+        "ledger t",
+        "maintain t",
+        "pause t",
+        "redrive t",
+        "replay t --since earliest",
+        "resume t --at latest --reason x",
+    ],
+)
+def test_command_for_tables_of_spark_refuses_tableflow(declare, command):
+    declare("  t: {engine: tableflow}")
+    result = CliRunner().invoke(main, command.split())
+    assert result.exit_code and "Tableflow writes the table of 't', and not Spark. Nothing was changed" in result.output
+
+
+def test_stream_of_table_by_tableflow_is_refused(declare):
+    declare("  t: {engine: tableflow}")
+    with pytest.raises(ConfigError, match="writes the table of 't', and not Spark"):
+        select_topics(loader.load(), ["t"], [])
 
 
 @pytest.mark.parametrize(

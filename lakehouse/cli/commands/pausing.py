@@ -20,10 +20,7 @@ def pause(topic: str, reason: str) -> None:
     A batch in progress is completed first. Other topics are not affected. No record is lost while Kafka retains it.
     """
     declared = loader.load()
-    if declared.topic(topic).engine != "spark":
-        raise LakehouseError(
-            f"Confluent's Tableflow writes the table of '{topic}'. Nothing was changed. Pause it in Confluent Cloud"
-        )
+    declared.topic_written_by_spark(topic)
     with open_clients(declared) as systems:
         echo(f"{topic}: {pauses.pause(systems.catalog, declared.namespace, topic, reason).describe()}")
     echo(f"Resume with `lakehouse unpause {topic}`")

@@ -120,7 +120,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     outcomes: list[check_runner.Outcome] = []
     try:
         declared = loader.load()
-        selected = [declared.topic(name) for name in topics or declared.spark_topics]
+        selected = [declared.topic_written_by_spark(name) for name in topics or declared.spark_topics]
         with open_clients(declared) as resources:
             clients = Clients.of(resources)
             for topic in selected:
@@ -161,10 +161,9 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             kafka_topics = systems.kafka.topics() if declared.routes else []
             routed = [topic for topic in declared.routed_topics(kafka_topics) if not topics]
             selected = [declared.topic(name) for name in names if name not in declared.routes] + routed
-            written_here = [topic for topic in selected if topic.engine == "spark"]
             outcomes = [
                 *check_runner.run_asset_checks(declared, names, kafka_topics),
-                *check_runner.run_declared_checks(declared, written_here, systems),
+                *check_runner.run_declared_checks(declared, selected, systems),
             ]
             for topic, reason in failures([name for name in names if name in declared.topics]).items():
                 outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))

@@ -45,12 +45,12 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     Exit code 0: the ledger is consistent. 1: it is not.
     """
     declared = loader.load()
-    topic_entry = declared.topic(topic)
-    with open_clients(declared) as resources, hide_values(topic_entry):
+    entry = declared.topic_written_by_spark(topic)
+    with open_clients(declared) as resources, hide_values(entry):
         if deep or log:
-            report = reconcile(declared.namespace, topic_entry, Clients.of(resources), whole_log=log)
+            report = reconcile(declared.namespace, entry, Clients.of(resources), whole_log=log)
         else:
-            report = check_ledger(resources.catalog, declared.namespace, topic_entry)
+            report = check_ledger(resources.catalog, declared.namespace, entry)
     if as_json:
         echo(json.dumps({"topic": topic} | ledger_page.as_json(report.entries, report.findings), indent=2))
     else:
@@ -70,8 +70,9 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     """
 
     declared = loader.load()
-    with open_clients(declared) as systems, hide_values(declared.topic(topic)):
-        pending = pending_dead_letters(systems.catalog, declared.namespace, declared.topic(topic), newest)
+    entry = declared.topic_written_by_spark(topic)
+    with open_clients(declared) as systems, hide_values(entry):
+        pending = pending_dead_letters(systems.catalog, declared.namespace, entry, newest)
     if as_json:
         echo(json.dumps(asdict(pending), indent=2, default=str))
         return
@@ -96,8 +97,9 @@ def redrive(topic: str) -> None:
     Retry after a fix:           lakehouse redrive orders
     """
     declared = loader.load()
-    with open_clients(declared) as systems, hide_values(declared.topic(topic)):
-        result = redrive_letters(declared.namespace, declared.topic(topic), systems)
+    entry = declared.topic_written_by_spark(topic)
+    with open_clients(declared) as systems, hide_values(entry):
+        result = redrive_letters(declared.namespace, entry, systems)
         echo(f"{pluralize(result.attempted, 'dead letter')} decoded again: {pluralize(result.recovered, 'new row')}")
         if result.recovered:
             _publish_to_readers(declared, topic, systems)
@@ -127,8 +129,9 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     partition or an offset that the table has not ingested yet is refused.
     """
     declared = loader.load()
-    with open_clients(declared) as systems, hide_values(declared.topic(topic)):
-        result = replay_range(declared.namespace, declared.topic(topic), systems, since, branch)
+    entry = declared.topic_written_by_spark(topic)
+    with open_clients(declared) as systems, hide_values(entry):
+        result = replay_range(declared.namespace, entry, systems, since, branch)
         rows = pluralize(result.counts.rows, "row")
         echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
         if result.snapshot_id and not branch:
@@ -150,8 +153,9 @@ def resume(topic: str, where: str, reason: str) -> None:
     is a snapshot without rows, and `lakehouse ledger` shows it with the records that it skipped.
     """
     declared = loader.load()
+    entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as systems:
-        position = resume_at(systems, declared.namespace, declared.topic(topic), where, reason)
+        position = resume_at(systems, declared.namespace, entry, where, reason)
     for partition, offset in sorted(position.end.items()):
         echo(f"partition {partition}: was at {position.start[partition]:,}, continues at {offset:,}")
 
@@ -187,12 +191,11 @@ def maintain(topics: tuple[str, ...]) -> None:
     Readers are not affected. What is kept is configured under `retention` in lakehouse.yaml.
     """
     declared = loader.load()
+    entries = [declared.topic_written_by_spark(name) for name in topics or declared.spark_topics]
     with open_clients(declared) as systems:
-        for name in topics or declared.spark_topics:
-            with hide_values(declared.topic(name)):
-                for result in maintenance.maintain(
-                    declared.namespace, declared.topic(name), systems.catalog, systems.spark
-                ):
+        for entry in entries:
+            with hide_values(entry):
+                for result in maintenance.maintain(declared.namespace, entry, systems.catalog, systems.spark):
                     echo(f"{result.table}: {', '.join(result.done) or 'nothing to do'} ({result.seconds:.1f} s)")
 
 
