@@ -74,8 +74,8 @@ class Config(ConfigModel):
         topic = self.topic(name)
         if topic.engine != "spark":
             raise ConfigError(
-                f"Confluent's Tableflow writes the table of '{name}', and not Spark. Nothing was changed. Use Confluent "
-                f"Cloud to operate it"
+                f"Confluent's Tableflow writes the table of '{name}', and not Spark. Nothing was changed. Operate it "
+                f"in Confluent Cloud"
             )
         return topic
 
