@@ -87,7 +87,7 @@ class RequestRejected(LakehouseError):
         super().__init__(
             f"{system} ({where}) refused {redact_credentials(refusal)}",
             "Nothing was changed",
-            f"Correct what it names, or check {check}",
+            f"Correct the reported cause, or check {check}",
         )
 
 
@@ -104,8 +104,8 @@ class Stalled(TransientError):
         super().__init__(
             f"{system} at {where} {symptom}",
             "The operation was cancelled, and nothing that it had not committed is kept",
-            "Check that the server is up and has executors (`lakehouse status`, its log), then run it again; if the "
-            "work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml",
+            "Check that the server is up and has executors (`lakehouse status`, its log), then retry the run or "
+            "command; if the work is legitimate, raise 'stall_seconds' of that system in lakehouse.yaml",
         )
         self.system, self.where, self.symptom = system, where, symptom
 
@@ -124,7 +124,7 @@ class Paused(LakehouseError):
             state: Since when, by whom and why it is paused.
         """
         super().__init__(
-            f"Topic '{topic}' is {state}", "Nothing was ingested", f"Continue with `lakehouse unpause {topic}`"
+            f"Topic '{topic}' is {state}", "Nothing was ingested", f"Run `lakehouse unpause {topic}` to continue"
         )
 
 
@@ -146,9 +146,9 @@ class BadRecords(LakehouseError):
         super().__init__(
             f"{pluralize(count, 'record')} of '{topic}' cannot be decoded ({named}{more})",
             "Nothing of the batch was published, and the position is unchanged",
-            "Fix the cause, for example by registering the schema, and run again; or set 'errors: log' on the topic in "
-            "lakehouse.yaml to keep such records as dead letters (`lakehouse redrive` decodes them again), or 'errors: "
-            "skip' to drop them (docs/rejected-data.md, When a record cannot be decoded)",
+            "Fix the cause, for example by registering the schema, and retry the run or command; or set 'errors: "
+            "log' on the topic in lakehouse.yaml to keep such records as dead letters (`lakehouse redrive` decodes "
+            "them again), or 'errors: skip' to drop them (docs/rejected-data.md, When a record cannot be decoded)",
         )
 
 
@@ -166,7 +166,7 @@ class UnexpectedError(LakehouseError):
         super().__init__(
             f"Work on topic '{topic}' failed with {what}",
             "Its text is not shown, since it may quote values of sensitive columns; published data is unaffected",
-            "Run it again; if it fails again, reproduce it with a copy of the topic without such values",
+            "Retry the run or command; if it fails again, reproduce it with a copy of the topic without such values",
         )
 
 
@@ -186,7 +186,8 @@ class ClockSkew(LakehouseError):
         super().__init__(
             f"This machine's clock shows {shows}",
             f"Nothing was committed, because {danger}",
-            "Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and run it again",
+            "Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and retry the run "
+            "or command",
         )
 
 

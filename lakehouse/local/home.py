@@ -160,7 +160,7 @@ class Home:
             self.folder(".") / "lock",
             lambda holder: (
                 f"Another lakehouse command ({holder}) is starting or stopping the stack in {self.path}."
-                " Nothing was changed. Wait for it to end, or stop it, then try again"
+                " Nothing was changed. Wait for it to end, or stop it, then run the command again"
             ),
         ):
             yield
@@ -228,5 +228,5 @@ def explain_full_disk(path: Path) -> Iterator[None]:
             raise
         raise LakehouseError(
             f"The disk is full: {error.filename or path} could not be written. Complete data is not affected."
-            " Free some space and try again"
+            " Free some space and run the command again"
         ) from error

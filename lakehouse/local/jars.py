@@ -158,13 +158,14 @@ def _download(jar: Jar, progress: Progress | None) -> Jar:
             reason = type(error).__name__ if isinstance(error, requests.RequestException) else "not found"
             raise LakehouseError(
                 f"{jar.path.name} could not be downloaded from the Maven repository ({reason}). Nothing was started."
-                " Check the network, or set LAKEHOUSE_MAVEN_URL to a mirror, and try again: complete downloads are kept"
+                " Check the network, or set LAKEHOUSE_MAVEN_URL to a mirror, and run "
+                "`lakehouse up` again, which keeps complete downloads"
             ) from error
         if (sha256 := _sha256(file)) != jar.sha256:
             raise LakehouseError(
                 f"{jar.path.name} differs from jars.lock: its SHA-256 is {sha256} instead of {jar.sha256}. It was"
-                " deleted and nothing was started. Try again; if the error remains, the repository or the lock was"
-                " tampered with"
+                " deleted and nothing was started. Run `lakehouse up` again; if the error remains, the repository or"
+                " the lock was tampered with"
             )
         _move(file, jar.path)
     return jar

@@ -44,7 +44,9 @@ def query(statement: str, clients: Any) -> Result:
                 connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number generated)
             return Result.of_arrow(connection.sql(statement).to_arrow_table())
         except duckdb.Error as error:
-            raise LakehouseError(f"DuckDB refused the statement: {error}. Correct it and run it again") from error
+            raise LakehouseError(
+                f"DuckDB refused the statement: {error}. Correct the SQL and run `lakehouse query` again"
+            ) from error
 
 
 def _load(catalog: Catalog, ref: TableRef) -> Table:

@@ -40,7 +40,9 @@ def in_spark(statement: str, clients: Any) -> Result:
         return Result.of_arrow(session.sql(statement).toArrow())
     except PySparkException as error:
         problem = str(error).partition("\n\nJVM stacktrace")[0].strip()
-        raise LakehouseError(f"Spark refused the statement: {problem}. Correct it and run it again") from error
+        raise LakehouseError(
+            f"Spark refused the statement: {problem}. Correct the SQL and run `lakehouse query` again"
+        ) from error
 
 
 def in_athena(statement: str, clients: Any) -> Result:

@@ -102,8 +102,7 @@ class Athena(dg.ConfigurableResource):
             case "FAILED" | "CANCELLED" as state:
                 reason = execution["Status"].get("StateChangeReason", "no reason given")
                 raise LakehouseError(
-                    f"Athena query {id_} ended as {state}: {reason}. No result was fetched. Correct the SQL and run "
-                    f"it again"
+                    f"Athena query {id_} ended as {state}: {reason}. No result was fetched. Correct the SQL"
                 )
             case state:
                 athena.stop_query_execution(QueryExecutionId=id_)

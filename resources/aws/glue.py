@@ -181,8 +181,8 @@ class Glue(dg.ConfigurableResource):
         current = self.registration(database, table)
         if current is None or current.metadata_location != metadata_location:
             raise CommitConflict(
-                f"Another writer changed {database}.{table} in Glue at the same time. Nothing was registered. Run it "
-                f"again"
+                f"Another writer changed {database}.{table} in Glue at the same time. Nothing was registered. Retry "
+                f"the run or command"
             )
         return current
 
@@ -192,7 +192,7 @@ class Glue(dg.ConfigurableResource):
             if table and code in STALE:
                 return CommitConflict(
                     f"Another writer changed {'.'.join(table)} in Glue since it was read ({code}). Nothing was "
-                    f"changed; run it again"
+                    f"changed. Retry the run or command"
                 )
             if code in ("AlreadyExistsException", "EntityNotFoundException"):
                 return None

@@ -232,7 +232,7 @@ class Secrets:
         if refused and (labelled is None or labelled.version_id != to.version_id):
             raise CommitConflict(
                 f"Another writer changed the secret '{name}' in region {self.region} at the same time. The version "
-                f"that has the label {label} now was left unchanged. Run it again"
+                f"that has the label {label} now was left unchanged. Run the `lakehouse deploy` command again"
             )
 
     def delete(self, name: str) -> None:

@@ -244,7 +244,7 @@ class ApiClient:
         if problem.startswith(str(TOO_MANY)):
             return RateLimited(
                 f"{call} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem}). "
-                f"It changed nothing. Run it again later"
+                f"It changed nothing. Run the command again later"
             )
         return self._unreachable(problem)
 

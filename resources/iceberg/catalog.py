@@ -193,7 +193,7 @@ class Catalog(dg.ConfigurableResource):
                 # Another writer committed first, perhaps the same changes.
                 if attempt == ALTER_ATTEMPTS:
                     raise CommitConflict(
-                        f"Another writer keeps changing {ref} ({error}). Nothing was changed. Run it again"
+                        f"Another writer keeps changing {ref} ({error}). Nothing was changed. Retry the run or command"
                     ) from error
                 existing = None
         raise AssertionError("the last attempt returns or raises")
@@ -231,7 +231,8 @@ class Catalog(dg.ConfigurableResource):
             layout.apply_layout(table, partition_by, sort_by)
         except CommitFailedException as error:
             raise CommitConflict(
-                f"Another writer changed {'.'.join(table.name())} ({error}). Nothing was changed. Run it again"
+                f"Another writer changed {'.'.join(table.name())} ({error}). Nothing was changed. Retry the "
+                f"run or command"
             ) from error
 
     def resolve_table(self, first: TableRef) -> tuple[TableRef, Table | None]:
@@ -306,7 +307,7 @@ class Catalog(dg.ConfigurableResource):
             if isinstance(error, CommitFailedException):
                 raise CommitConflict(
                     f"Another writer changed {'.'.join(table.name())} while this batch was prepared ({error}). "
-                    f"The batch was not published; run it again"
+                    f"The batch was not published. Retry the run or command"
                 ) from error
             raise
         table.metadata, table.metadata_location = committed.metadata, committed.metadata_location
@@ -339,7 +340,7 @@ class Catalog(dg.ConfigurableResource):
             except CommitFailedException as error:
                 name = ".".join(table.name())
                 raise CommitConflict(
-                    f"Another writer changed {name} ({error}). Nothing was published. Run it again"
+                    f"Another writer changed {name} ({error}). Nothing was published. Retry the run or command"
                 ) from error
         return table.refresh() if dropped else table
 

@@ -76,8 +76,8 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
     if pauses(catalog, namespace).get(topic) != new:
         # Glue replaces all properties at once, without a condition.
         raise LakehouseError(
-            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is not paused. Run it "
-            f"again"
+            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is not paused. Run "
+            f"`lakehouse pause {topic}` again"
         )
     return new
 
@@ -96,7 +96,7 @@ def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
     if topic in pauses(catalog, namespace):
         raise LakehouseError(
             f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is still paused. Run "
-            f"it again"
+            f"`lakehouse unpause {topic}` again"
         )
     return True
 

@@ -73,7 +73,7 @@ class IncompleteReplacement(Unreachable):
             self,
             f"{name} was dropped from the REST catalog and not registered again: {cause}",
             "No file was deleted, but readers may find no table there until it is published again",
-            "Run it again to register the table",
+            "Retry the run or command to register the table",
         )
         self.system, self.where = SYSTEM, redact_credentials(where)
 
@@ -162,14 +162,15 @@ class RestCatalog(dg.ConfigurableResource):
         except ErrorResponse as error:
             if error.status == 409:
                 raise CommitConflict(
-                    f"Another writer changed {name} in the REST catalog meanwhile. It was left unchanged. Run it again"
+                    f"Another writer changed {name} in the REST catalog meanwhile. It was left unchanged. Retry "
+                    f"the run or command"
                 ) from error
             raise
         current = self.registration(namespace, table)
         if current is None or current.metadata_location != metadata_location:
             raise CommitConflict(
-                f"Another writer changed {name} in the REST catalog at the same time. Nothing was registered. Run it "
-                f"again"
+                f"Another writer changed {name} in the REST catalog at the same time. Nothing was registered. Retry "
+                f"the run or command"
             )
         return current
 

@@ -37,8 +37,8 @@ def to_error(error: KafkaException, servers: str) -> LakehouseError | None:
     cause = error.args[0]
     if cause.code() == KafkaError._FENCED:
         return UnclearState(
-            "A newer process replaced this producer, whose transaction was aborted. Nothing of it is visible. Run it "
-            "again if the other process failed"
+            "A newer process replaced this producer, whose transaction was aborted. Nothing of it is visible. Retry "
+            "the run or command if the other process failed"
         )
     if cause.code() in unreachable:
         check = "that the broker is up (`lakehouse status`), the address, and the API key"

@@ -188,7 +188,7 @@ def test_rotate_key_that_cannot_log_in_is_not_promoted(case: Case):
         rotate(user, grace_days=7)
     assert case.key() == before
     assert case.logs_in(before)
-    with pytest.raises(UnclearState, match="a rotation was not finished.*Rotate again"):
+    with pytest.raises(UnclearState, match="a rotation was not finished.*`lakehouse deploy rotate`"):
         retire(case.user, grace_days=0)
     case.server.admin(f"grant role ROLE_{name} to user {name}")
     pending = case.key("AWSPENDING")

@@ -133,7 +133,7 @@ def test_audit_branch_based_on_later_publication_conflicts(tmp_path):
     lake.branch()
     lake.stage()
 
-    with pytest.raises(CommitConflict, match="Run it again"):
+    with pytest.raises(CommitConflict, match="Retry the run or command"):
         lake.audited()
 
 

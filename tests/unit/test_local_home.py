@@ -170,7 +170,7 @@ def test_in_turn_timeout_names_other_process(tmp_path, monkeypatch):
     ) as other:
         assert other.stdout.readline() == b"held\n"
         with (
-            pytest.raises(LakehouseError, match=f"process {other.pid}.*Nothing was started.*try again"),
+            pytest.raises(LakehouseError, match=f"process {other.pid}.*Nothing was started.*run the command again"),
             ports.in_turn(),
         ):
             pass

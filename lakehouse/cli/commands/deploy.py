@@ -147,7 +147,7 @@ def graph(debug: bool, language: str, **options: Any) -> None:
 def create(
     debug: bool, only: str | None, day_count: float | None, retained: int | None, yes: bool, **options: Any
 ) -> None:
-    """Create missing resources and update those that differ, in order. After an interruption, run it again.
+    """Create missing resources and update those that differ, in order. An interrupted `create` can be run again.
 
     With `--day-count` or `--number-of-api-keys-to-retain`, keys are then rotated as by `lakehouse deploy rotate`.
     """

@@ -40,7 +40,7 @@ def rotate(
     too.
 
     The options default to `rotation` of the deployment in lakehouse.yaml. Running programs keep working: a replaced key
-    is valid during its grace period. After an interruption, run it again. `--day-count 0` replaces all keys now.
+    is valid during its grace period. An interrupted rotation can be run again. `--day-count 0` replaces all keys now.
     """
     from lakehouse.deploy.rotation import recorded_outputs
     from lakehouse.deploy.rotation_credentials import RotationCredentials

@@ -114,7 +114,7 @@ def _field(schema: Schema, term: Term) -> tuple[int, str]:
         source = schema.find_field(term.column)
     except ValueError as error:
         known = ", ".join(field.name for field in schema.fields)
-        raise SchemaError(f"There is no column '{term.column}' to partition or sort by. There are: {known}") from error
+        raise SchemaError(f"There is no column '{term.column}' to partition or sort by. Use one of: {known}") from error
     if not term.iceberg.can_transform(source.field_type):
         raise SchemaError(
             f"Column '{term.column}' is a {source.field_type}: {term.transform} does not apply to it. Correct "

@@ -185,7 +185,7 @@ class Service:
         if code in DENIED:
             missing = " and ".join(actions(self.name, operation))
             return AwsError(
-                f"{refused} ({message}). Nothing was changed. Grant {missing} to the user or role that runs this "
+                f"{refused} ({message}). Nothing was changed. Grant {missing} to the AWS user or role in use "
                 f"(`aws sts get-caller-identity`), unless a policy of the organization or of the resource denies it",
                 code,
             )

@@ -43,7 +43,7 @@ class Foreign(Undeletable[Any]):
 
     def create(self, outputs: Outputs) -> Any:
         """Fail, because the resource existed when it was read before."""
-        raise LakehouseError(f"{self.label} was deleted in the meantime. It was not created. Run this again")
+        raise LakehouseError(f"{self.label} was deleted in the meantime. It was not created. Run the command again")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class OneCloud:
             if missing := self._missing.get(resource.address):
                 raise LakehouseError(
                     f"{resource.label} {self._explanation(missing)}. Everything in {self.cloud} that does not wait for "
-                    f"another cloud is as declared. Run this again afterwards"
+                    f"another cloud is as declared. Run the command again afterwards"
                 )
 
     def plan_destroy(self, *, delete_data: bool) -> Iterator[Change]:

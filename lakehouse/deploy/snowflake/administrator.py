@@ -84,8 +84,8 @@ class Administrator:
         cause = failure if shown == statement else None
         if isinstance(failure, OperationalError):
             raise OutcomeUnknownError(
-                f"Snowflake at {self.account} did not answer ({redact(failure.msg or '')}), so it may have executed "
-                f"this or not: {shown} Run the command again: it reads the current state first"
+                f"Snowflake at {self.account} did not answer ({redact(failure.msg or '')}), so the statement may "
+                f"have been executed or not: {shown} Run the command again: it reads the current state first"
             ) from cause
         raise self._refusal(statement, failure) from cause
 

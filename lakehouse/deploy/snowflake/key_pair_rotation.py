@@ -146,7 +146,7 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
     if slots[old] and _label(user, old, slots[old]) == PENDING:
         raise UnclearState(
             f"{old} of Snowflake user {user.name} has the pending key of the secret '{user.secret}': a rotation was "
-            f"not finished. Nothing was changed. Rotate again, which finishes it"
+            f"not finished. Nothing was changed. Run `lakehouse deploy rotate`, which finishes it"
         )
     if slots[old] and _now() >= _replaced_at(user, key) + grace:
         _log_in(user, key)
@@ -251,7 +251,8 @@ def _log_in(user: ServiceUser, key: KeyPair) -> None:
         return LakehouseError(
             f"Snowflake refused user {user.name} with role {user.role} and the key {key.fingerprint} in {key.slot}: "
             f"{error.msg} The secret and the key in use were left unchanged. Check that the role is granted to the "
-            f"user, that the user is not disabled, and this machine's clock; then run it again"
+            f"user, that the user is not disabled, and this machine's clock; then run the `lakehouse "
+            f"deploy` command again"
         )
 
     connect(

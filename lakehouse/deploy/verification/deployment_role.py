@@ -108,7 +108,7 @@ class DeploymentRole:
         yield from self._read_tables(database, table)
         location = self._metadata_location(database, table)
         if location is None:
-            reason = "Tableflow has published no table yet. Run this again when it has"
+            reason = "Tableflow has published no table yet. Run `lakehouse deploy verify` again when it has"
             for action in ("s3:ListBucket", "s3:GetObject"):
                 yield Unchecked(self.name, f"{action} on the files of {database}", reason)
             return

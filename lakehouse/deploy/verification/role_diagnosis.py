@@ -25,7 +25,10 @@ ROLE_SETTINGS = {
     "Snowflake": ("snowflake", "role_arn"),
 }
 """System and setting with the role, by the component that assumes it."""
-TRUST = "Run this as a principal in `spark_principals` of the deployment, or add it and run `lakehouse deploy create`"
+TRUST = (
+    "Run the command as a principal in `spark_principals` of the deployment, or add the principal and run `lakehouse "
+    "deploy create`"
+)
 
 
 def examine(config: Config, clients: Any) -> Iterator[Diagnostic]:
@@ -69,4 +72,6 @@ def _executors(config: Config, clients: Any) -> Diagnostic:
             return Diagnostic(subject, True, f"read {ref} as {clients.catalog.role_arn or 'themselves'}")
     except (LakehouseError, PySparkException) as error:
         return Diagnostic(subject, False, str(error).partition("\n")[0], remedy)
-    return Diagnostic(subject, True, "not checked: no table has rows yet. Ingest a topic and run this again")
+    return Diagnostic(
+        subject, True, "not checked: no table has rows yet. Ingest a topic and run `lakehouse doctor` again"
+    )

@@ -127,7 +127,10 @@ class Verification:
             if error.code not in DENIED:
                 raise
             principals = "rotation_principals" if role.purpose == "rotation" else "spark_principals"
-            return f"the caller may not assume it. Run this with a --profile that is in `{principals}` ({error})"
+            return (
+                f"the caller may not assume it. Run `lakehouse deploy verify` with a --profile that is in "
+                f"`{principals}` ({error})"
+            )
         return ""
 
     def _writer(self, role: DeploymentRole, canary: Canary) -> Iterator[Finding]:

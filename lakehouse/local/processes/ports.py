@@ -69,7 +69,7 @@ def in_turn() -> Iterator[None]:
         cache / f"ports-{os.getuid()}.lock",
         lambda holder: (
             f"Another `lakehouse up` ({holder}) has been starting servers for {TURN_SECONDS / 60:.0f} minutes."
-            " Nothing was started. Wait for it to end, or stop it, then try again"
+            " Nothing was started. Wait for it to end, or stop it, then run the command again"
         ),
         TURN_SECONDS,
     ):

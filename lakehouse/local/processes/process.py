@@ -226,7 +226,7 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
         if cancelled.is_set():
             raise LakehouseError(
                 f"The start of {server.name} was cancelled because another server failed. Correct the error of that "
-                f"server, and try again"
+                f"server, and run `lakehouse up` again"
             )
         return False
 
@@ -276,7 +276,8 @@ def stop(name: str, home: Home) -> None:
     if remaining := running(home).get(name):
         pids = ", ".join(str(process.pid) for process in remaining.processes)
         raise LakehouseError(
-            f"{name} could not be stopped: process {pids} does not exit. Kill it (`kill -9`), then try again"
+            f"{name} could not be stopped: process {pids} does not exit. Kill it (`kill -9`), then run the "
+            f"command again"
         )
 
 

@@ -136,13 +136,13 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
     if any(snapshot.snapshot_id in published for snapshot in commits):
         raise CommitConflict(
             f"Another writer changed {'.'.join(table.name())} while this batch was prepared. The batch was not "
-            f"published. Run it again"
+            f"published. Retry the run or command"
         )
     if any(_lacks_parts(commits[i:]) for i, snapshot in enumerate(commits) if snapshot in completing):
         raise CommitConflict(
             f"Another writer dropped branch '{staged.branch}' of {'.'.join(table.name())} between the commit that "
             f"deletes rows and the one that appends them, so the rows to delete remain. The batch was not "
-            f"published. Run it again"
+            f"published. Retry the run or command"
         )
     committed = sum(map(committed_rows, completing))
     numbers = asdict(counts) | {

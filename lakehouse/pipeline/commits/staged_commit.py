@@ -215,5 +215,5 @@ class StagedCommit:
     def _dropped(self, branch: str) -> CommitConflict:
         return CommitConflict(
             f"Another writer took over {self.ref} and dropped branch '{branch}' while this batch was prepared. The "
-            f"batch was not published. Run it again"
+            f"batch was not published. Retry the run or command"
         )

@@ -81,9 +81,9 @@ def keep(context: BatchContext, decided: Decision) -> None:
         if written != decided:
             raise UnclearState(
                 f"{decided.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
-                f"{written.count:,} (or others) when the dead letters were written. The batch was not published. Run "
-                f"it again, because a schema or the log may have changed; if it fails again, correct the quarantining "
-                f"check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
+                f"{written.count:,} (or others) when the dead letters were written. The batch was not published. Retry "
+                f"the run or command, because a schema or the log may have changed; if it fails again, correct "
+                f"the quarantining check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
             )
         return []
 

@@ -195,7 +195,7 @@ class AccountKey:
         if version is None or key is None:
             raise CommitConflict(
                 f"The secret '{self.secret}' or its API key was changed at the same time. The secret was left "
-                f"unchanged. Run it again"
+                f"unchanged. Run the `lakehouse deploy` command again"
             )
         if (value := self.layout.write(key)) != version.value:
             self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=version)

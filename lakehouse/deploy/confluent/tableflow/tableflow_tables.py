@@ -157,7 +157,8 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         if self.subject not in self.cloud.subjects(outputs[self.registry], outputs[self.registry_key]).list():
             raise LakehouseError(
                 f"Topic '{self.topic_name}' has no schema yet (subject '{self.subject}'), so Tableflow cannot make a "
-                f"table of it. Nothing was changed. Let its producer write a first record, and run it again"
+                f"table of it. Nothing was changed. Let its producer write a first record, and run `lakehouse "
+                f"deploy create` again"
             )
 
         def create() -> TableflowTopic:
@@ -196,7 +197,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             raise LakehouseError(
                 f"{self.label} differs in {', '.join(fixed)}, which Confluent sets once for a table. It was left "
                 f"unchanged. Correct it in lakehouse.yaml; or disable Tableflow for the topic in Confluent Cloud and "
-                f"run this again, which creates a new table from the records that the topic still has"
+                f"run `lakehouse deploy create`, which creates a new table from the records that the topic still has"
             )
         changed = {setting: right for setting, (_, right) in self._changeable(current).items()}
         return self._tables(outputs).change(self.topic_name, changed)
@@ -219,7 +220,8 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             raise LakehouseError(
                 f"{self.label} has write mode {current.write_mode}, but lakehouse.yaml declares {self.write_mode}. The "
                 f"table was left unchanged. Turn Tableflow off for the topic, set its cleanup.policy to {policy} (in a "
-                f"Flink statement: 'changelog.mode' and 'kafka.cleanup-policy'), and run this again"
+                f"Flink statement: 'changelog.mode' and 'kafka.cleanup-policy'), and run `lakehouse "
+                f"deploy create`"
             )
 
     def _fixed(self, outputs: Outputs, current: TableflowTopic) -> dict[str, tuple[Any, Any]]:
