@@ -67,13 +67,13 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
-        unnamed = _unnamed(config, systems)
+        rejected = _rejected_topics(config, systems)
         order = sorted(entries, key=lambda name: (name <= cursor.after, name))
         for name in order:
             entry = entries[name]
             stages, topics = stages_of(config, entry), topics_of(entry, context.instance)
             lags = [measure_lag(stage, config, topic, systems) for topic in topics for stage in stages]
-            events += _evaluations(entry, stages, [*lags, *unnamed.get(name, ())], context.instance)
+            events += _evaluations(entry, stages, [*lags, *rejected.get(name, ())], context.instance)
             requests += _run_requests(cursor, entry, stages, lags, context.instance)
             cursor.after = name
             if time.monotonic() - began > BUDGET_SECONDS:
@@ -83,15 +83,15 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     return freshness
 
 
-def _unnamed(config: Config, systems: Any) -> dict[str, list[StageLag]]:
+def _rejected_topics(config: Config, systems: Any) -> dict[str, list[StageLag]]:
     """Return the topics that match a route but cannot become a table and are therefore not ingested, by route."""
-    unnamed: dict[str, list[StageLag]] = {}
-    with suppress(LakehouseError):  # each stage reports it too
+    rejected: dict[str, list[StageLag]] = {}
+    with suppress(LakehouseError):  # each stage reports the error too
         for route, name, fault in config.match_routes(systems.kafka.topics() if config.routes else ()):
             if isinstance(fault, ConfigError):
                 lag = StageLag(name, "iceberg", route.max_lag_seconds, failure=str(fault))
-                unnamed.setdefault(route.name, []).append(lag)
-    return unnamed
+                rejected.setdefault(route.name, []).append(lag)
+    return rejected
 
 
 def _evaluations(

@@ -1,4 +1,4 @@
-"""Comparison of a reader's registration with its table, so that it never moves back or over foreign commits."""
+"""Comparison of a reader's registration with its table, so that it neither regresses nor hides foreign commits."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table) -> 
     if registered in {newest.metadata_location, *_log(newest)}:
         return True
     try:
-        other = StaticTable.from_metadata(registered, catalog.file_io())
+        registered_table = StaticTable.from_metadata(registered, catalog.file_io())
     except FileNotFoundError:  # maintenance removes old metadata files, never the newest
         return False
-    expected, actual = table.metadata, other.metadata
+    expected, actual = table.metadata, registered_table.metadata
     if actual.table_uuid != expected.table_uuid:
         raise UnclearState(
             f"{reader} registers another Iceberg table as {TableRef(*table.name())} (uuid {actual.table_uuid}, not "
             f"{expected.table_uuid}). It was left unchanged. Drop it there, without its files, to publish this one"
         )
-    _require_no_foreign_commit(reader, other, newest)
+    _require_no_foreign_commit(reader, registered_table, newest)
     return (_sequence_number(actual), actual.last_updated_ms) > (_sequence_number(expected), expected.last_updated_ms)
 
 
@@ -58,12 +58,13 @@ def _sequence_number(metadata: TableMetadata) -> int:
     return 0 if metadata.format_version == 1 else metadata.last_sequence_number
 
 
-def _require_no_foreign_commit(reader: str, other: Table, newest: Table) -> None:
-    shown, snapshots = other.metadata.current_snapshot_id, newest.metadata.snapshots
+def _require_no_foreign_commit(reader: str, registered_table: Table, newest: Table) -> None:
+    shown, snapshots = registered_table.metadata.current_snapshot_id, newest.metadata.snapshots
     if shown is None or shown in {snapshot.snapshot_id for snapshot in snapshots}:
         return
     # A snapshot older than all remaining ones may have been the table's own before it expired.
-    if _sequence_number(other.metadata) < min((snapshot.sequence_number or 0 for snapshot in snapshots), default=0):
+    oldest = min((snapshot.sequence_number or 0 for snapshot in snapshots), default=0)
+    if _sequence_number(registered_table.metadata) < oldest:
         return
     raise UnclearState(
         f"{reader} shows {TableRef(*newest.name())} at snapshot {shown}, which the table does not have: another writer "

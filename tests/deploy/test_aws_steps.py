@@ -14,7 +14,7 @@ from lakehouse.deploy.aws.iam.actions import ROLES
 from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
 from resources.aws.secrets_manager import TAG
 from tests.support.clouds.aws import iam
-from tests.support.clouds.aws.world import ACCOUNT, CANARY, REGION, VENDOR, Given
+from tests.support.clouds.aws.world import ACCOUNT, CANARY, REGION, VENDOR, ForeignResource
 
 OURS = [{"Key": TAG, "Value": "prod"}]
 
@@ -147,12 +147,12 @@ def test_delete_keeps_data_until_confirmed(aws, direct):
 
 def test_delete_roles_after_removal_of_trusted_resource(aws):
     empty, all_resources = aws.state(), aws.resources(config())
-    others = [resource for resource in all_resources if isinstance(resource, Given)]
+    others = [resource for resource in all_resources if isinstance(resource, ForeignResource)]
     roles = [resource for resource in all_resources if resource.address.startswith("aws/role/")]
     for removed in others:
         apply([*others, *roles], quiet)
         assert {"lakehouse-prod-confluent", "lakehouse-prod-snowflake"} <= set(aws.state()["roles"])
-        remaining = [replace(resource, thing=None) if resource is removed else resource for resource in others]
+        remaining = [replace(resource, output=None) if resource is removed else resource for resource in others]
         destroy([*remaining, *roles], quiet, delete_data=True)
         assert aws.state() == empty, f"without {removed.address}"
 

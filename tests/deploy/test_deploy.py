@@ -27,7 +27,7 @@ from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.settings import settings
 from resources.snowflake.snowflake import Snowflake
 from tests.support.clouds.all_clouds import Clouds
-from tests.support.clouds.aws.world import REGION, Given
+from tests.support.clouds.aws.world import REGION, ForeignResource
 from tests.support.clouds.confluent.server import ADMIN
 from tests.support.clouds.failing import KINDS, Failing
 
@@ -146,7 +146,7 @@ def test_apply_with_any_failure_shows_no_secret(
     caplog.set_level(logging.DEBUG)
     for resource in clouds.resources("canaries", "canaries"):
         needed = {needed.address for needed in resource.depends_on}
-        alone = [*(Given(address, outputs[address]) for address in sorted(needed)), resource]
+        alone = [*(ForeignResource(address, outputs[address]) for address in sorted(needed)), resource]
         for kind, changing, first in MOMENTS:
             failing.begin(kind, changing=changing, first=first)
             try:

@@ -78,7 +78,7 @@ class SourceTopic:
         self._world.record("operator: recreated the topic")
 
     def resumable(self, oracle: Oracle) -> str:
-        """Return where an operator resumes a table: as near to its offsets as the log allows."""
+        """Return the offsets at which an operator resumes a table: as near to its offsets as the log allows."""
         topic_id, position = oracle.position
         offsets = {}
         for p, part in self._kafka.log.items():
@@ -93,7 +93,7 @@ class SourceTopic:
                 self._kafka.end(partition, commits=True)
 
     def events(self) -> dict[str, Callable[[], object]]:
-        """Return what happens at once, by name."""
+        """Return the events that a schedule may choose, by name."""
         return {
             "produce": self.produce,
             "transact": self.transact,

@@ -83,7 +83,7 @@ def _require_partitions(log: Log, where: str, offsets: Positions) -> None:
     """Require that the partitions in `offsets` are those of the topic.
 
     Raises:
-        LakehouseError: They are not.
+        LakehouseError: A partition is unknown or missing.
     """
     existing, unknown = _listed(log.end), _listed(offsets.keys() - log.end.keys())
     if unknown:
@@ -203,7 +203,7 @@ def roll_over(clients: Clients, ref: TableRef, table: Table, last: Batch, reason
     """
     successor = ref.next_version
     while clients.catalog.load(successor) is not None:
-        # A table of this name belongs to someone else, because this topic has not rolled over to it yet.
+        # A table of this name belongs to another topic or program: this topic has not rolled over to it yet.
         successor = successor.next_version
     base = table.metadata.current_snapshot_id
     _record(clients, ref, table, base, replace(last, start=last.end), reason, {SUCCESSOR: successor.name})

@@ -76,7 +76,7 @@ def check_pair(decoder: Decoder, pair: Pair) -> None:
     try:
         new = _evolved(old, columns(pair.after)[0].value.shape)
     except IncompatibleSchema:
-        COUNTS["tables that do not follow"] += 1
+        COUNTS["tables that cannot evolve"] += 1
         return
     for number, (was, now) in enumerate(zip(before.outcomes, after.outcomes, strict=False)):
         assert was != UNEXPLAINED, f"record {number} of the older version is a {UNEXPLAINED}"

@@ -33,18 +33,18 @@ CANARY = "canary-3f1c"
 
 
 @dataclass(frozen=True)
-class Given(Resource):
+class ForeignResource(Resource):
     """An existing resource of another system."""
 
     address: str
-    thing: Any
+    output: Any
 
     @property
     def label(self) -> str:
         return self.address
 
     def read(self, outputs: Outputs) -> Any:
-        return self.thing
+        return self.output
 
     def create(self, outputs: Outputs) -> Any:
         raise AssertionError("the resource exists")
@@ -139,14 +139,16 @@ class World:
         organization = "1111-aaaa"
         secrets = Secrets(REGION, names.deployment)
         return [
-            Given("confluent/environment", SimpleNamespace(id="env-1", organization_id=organization)),
-            Given("confluent/cluster", SimpleNamespace(id="lkc-1")),
-            Given(
+            ForeignResource("confluent/environment", SimpleNamespace(id="env-1", organization_id=organization)),
+            ForeignResource("confluent/cluster", SimpleNamespace(id="lkc-1")),
+            ForeignResource(
                 "confluent/provider_integration",
                 SimpleNamespace(iam_role_arn=f"{user}/confluent", external_id="chosen-by-confluent"),
             ),
-            Given("snowflake/volume", _snowflake(f"{user}/snowflake-volume", names.external_id("volume"))),
-            Given("snowflake/integration", _snowflake(f"{user}/snowflake-catalog", names.external_id("catalog"))),
+            ForeignResource("snowflake/volume", _snowflake(f"{user}/snowflake-volume", names.external_id("volume"))),
+            ForeignResource(
+                "snowflake/integration", _snowflake(f"{user}/snowflake-catalog", names.external_id("catalog"))
+            ),
             Stored(secrets, f"{names.confluent_secrets}/flink"),
             Stored(secrets, f"{names.confluent_secrets}/kafka_cluster/spark"),
             Stored(secrets, names.snowflake_secret),
