@@ -30,8 +30,10 @@ class LakehouseError(Exception):
             effect: Its effect on data.
             remedy: How to resolve it, with a command where one exists.
         """
-        super().__init__(". ".join(filter(None, (problem, effect, remedy))))
-        self.problem, self.effect, self.remedy = problem, effect, remedy
+        # Names in schemas may have unpaired surrogates, which cannot be written to files and terminals.
+        texts = [text.encode(errors="backslashreplace").decode() for text in (problem, effect, remedy)]
+        super().__init__(". ".join(filter(None, texts)))
+        self.problem, self.effect, self.remedy = texts
 
 
 class TransientError(LakehouseError):

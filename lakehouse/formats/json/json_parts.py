@@ -1,22 +1,18 @@
 """Resolution of JSON Schemas: all schemas that apply to one value, through references and combinations.
 
-Sources: JSON Schema drafts 4 to 2020-12 (`$ref`, `$anchor`, `allOf`, `anyOf`, `oneOf`, `if`, `dependentSchemas`),
-RFC 6901 (pointers), RFC 3986 (percent-encoding).
+Source: JSON Schema drafts 4 to 2020-12 (`$ref`, `allOf`, `anyOf`, `oneOf`, `if`, `dependentSchemas`).
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
-from urllib.parse import unquote, urljoin
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget
-
-EXCLUSIVE_REFERENCES = re.compile(r"draft-0[3-7]\b")
-"""Drafts, by their `$schema`, in which validators ignore the other keywords of a schema with a `$ref`."""
+from lakehouse.formats.json.json_keywords import fault
+from lakehouse.formats.json.json_references import References, Resource, entries
 
 CHOICES = ("oneOf", "anyOf")
 CONDITIONS = ("if", "then", "else")
@@ -29,14 +25,14 @@ class Part:
 
     Attributes:
         keywords: The keywords of the schema. The targets of its `$ref` and `allOf` are parts of their own.
-        document: The document in which its local references are resolved.
-        opened: The references on the way to this part, as (id of document, fragment), to detect recursion.
+        resource: The resource in which its references are resolved.
+        opened: The references on the way to this part, as ids of their targets, to detect recursion.
         is_choice: Whether it applies to all values but null, as the only other branch of a `oneOf` or `anyOf`.
     """
 
     keywords: Mapping[str, Any]
-    document: Any
-    opened: frozenset[tuple[int, str]] = frozenset()
+    resource: Resource
+    opened: frozenset[int] = frozenset()
     is_choice: bool = False
 
 
@@ -50,7 +46,8 @@ class Documents:
     """
 
     def __init__(self, whole: Any, files: Mapping[str, Any], budget: Budget):
-        self._whole, self._files, self._budget = whole, files, budget
+        self._whole, self._budget = whole, budget
+        self._references = References(whole, files, budget)
 
     def root(self) -> list[Part]:
         """Return the parts of the whole schema.
@@ -58,7 +55,7 @@ class Documents:
         Raises:
             SchemaError: It refers to itself, or to a schema that does not exist.
         """
-        return self.parts(self._whole, Part({}, self._whole))
+        return self.parts(self._whole, Part({}, self._references.root))
 
     def parts(self, schema: Any, within: Part) -> list[Part]:
         """Return the parts of a subschema; none if it allows everything.
@@ -67,7 +64,7 @@ class Documents:
             SchemaError: It refers to itself, or to a schema that does not exist.
         """
         parts: list[Part] = []
-        self._collect(schema, Part({}, within.document, within.opened), parts)
+        self._collect(schema, Part({}, within.resource, within.opened), parts)
         return parts
 
     def alternatives(self, part: Part) -> Iterator[list[Part]]:
@@ -95,120 +92,59 @@ class Documents:
         if "null" not in types(keywords, "object" if "properties" in keywords else "null"):
             return False
         for choice in CHOICES:
-            branches = keywords.get(choice)
-            if isinstance(branches, list) and not any(self.allow_null(self.parts(one, part)) for one in branches):
+            if choice in keywords and not any(self.allow_null(self.parts(one, part)) for one in keywords[choice]):
                 return False
         return True
 
     def _collect(self, schema: Any, within: Part, parts: list[Part]) -> None:
+        if invalid := fault(schema):
+            place, rule = invalid
+            pointer = self._references.pointer(schema) + place
+            raise SchemaError(f"The JSON Schema is not valid at '{pointer}': it must be {rule}. Correct it")
         if not isinstance(schema, dict):
             return
-        self._budget.spend_entries(_entries(schema))
+        self._budget.spend_entries(entries(schema))
         for unsupported in ("$dynamicRef", "$recursiveRef"):
             if unsupported in schema:
                 raise SchemaError(f"The JSON Schema has '{unsupported}', which is not supported. Use '$ref'")
         with self._budget.level():
-            is_reference = "$ref" in schema and self._has_exclusive_references(within.document)
+            resource = self._references.around(schema, within.resource)
+            is_reference = "$ref" in schema and resource.has_exclusive_references
             keywords = {key: schema[key] for key in ("description",) if key in schema} if is_reference else schema
-            parts.append(Part(keywords, within.document, within.opened, within.is_choice))
+            part = Part(keywords, resource, within.opened, within.is_choice)
+            parts.append(part)
             if "$ref" in schema:
-                target, opened = self._resolved(schema["$ref"], within)
-                self._collect(target, opened, parts)
+                self._collect(*self._resolved(schema["$ref"], part), parts)
             for schemas in keywords.get("allOf", ()):
-                self._collect(schemas, within, parts)
+                self._collect(schemas, part, parts)
             for choice in CHOICES:
                 if len(alternatives := branches(keywords, choice)) == 1:
-                    only = Part({}, within.document, within.opened, is_choice=True)
-                    self._collect(alternatives[0], only, parts)
-
-    def _has_exclusive_references(self, document: Any) -> bool:
-        for schema in (document, self._whole):
-            if isinstance(schema, dict) and isinstance(schema.get("$schema"), str):
-                return bool(EXCLUSIVE_REFERENCES.search(schema["$schema"]))
-        return False
+                    self._collect(alternatives[0], replace(part, is_choice=True), parts)
 
     def _resolved(self, reference: str, within: Part) -> tuple[Any, Part]:
-        """Return the target of a `$ref`, and a Part with its document."""
-        name, _, fragment = reference.partition("#")
-        document = self._document(name, within.document) if name else within.document
-        fragment = unquote(fragment)
-        place = (id(document), fragment)
-        if place in within.opened:
+        """Return the target of a `$ref`, and a Part with its resource."""
+        target, resource = self._references.target(reference, within.resource)
+        if id(target) in within.opened:
             raise SchemaError(
                 f"JSON Schema '{reference}' refers to itself, but Iceberg has no recursive types. Remove the "
                 f"recursion, or declare the property without a type"
             )
-        target = self._pointed(document, fragment) if "/" in fragment else self._anchored(document, fragment)
-        if target is None:
-            raise SchemaError(f"The JSON Schema refers to '{reference}', which does not exist. Correct it")
-        return target, Part({}, document, within.opened | {place}, within.is_choice)
-
-    def _document(self, name: str, current: Any) -> Any:
-        if name in self._files:
-            return self._files[name]
-        absolute = urljoin(_id(current), name)
-        for document in (current, self._whole, *self._files.values()):
-            if _id(document) and _id(document) in (name, absolute):
-                return document
-        if absolute in self._files:
-            return self._files[absolute]
-        raise SchemaError(
-            f"The JSON Schema refers to '{name}', which is not registered as its reference. Register the reference"
-        )
-
-    def _pointed(self, document: Any, pointer: str) -> Any:
-        value, tokens = document, pointer.removeprefix("/").split("/")
-        self._budget.spend_entries(len(tokens))
-        for token in tokens:
-            key = token.replace("~1", "/").replace("~0", "~")
-            if isinstance(value, dict):
-                value = value.get(key)
-            elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
-                value = value[int(key)]
-            else:
-                return None
-        return value
-
-    def _anchored(self, document: Any, anchor: str) -> Any:
-        """Return the schema with the anchor in a document; the document itself if the anchor is empty."""
-        if not anchor:
-            return document
-        stack = [document]
-        while stack:
-            schema = stack.pop()
-            if isinstance(schema, dict):
-                self._budget.spend_entries(_entries(schema))
-                if schema.get("$anchor") == anchor or schema.get("$id", schema.get("id")) == f"#{anchor}":
-                    return schema
-                stack.extend(schema.values())
-            elif isinstance(schema, list):
-                stack.extend(schema)
-        return None
+        return target, replace(within, resource=resource, opened=within.opened | {id(target)})
 
 
 def types(keywords: Mapping[str, Any], otherwise: str) -> set[str]:
-    """Return the types of a schema, or `otherwise` if it has none.
-
-    Raises:
-        TypeError: The type is not valid.
-    """
+    """Return the types of a schema, or `otherwise` if it has none."""
     type_ = keywords.get("type", otherwise)
-    if not isinstance(type_, str | list):
-        raise TypeError("'type' is neither the name of a type nor a list of names")
     return {type_} if isinstance(type_, str) else set(type_)
 
 
 def branches(keywords: Mapping[str, Any], choice: str) -> list[Any]:
-    """Return the branches of a `oneOf` or `anyOf`, without null."""
-    branches = keywords.get(choice)
-    return [one for one in branches if one != {"type": "null"}] if isinstance(branches, list) else []
+    """Return the branches of a `oneOf` or `anyOf`, without those that only null matches."""
+    return [one for one in keywords.get(choice, ()) if not _is_null(one)]
 
 
-def _id(document: Any) -> str:
-    id_ = document.get("$id", document.get("id", "")) if isinstance(document, dict) else ""
-    return id_.removesuffix("#") if isinstance(id_, str) else ""
-
-
-def _entries(schema: dict[str, Any]) -> int:
-    """Return the number of keywords of one schema and of their immediate entries."""
-    return sum(1 + (len(value) if isinstance(value, dict | list) else 0) for value in schema.values())
+def _is_null(schema: Any) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    is_constant = schema.get("enum") == [None] or ("const" in schema and schema["const"] is None)
+    return is_constant or schema.get("type") in ("null", ["null"])

@@ -163,12 +163,8 @@ class _Schema:
         self.documents = Documents(whole, files, self.budget)
 
     def root(self) -> tuple[Field, ...]:
-        try:
-            parts = self.documents.root()
-            kind, fields = self.kind(parts)
-        except (TypeError, ValueError, AttributeError) as error:
-            # A keyword has a value of the wrong type.
-            raise SchemaError(f"The JSON Schema is not valid: {error}. Correct it") from error
+        parts = self.documents.root()
+        kind, fields = self.kind(parts)
         if kind != "struct":
             choice = next((choice for part in parts for choice in CHOICES if choice in part.keywords), None)
             reason = f": it has '{choice}' without 'properties'" if choice else ""

@@ -160,6 +160,7 @@ EXAMPLES = {
         [
             json_schema({"type": ["null", "integer"]}, "long", [("1", 1), ("null", None)]),
             json_schema({"oneOf": [{"type": "null"}, INTEGER]}, "long", [("1", 1), ("null", None)]),
+            json_schema({"oneOf": [{"type": "null", "title": "None"}, INTEGER]}, "long", [("1", 1), ("null", None)]),
             json_schema({"anyOf": [INTEGER]}, "long", [("1", 1)]),
             json_schema(
                 {"properties": {"a": INTEGER}, "anyOf": [{"properties": {"b": TEXT}}]},
@@ -246,11 +247,23 @@ EXAMPLES = {
                 [('{"x": 1}', {"x": 1})],
                 references=COMMON,
             ),
+            json_schema(
+                {"$ref": "n"},
+                "long",
+                [("1", 1)],
+                more={"$defs": {"o": INTEGER | {"$id": "https://a.example/n"}}} | {"$id": "https://a.example/b"},
+            ),
             json_schema({"$ref": "#"}, "", refused="refers to itself"),
             json_schema({"$ref": "other.json"}, "", refused="not registered"),
             json_schema({"$dynamicRef": "#n"}, "", refused="$dynamicRef"),
         ],
         says="the schema that it refers to; from draft 2019-09 on (or without `$schema`), also its sibling keywords",
+    ),
+    'a keyword of a wrong type, such as `"required": "a"`': Example(
+        [
+            json_schema(INTEGER, "", more={"required": "a"}, refused="'#/required': it must be a list of names"),
+            json_schema({"type": {}}, "", refused="'#/properties/x/type': it must be one or several of array"),
+        ]
     ),
     "`required`": Example(
         [
