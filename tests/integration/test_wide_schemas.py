@@ -46,6 +46,7 @@ JSON = {
     '{"type": "string", "format": "date-time"}': "2026-01-31T01:02:03.000004Z",
     '{"type": "array", "items": {"type": "string", "format": "date"}}': ["2026-01-31"],
     '{"type": "object", "additionalProperties": {"type": "number"}}': {"a": 1.5},
+    "{}": [1, "a"],
 }
 PROTOBUF = {
     "string": "ä",
@@ -67,11 +68,15 @@ def values_of(types, count, within=None):
     return {within: values} if within else values
 
 
-def avro_schema(count, within=None):
-    types = itertools.cycle(map(avro_type, AVRO))
-    fields = [{"name": f"c{i}", "type": type_} for i, type_ in zip(range(count), types, strict=False)]
-    inner = {"type": "record", "name": "R", "fields": fields}
-    outer = {"type": "record", "name": "Outer", "fields": [{"name": within, "type": inner}]}
+def avro_schema(count, within=None, types=AVRO, beside=0):
+    """Return a schema of `count` fields in a field, or at the top; `beside` more fields are beside the field."""
+
+    def fields(length):
+        cycle = itertools.cycle(types)
+        return [{"name": f"c{i}", "type": avro_type(text)} for i, text in zip(range(length), cycle, strict=False)]
+
+    inner = {"type": "record", "name": "R", "fields": fields(count)}
+    outer = {"type": "record", "name": "Outer", "fields": [{"name": within, "type": inner}, *fields(beside)]}
     return json.dumps(outer if within else inner)
 
 
@@ -79,38 +84,66 @@ def avro_type(text):
     return json.loads(text) if text[0] in "[{" else text
 
 
-def json_schema(count, within=None):
-    properties = {f"c{i}": json.loads(text) for i, text in zip(range(count), itertools.cycle(JSON))}
-    inner = {"type": "object", "properties": properties}
-    return json.dumps({"type": "object", "properties": {within: inner}} if within else inner)
+def json_schema(count, within=None, types=JSON, beside=0):
+    def properties(length):
+        return {f"c{i}": json.loads(text) for i, text in zip(range(length), itertools.cycle(types), strict=False)}
+
+    inner = {"type": "object", "properties": properties(count)}
+    return json.dumps({"type": "object", "properties": {within: inner, **properties(beside)}} if within else inner)
 
 
-def protobuf_schema(count, within=None):
-    fields = "".join(f"{text} c{i} = {i + 1};" for i, text in zip(range(count), itertools.cycle(PROTOBUF)))
-    outer = f"message Outer {{ R {within} = 1; }}" if within else ""
+def protobuf_schema(count, within=None, types=PROTOBUF, beside=0):
+    def fields(length):
+        cycle = itertools.cycle(types)
+        return "".join(f"{text} c{i} = {i + 2};" for i, text in zip(range(length), cycle, strict=False))
+
+    outer = f"message Outer {{ R {within} = 1; {fields(beside)} }}" if within else ""
     start = 'syntax = "proto3"; import "google/protobuf/timestamp.proto"; '
-    return f"{start}{outer} message R {{ {fields} }}"
+    return f"{start}{outer} message R {{ {fields(count)} }}"
 
 
 SCHEMAS = {"avro": avro_schema, "json_schema": json_schema, "protobuf": protobuf_schema}
 
 
 @pytest.mark.parametrize("format_", SCHEMAS)
-@pytest.mark.parametrize(("count", "within"), [(1, None), (41, None), (42, None), (1_500, None), (1_499, "deep")])
+@pytest.mark.parametrize("within", [None, "deep"])
+@pytest.mark.parametrize("count", [1, 41, 42, 300, 1_500])
 def test_decode_any_number_of_columns_is_planned(resources, format_, count, within):
-    schema = RegisteredSchema(1, SCHEMAS[format_](count, within), format_of(format_).schema_type)
-    codec = side_schema(format_, [schema], "").codec
+    # The column around the others is one of the 1,500.
+    codec = codec_of(format_, SCHEMAS[format_](min(count, 1_499) if within else count, within))
+
+    decoded = undecodable(resources, codec)
+
+    assert len(table_columns(decoded.columns)) == (1 if within else count)
+
+
+@pytest.mark.parametrize(
+    ("format_", "text"),
+    [(format_, text) for format_, types in zip(SCHEMAS, (AVRO, JSON, PROTOBUF), strict=True) for text in types],
+)
+def test_decode_many_columns_of_one_type_is_planned(resources, format_, text):
+    codec = codec_of(format_, SCHEMAS[format_](300, "deep", [text], beside=300))
+
+    decoded = undecodable(resources, codec)
+
+    assert len(table_columns(decoded.columns)) == 301
+
+
+def codec_of(format_, schema):
+    return side_schema(format_, [RegisteredSchema(1, schema, format_of(format_).schema_type)], "").codec
+
+
+def undecodable(resources, codec):
+    """Return a message of one invalid byte, decoded, after verifying that it is undecodable."""
     names = {"key": "binary", "value": "binary", "topic": "string", "partition": "int", "offset": "long"}
     names |= {"timestamp": "timestamp", "timestampType": "int"}
     ddl = ", ".join(f"{name} {type_}" for name, type_ in names.items())
     message = (None, b"\x00\x00\x00\x00\x01\xff", "t", 0, 0, datetime.now(UTC), 0)
     records = resources.spark.session({}).createDataFrame([message], ddl)
-
     decoded = decode(records, Decoding(codec, None, tuple(codec.columns), (), "append"))
-
     [row] = decoded.select("*", record("reason").alias("why")).collect()
     assert row["why"] == "undecodable"
-    assert len(table_columns(decoded.columns)) == (1 if within else count)
+    return decoded
 
 
 @pytest.mark.parametrize("within", [None, "deep"])
@@ -131,13 +164,15 @@ def test_ingest_wide_json_rows_keep_values(resources):
     stream.ingest()
 
     as_columns = {
-        "2026-01-31": date(2026, 1, 31),
-        "2026-01-31T01:02:03.000004Z": datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+        '"2026-01-31"': date(2026, 1, 31),
+        '"2026-01-31T01:02:03.000004Z"': datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+        '["2026-01-31"]': [date(2026, 1, 31)],
+        '{"a": 1.5}': [("a", 1.5)],
+        '[1, "a"]': '[1,"a"]',
     }
     [row] = stream.rows()
     for name, value in sent.items():
-        expected = [date(2026, 1, 31)] if value == ["2026-01-31"] else [("a", 1.5)] if value == {"a": 1.5} else value
-        assert row[name] == (as_columns.get(value, value) if isinstance(value, str) else expected), name
+        assert row[name] == as_columns.get(json.dumps(value), value), name
 
 
 def test_ingest_wide_protobuf_rows_keep_values(resources):
