@@ -14,7 +14,7 @@ from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_schema_format import Field, Kind
-from spark.codecs.json_faults import struct_faults
+from spark.codecs.json_faults import may_be_infinite, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
 from spark.codecs.json_values import converted
 from spark.decoding import framing_columns
@@ -74,9 +74,7 @@ class JsonCodec(Codec):
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
         parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
-        # In values of any type, Spark writes a number that exceeds a double as text, which text may equal.
-        marked = [_parsed(with_marked_infinite(text, MARK), fields) for fields in [_of_any_type(self.fields)] if fields]
-        return F.struct(parsed.alias("parsed"), *(column.alias("marked") for column in marked))
+        return F.struct(parsed.alias("parsed"), text.alias("text"))
 
     def revised(self, decoded: str) -> Column:
         """Return the objects, parsed again if an integer may be written with a fraction or exponent.
@@ -98,10 +96,10 @@ class JsonCodec(Codec):
             (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
         )
         faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
-        for field in _of_any_type(self.fields):
-            marked = F.try_element_at(F.col(decoded)["marked"][VALUE], F.lit(1))[field.name]
-            text = F.to_json(F.struct(converted(marked, field)))
-            faults.append(F.coalesce(F.contains(text, F.lit(MARK)), F.lit(False)))
+        if texts := _texts(self.fields):
+            # Spark writes a number that exceeds a double as the text "Infinity", which text may equal.
+            is_marked = F.contains(F.to_json(_marked(F.col(decoded)["text"], texts)), F.lit(MARK))
+            faults.append(F.coalesce(F.when(F.expr(may_be_infinite(in_sql, texts)), is_marked), F.lit(False)))
         good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
         return F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields)), good
 
@@ -138,9 +136,17 @@ def _object(text: Column, fields: tuple[Field, ...]) -> Column:
     return F.from_json(text, schema, OPTIONS)
 
 
-def _of_any_type(fields: tuple[Field, ...]) -> tuple[Field, ...]:
-    """Return the fields with values of any type, and of nested fields only those."""
-    return tuple(replace(field, fields=_of_any_type(field.fields)) for field in fields if _has(field, "text"))
+def _marked(text: Column, texts: tuple[Field, ...]) -> Column:
+    """Return an object with these fields, and with MARK in place of numbers that exceed a double; null if none do."""
+    value = F.try_element_at(_parsed(with_marked_infinite(text, MARK), texts)[VALUE], F.lit(1))
+    return converted(value, Field("", "struct", texts))
+
+
+def _texts(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the fields with text or values of any type, and of nested fields only those."""
+    return tuple(
+        replace(field, fields=_texts(field.fields)) for field in fields if _has(field, "text") or _has(field, "string")
+    )
 
 
 def _has(field: Field, kind: Kind) -> bool:

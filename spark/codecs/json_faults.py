@@ -6,7 +6,7 @@ of Spark Connect may (spark.decoding.conditions).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.json.json_explain import DATE, MOMENT
@@ -45,9 +45,44 @@ def _faults(value: str, field: Field, level: int) -> Iterator[str]:
         case "struct":
             yield from struct_faults(value, field.fields, level)
         case "list" | "map":
-            item, [inner] = f"x{level}", field.fields
-            conditions = [f"{item} IS NULL"] if inner.required else []
-            conditions += _faults(item, inner, level + 1)
-            if conditions:
-                items = f"map_values({value})" if field.kind == "map" else value
-                yield f"coalesce(exists({items}, {item} -> {' OR '.join(conditions)}), false)"
+            yield from _each(value, field, level, lambda item, inner: _item_faults(item, inner, level + 1))
+
+
+def _item_faults(item: str, field: Field, level: int) -> Iterator[str]:
+    if field.required:
+        yield f"{item} IS NULL"
+    yield from _faults(item, field, level)
+
+
+def may_be_infinite(struct: str, fields: Sequence[Field]) -> str:
+    """Return the SQL condition under which text in an object may contain a number that exceeds a double.
+
+    Values of any type are not examined here, because they would be converted to text twice.
+    """
+    if any(_has_any(field) for field in fields):
+        return "true"
+    conditions = (f for field in fields for f in _infinite(f"{struct}.{SPARK.identifier(field.name)}", field, 0))
+    return f"array_contains(array({', '.join(conditions)}), true)"
+
+
+def _infinite(value: str, field: Field, level: int) -> Iterator[str]:
+    match field.kind:
+        case "string":
+            yield f"coalesce(contains({value}, 'Infinity\"'), false)"
+        case "struct":
+            for inner in field.fields:
+                yield from _infinite(f"{value}.{SPARK.identifier(inner.name)}", inner, level)
+        case "list" | "map":
+            yield from _each(value, field, level, lambda item, inner: _infinite(item, inner, level + 1))
+
+
+def _each(value: str, field: Field, level: int, conditions_of: Callable[[str, Field], Iterator[str]]) -> Iterator[str]:
+    """Yield the condition that a condition is true for an item of a list or map, if there are conditions."""
+    item = f"x{level}"
+    if conditions := " OR ".join(conditions_of(item, field.fields[0])):
+        items = f"map_values({value})" if field.kind == "map" else value
+        yield f"coalesce(exists({items}, {item} -> {conditions}), false)"
+
+
+def _has_any(field: Field) -> bool:
+    return field.kind == "text" or any(map(_has_any, field.fields))

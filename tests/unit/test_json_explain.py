@@ -60,6 +60,8 @@ REASONS = {
     '{"id": 1, "days": {"secret": "2026-02-30", "secret": "2026-01-31"}}': "days.value: a date as in RFC 3339 is "
     "expected, such as 2026-01-31",
     '{"id": 1, "any": [{"a": 1e400}]}': "any: a number does not fit a double",
+    '{"id": 1, "inner": {"x": 1, "t": -1e400}}': "inner.t: a number does not fit a double",
+    '{"id": 1, "inner": {"x": 1, "t": [{"secret": 1e999, "secret": 1}]}}': "inner.t: a number does not fit a double",
     '{"id": 1, "any": [{"secret": 1, "secret": 2}]}': "any: an object repeats a member",
     '{"id": 1, "any": "ä\\ud800"}': "half of a surrogate pair is escaped alone, at byte 25 of the value",
     '{"id": 1, "x": "\\\\\\udc00"}': "half of a surrogate pair is escaped alone, at byte 23 of the value",
@@ -68,6 +70,7 @@ VALID = [
     {"id": -(2**63), "real": 1, "flag": None, "inner": None, "list": [], "map": {"": 1}, "any": None},
     {"id": 1, "day": "0001-01-01", "at": "2026-01-31t23:59:59.1234567z".replace("7z", "z")},
     {"id": 1, "at": "2026-01-31T23:59:59.123456000+02:00", "any": "\\ud800"},
+    {"id": 1, "inner": {"x": 1, "t": ["1e400", 1e308, {"a": None}]}},
     {"id": 1, "any": "😀", "inner": {"x": 1, "unknown": 1e300}},
 ]
 

@@ -129,6 +129,8 @@ def _value(value: Any, field: Field, path: str) -> Iterator[str]:
             yield f"{path}: a number does not fit a double"
         case "text":
             yield from _any(value, path)
+        case "string" if _has_infinite(value):
+            yield f"{path}: a number does not fit a double"
         case "boolean" if not isinstance(value, bool):
             yield f"{path}: true or false is expected, but it is {kind}"
         case "date" if not (kind == "text" and _is_time(DATE, value, date)):
@@ -159,6 +161,18 @@ def _any(value: Any, path: str) -> Iterator[str]:
     items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     for item in items:
         yield from _any(item, path)
+
+
+def _has_infinite(value: Any) -> bool:
+    """Return whether a value of any type contains a number that exceeds a double, also in repeated members."""
+    match value:
+        case _Number():
+            return math.isinf(float(value))
+        case _Object():
+            return any(map(_has_infinite, (*value.values(), *chain.from_iterable(value.earlier.values()))))
+        case list():
+            return any(map(_has_infinite, value))
+    return False
 
 
 def _item(value: Any, field: Field, path: str) -> Iterator[str]:

@@ -54,6 +54,18 @@ EXAMPLES = {
                     )
                 ],
             ),
+            json_schema(
+                {"properties": {"x": TEXT, "y": {}, "z": INTEGER}},
+                ("struct", (("x", "string"), ("y", "string"), ("z", "long"))),
+                [('{"x": "Infinity", "z": 1.0}', {"x": "Infinity", "y": None, "z": 1})],
+                ['{"x": 1e400, "y": "a"}', '{"x": 1e400, "z": 1.0}', '{"x": [1e400], "y": "Infinity"}'],
+            ),
+            json_schema(
+                {"properties": {"x": TEXT, "z": INTEGER}},
+                ("struct", (("x", "string"), ("z", "long"))),
+                [],
+                ['{"x": 1e400, "z": 1.0}'],
+            ),
         ]
     ),
     "object with `additionalProperties: <schema>` and no `properties`": Example(
@@ -69,12 +81,24 @@ EXAMPLES = {
                 [(r'{"\u0049nfinity": 1e400, "Infinity": "Infinit\u0079"}', (("Infinity", JsonText("Infinity")),))],
                 [r'{"Inf\u0069nity": 1e400}'],
             ),
+            json_schema(
+                {"type": "object", "additionalProperties": {"properties": {"y": TEXT}}},
+                ("map", "string", ("struct", (("y", "string"),))),
+                [(r'{"1e400": {"y": "\"Infinity\""}}', (("1e400", {"y": '"Infinity"'}),))],
+                ['{"k": {"y": 1e400}}'],
+            ),
             deep(12, "map", '{"k": %s}'),
         ]
     ),
     "`array` of one item schema": Example(
         [
             json_schema({"type": "array", "items": INTEGER}, ("list", "long"), [("[1, 2]", [1, 2]), ("[]", [])]),
+            json_schema(
+                {"type": "array", "items": TEXT},
+                ("list", "string"),
+                [(r'["\"Infinity\""]', ['"Infinity"'])],
+                ['["a", 1e400]', '["a", [-1e400]]'],
+            ),
             deep(14, "list", "[%s]"),
         ]
     ),
@@ -84,6 +108,19 @@ EXAMPLES = {
             json_schema({"enum": ["A", "B"]}, "string", [('"A"', "A")]),
             json_schema({"const": "A"}, "string", [('"A"', "A")]),
             json_schema(TEXT | {"format": "email"}, "string", [('"a@b"', "a@b")]),
+            # Values of other types, and text that equals the one that Spark writes for a number beyond a double.
+            json_schema(
+                TEXT,
+                "string",
+                [
+                    ("12345678901234567890", "12345678901234567890"),
+                    ("[1.5, null]", "[1.5,null]"),
+                    (r'"\"Infinity\""', '"Infinity"'),
+                    (r'"[\"-Infinity\"]", "y": 1e400', '["-Infinity"]'),
+                    (r'{"Infinity": "Infinit\u0079", ", 1e400": 1e308}', '{"Infinity":"Infinity",", 1e400":1.0E308}'),
+                ],
+                ["1e400", "-1e999", "[-1e400]", '{"a": [1e999, "b"], "a": 1}', f"1{'0' * 310}.5"],
+            ),
         ]
     ),
     "`format: date`": Example(
