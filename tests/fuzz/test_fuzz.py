@@ -81,7 +81,11 @@ NOT_GENERATED = {
         "`doc`",
         "a record without fields",
     },
-    "JSON Schema": {"`default`", "not registered (`value_format: json`)"},
+    "JSON Schema": {
+        "`default`",
+        "not registered (`value_format: json`)",
+        'a keyword of a wrong type, such as `"required": "a"`',
+    },
     "Protobuf": {
         "imports",
         "message in itself, groups, message without fields, `edition`",

@@ -1,8 +1,10 @@
 """Examples of the rows of docs/types.md about Avro."""
 
+from dataclasses import replace
 from decimal import Decimal
 
 from tests.support.fuzz.examples import Example, avro, avro_versions
+from tests.support.fuzz.model import Record
 
 DAY = 86_400_000_000
 
@@ -34,15 +36,34 @@ def deep(levels, kind):
     return avro(schema, column, [(good, cell)], [bad])
 
 
+def encoded(type_, good, bad=()):
+    """Return an example of bodies of records with one field, and their cells."""
+    case = scalar(type_, type_)
+    records = [Record(b"\0\0\0\0\1" + body, {"x": cell}) for body, cell in good.items()]
+    return replace(case, records=records + [Record(b"\0\0\0\0\1" + body, {}, "letter") for body in bad])
+
+
 INT_EDGES, LONG_EDGES = ((-(2**bits), 0, 2**bits - 1) for bits in (31, 63))
 FLOATS = (0.5, -0.0, float("inf"), float("nan"))
 RECORD = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
 MONEY = '{"type": "record", "name": "Money", "fields": [{"name": "units", "type": "long"}]}'
 
 EXAMPLES = {
-    "`boolean`": Example([scalar("boolean", "boolean", True, False)]),
-    "`int`": Example([scalar("int", "int", *INT_EDGES)]),
-    "`long`": Example([scalar("long", "long", *LONG_EDGES)]),
+    "`boolean`": Example(
+        [scalar("boolean", "boolean", True, False), encoded("boolean", {b"\1": True, b"\2": False, b"\xff": False})]
+    ),
+    "`int`": Example(
+        [
+            scalar("int", "int", *INT_EDGES),
+            encoded("int", {b"\xff\xff\xff\xff\x0f": -(2**31), b"\xff\xff\xff\xff\x1f": -(2**31)}, [b"\xff" * 5]),
+        ]
+    ),
+    "`long`": Example(
+        [
+            scalar("long", "long", *LONG_EDGES),
+            encoded("long", {b"\xff" * 9 + b"\1": -(2**63), b"\xff" * 9 + b"\3": -(2**63)}, [b"\xff" * 10]),
+        ]
+    ),
     "`float`": Example([scalar("float", "float", *FLOATS)]),
     "`double`": Example([scalar("double", "double", *FLOATS, 1e308, 5e-324)]),
     "`bytes`": Example([scalar("bytes", "binary", b"", b"\0\xff")]),

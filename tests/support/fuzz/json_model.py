@@ -56,7 +56,7 @@ class Draft:
 
     def placed(self, schema: Any) -> Any:
         """Return the schema, or a reference to the definition that contains it."""
-        match self.draw(st.sampled_from(["here"] * 6 + ["definition", "file"])):
+        match self.draw(st.sampled_from(["here"] * 6 + ["definition", "file", "id"])):
             case "definition":
                 self.rows.add(REFERENCE)
                 self.definitions[f"d{len(self.definitions)}"] = schema
@@ -65,6 +65,11 @@ class Draft:
                 self.rows.add(REFERENCE)
                 self.files[name := f"f{len(self.files)}.json"] = {"$defs": {"x": schema}}
                 return {"$ref": f"{name}#/$defs/x"}
+            case "id" if isinstance(schema, dict) and "$ref" not in schema and not _has_references(schema):
+                self.rows.add(REFERENCE)
+                name = f"id{len(self.definitions)}"
+                self.definitions[name] = {"$id": name, **schema}
+                return {"$ref": name}
         return schema
 
 
@@ -156,9 +161,9 @@ def _moments(draw) -> Value:
 
 def _texts() -> st.SearchStrategy[Value]:
     broken = ['"\\ud800"', '"x\\udfffy"', '"a\\udc00\\ud800"', '"\t"', '"\\x41"', "'a'"]
-    return st.one_of(
-        TEXT.map(lambda text: Value(text, text)), TEXT.map(lambda text: Value(text, text)), _spelled(broken)
-    )
+    others = ANY_JSON.filter(lambda value: not isinstance(value, str | None))
+    text = TEXT.map(lambda text: Value(text, text))
+    return st.one_of(text, text, text, text, _json_values(others), _spelled(broken), _infinite())
 
 
 def _json_values(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Value]:
@@ -254,8 +259,9 @@ def types(draw, draft: Draft, depth: int, optional: bool = False) -> Type:
 
 
 def _nullable(schema: Any) -> list[Any]:
-    null: Any = {"type": "null"}
-    schemas = [{choice: branches} for choice in ("oneOf", "anyOf") for branches in ([schema, null], [null, schema])]
+    nulls: list[Any] = [{"type": "null"}, {"type": "null", "title": "None"}, {"const": None}]
+    orders = [branches for null in nulls for branches in ([schema, null], [null, schema])]
+    schemas = [{choice: branches} for choice in ("oneOf", "anyOf") for branches in orders]
     if (
         isinstance(schema, dict)
         and isinstance(schema.get("type"), str)
