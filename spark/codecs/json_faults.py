@@ -54,13 +54,8 @@ def _item_faults(item: str, field: Field, level: int) -> Iterator[str]:
     yield from _faults(item, field, level)
 
 
-def may_be_infinite(struct: str, fields: Sequence[Field]) -> str:
-    """Return the SQL condition under which text in an object may contain a number that exceeds a double.
-
-    Values of any type are not examined here, because they would be converted to text twice.
-    """
-    if any(_has_any(field) for field in fields):
-        return "true"
+def has_infinite_text(struct: str, fields: Sequence[Field]) -> str:
+    """Return the SQL condition under which text in an object contains what Spark writes for an infinite number."""
     conditions = (f for field in fields for f in _infinite(f"{struct}.{SPARK.identifier(field.name)}", field, 0))
     return f"array_contains(array({', '.join(conditions)}), true)"
 
@@ -82,7 +77,3 @@ def _each(value: str, field: Field, level: int, conditions_of: Callable[[str, Fi
     if conditions := " OR ".join(conditions_of(item, field.fields[0])):
         items = f"map_values({value})" if field.kind == "map" else value
         yield f"coalesce(exists({items}, {item} -> {conditions}), false)"
-
-
-def _has_any(field: Field) -> bool:
-    return field.kind == "text" or any(map(_has_any, field.fields))

@@ -24,12 +24,17 @@ _HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
 text."""
 
 
+def may_be_infinite(text: Column) -> Column:
+    """Return whether a JSON text may have a number that exceeds a double."""
+    return text.rlike(_HUGE)
+
+
 def with_marked_infinite(text: Column, mark: str) -> Column:
-    """Return a JSON text with the text `mark` in place of numbers that exceed a double; null if it has none."""
+    """Return a JSON text with the text `mark` in place of numbers that exceed a double."""
     tokens = F.regexp_extract_all(text, F.lit(_TOKENS), F.lit(0))
     is_infinite = "token RLIKE '^-?[0-9]' AND abs(try_cast(token AS DOUBLE)) = double('Infinity')"
     marked = f"token -> CASE WHEN {is_infinite} THEN {SPARK.literal(json.dumps(mark))} ELSE token END"
-    return F.when(text.rlike(_HUGE), F.array_join(F.call_function("transform", tokens, F.expr(marked)), ""))
+    return F.array_join(F.call_function("transform", tokens, F.expr(marked)), "")
 
 
 def has_fraction(text: Column) -> Column:
