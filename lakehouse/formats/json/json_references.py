@@ -103,7 +103,7 @@ class References:
         self._by_schema[id(resource.schema)] = resource
         known = self._by_uri.setdefault(resource.uri, [])
         # Two are enough to refuse a reference to them.
-        if len(known) < 2 and all(resource.schema != each.schema for each in known):
+        if len(known) < 2 and all(resource.schema != other.schema for other in known):
             known.append(resource)
 
     def _resource(self, name: str, within: Resource) -> Resource:
