@@ -210,7 +210,7 @@ def rest_server(stack, tmp_path_factory):
         command=java("-cp", libraries, "org.apache.iceberg.rest.RESTCatalogServer", heap="256m"),
         folder=home.folder("rest"),
         address=address,
-        ready=lambda: probe.responses(f"{address}/v1/config"),
+        ready=lambda: probe.responds(f"{address}/v1/config"),
         env={
             "REST_PORT": str(port),
             "CATALOG_REST_PORT": str(port),
