@@ -15,7 +15,7 @@ from tests.simulation.deployment.snowflake import SLOTS
 from tests.support.clouds.confluent.state import ORGANIZATION, new_secret
 
 HOURS = 3600.0
-AGAIN = re.compile(r"[Rr]un (this|it|the command) again|[Rr]otate again|runs? it again|Check |Look up ")
+AGAIN = re.compile(r"[Rr]un the (`lakehouse deploy` )?command again|[Rr]un `lakehouse deploy rotate`|Check |Look up ")
 
 
 class Operators:
