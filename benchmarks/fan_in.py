@@ -46,9 +46,9 @@ def main() -> None:
         began = time.monotonic()
         for topic in alone:
             list(ingest("fan_in", topic, systems))
-        each = (time.monotonic() - began) / len(alone)
+        seconds_per_topic = (time.monotonic() - began) / len(alone)
         seconds, records = ingest_together(rest, systems, arguments.workers)
-        print(f"one after another: {each:.2f} s per topic")
+        print(f"one after another: {seconds_per_topic:.2f} s per topic")
         rate = seconds / len(rest)
         print(f"together: {len(rest)} topics, {records:,} records in {seconds:.1f} s, {rate:.2f} s per topic")
 

@@ -141,7 +141,7 @@ class Streaming:
                 self._log(f"{name or 'Kafka'}: recovered{after}")
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case TableCompacted(name, result):
-                self._log(f"{name}: {', '.join(result.done)} ({result.seconds:.1f} s)")
+                self._log(f"{name}: {', '.join(result.actions)} ({result.seconds:.1f} s)")
                 self._verdicts.passed(*self._part("iceberg", name, COMPACTION))
             case GroupUnavailable(error):
                 self._log(

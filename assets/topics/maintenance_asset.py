@@ -30,13 +30,15 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         metadata: dict[str, Any] = {}
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            for done in maintain(config.namespace, topic, clients.catalog, clients.spark):
-                context.log.info(f"{done.table}: {', '.join(done.done) or 'nothing to do'} ({done.seconds:.1f} s)")
-                if done.table.endswith(naming.DEAD_LETTERS):
+            for result in maintain(config.namespace, topic, clients.catalog, clients.spark):
+                context.log.info(
+                    f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)"
+                )
+                if result.table.endswith(naming.DEAD_LETTERS):
                     continue
-                metadata |= {f"{name}_before": n for name, n in asdict(done.before).items()}
-                metadata |= {name: n for name, n in asdict(done.after).items()}
-                metadata |= {"done": list(done.done), "seconds": round(done.seconds, 2)}
+                metadata |= {f"{name}_before": n for name, n in asdict(result.before).items()}
+                metadata |= {name: n for name, n in asdict(result.after).items()}
+                metadata |= {"actions": list(result.actions), "seconds": round(result.seconds, 2)}
         return dg.MaterializeResult(metadata=metadata)
 
     return maintenance

@@ -163,10 +163,10 @@ class UnexpectedError(LakehouseError):
             topic: The entry of lakehouse.yaml.
             error: The original error; only its type and Spark's error condition are kept.
         """
-        named = getattr(error, "getCondition", lambda: None)()
-        what = f"{type(error).__name__} {named}" if named else type(error).__name__
+        condition = getattr(error, "getCondition", lambda: None)()
+        name = f"{type(error).__name__} {condition}" if condition else type(error).__name__
         super().__init__(
-            f"Work on topic '{topic}' failed with {what}",
+            f"Work on topic '{topic}' failed with {name}",
             "Its text is not shown, since it may quote values of sensitive columns; published data is unaffected",
             "Retry the run or command; if it fails again, reproduce it with a copy of the topic without such values",
         )

@@ -60,7 +60,7 @@ def rotate(
         LakehouseError: A system refuses.
         Unreachable: A system does not answer.
     """
-    for done in key_rotation.rotate(
+    for rotated in key_rotation.rotate(
         resources,
         day_count=policy.day_count,
         retained=policy.retained,
@@ -68,9 +68,9 @@ def rotate(
         known=known,
         clock=clock,
     ):
-        new = "a new key" if done.is_new else "the key stays"
-        deleted = f", deleted: {', '.join(done.deleted)}" if done.deleted else ""
-        yield f"{done.address}: {new}, {done.key_id}{deleted}"
+        new = "a new key" if rotated.is_new else "the key stays"
+        deleted = f", deleted: {', '.join(rotated.deleted)}" if rotated.deleted else ""
+        yield f"{rotated.address}: {new}, {rotated.key_id}{deleted}"
     for resource in resources:
         if isinstance(resource, ServiceUserKey):
             user = resource.user()

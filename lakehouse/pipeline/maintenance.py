@@ -66,14 +66,14 @@ class Maintained:
         table: The name of the table.
         before: Its size before.
         after: Its size after.
-        done: The actions, one sentence each.
+        actions: What was done, one phrase for each step.
         seconds: The duration.
     """
 
     table: str
     before: Size
     after: Size
-    done: tuple[str, ...]
+    actions: tuple[str, ...]
     seconds: float
 
 

@@ -41,13 +41,13 @@ def misfits(value: str, type_: IcebergType, level: int = 0) -> Iterator[str]:
             for field in type_.fields:
                 yield from misfits(f"{value}.{SPARK.identifier(field.name)}", field.field_type, level)
         case ListType():
-            yield from _each(value, type_.element_type, level)
+            yield from _misfit_items(value, type_.element_type, level)
         case MapType():
-            yield from _each(f"map_keys({value})", type_.key_type, level)
-            yield from _each(f"map_values({value})", type_.value_type, level)
+            yield from _misfit_items(f"map_keys({value})", type_.key_type, level)
+            yield from _misfit_items(f"map_values({value})", type_.value_type, level)
 
 
-def _each(items: str, type_: IcebergType, level: int) -> Iterator[str]:
+def _misfit_items(items: str, type_: IcebergType, level: int) -> Iterator[str]:
     item = f"x{level}"
     if conditions := " OR ".join(misfits(item, type_, level + 1)):
         yield f"coalesce(exists({items}, {item} -> {conditions}), false)"

@@ -153,7 +153,7 @@ def _places(table: DataFrame) -> DataFrame:
     return table.groupBy(*PLACE).agg(F.count("*").alias("n"))
 
 
-def _in_ranges(places: DataFrame, ranges: Sequence[Range], how: str) -> DataFrame:
+def _in_ranges(places: DataFrame, ranges: Sequence[Range], join_type: str) -> DataFrame:
     """Add the number of the range that contains a record, and its snapshot, as `range` and `snapshot`.
 
     A join on a condition alone compares each record with each range. Offsets are therefore divided into bins about as
@@ -174,4 +174,4 @@ def _in_ranges(places: DataFrame, ranges: Sequence[Range], how: str) -> DataFram
         & (F.col("kafka_offset") >= F.col("low"))
         & (F.col("kafka_offset") < F.col("high"))
     )
-    return places.join(known, inside, how).drop("of", "low", "high", "bin")
+    return places.join(known, inside, join_type).drop("of", "low", "high", "bin")

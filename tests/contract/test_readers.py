@@ -105,10 +105,10 @@ class SnowflakeSystem(System):
 
     def __init__(self, resources: Any, polaris: Polaris):
         super().__init__(resources)
-        given = resources.snowflake
-        self.proxy = Proxy(f"http://{given.host}:{given.port}")
+        snowflake = resources.snowflake
+        self.proxy = Proxy(f"http://{snowflake.host}:{snowflake.port}")
         port = urlsplit(self.proxy.address).port
-        self.clients.snowflake = given.model_copy(update={"port": port})
+        self.clients.snowflake = snowflake.model_copy(update={"port": port})
 
     def publish(self, stream: Stream, table: Any = None) -> Registration:
         stream.show("glue")

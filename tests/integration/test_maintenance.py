@@ -42,7 +42,7 @@ def test_maintain_small_files_are_compacted_with_equal_rows(resources):
     stream.produce_trades(range(500, 510))
     [published] = stream.ingest()
     assert published.counts.consumed == 10
-    assert run_maintenance(stream)[1].done == ()
+    assert run_maintenance(stream)[1].actions == ()
 
 
 def test_maintain_applies_delete_files(resources):

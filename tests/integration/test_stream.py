@@ -334,7 +334,7 @@ def test_stream_compacts_small_files(resources, monkeypatch):
     events = list(streams.Stream(stream.config, [stream.topic], stream.systems, once=True).run())
 
     [compacted] = [event for event in events if isinstance(event, TableCompacted)]
-    assert compacted.maintained.done[0].endswith(" data files into 1")
+    assert compacted.maintained.actions[0].endswith(" data files into 1")
     assert compacted.maintained.before.data_files >= 5 > compacted.maintained.after.data_files
     oracle.judge(stream)
 

@@ -102,7 +102,7 @@ def test_asset_checks_table_with_vended_credentials(resources, tableflow_own, na
     assert metadata["snapshot_id"].value == str(stored.table.metadata.current_snapshot_id)
     assert stages_of(stored.config, stored.topic) == []
     outcomes = run_declared_checks(stored.config, [stored.topic], SimpleNamespace(**stored.systems))
-    assert [(each.check, each.verdict) for each in outcomes] == [("has_price", "passed")]
+    assert [(outcome.check, outcome.verdict) for outcome in outcomes] == [("has_price", "passed")]
 
 
 def test_derive_from_table_in_confluent_storage_produces_new_rows(stored):

@@ -138,7 +138,7 @@ def test_declared_checks_and_status_cover_table(resources, chain):
 
     outcomes = run_declared_checks(config, [checked], clients)
 
-    assert {(each.check, each.verdict) for each in outcomes} == {("is_paid", "failed"), ("has_id", "passed")}
+    assert {(outcome.check, outcome.verdict) for outcome in outcomes} == {("is_paid", "failed"), ("has_id", "passed")}
     resources.kafka.ensure_topic(topic.topic, 1)
     [shown] = status(config, clients)
     assert (shown.end_offset, shown.ingested_offset, shown.failure) == (0, None, "")

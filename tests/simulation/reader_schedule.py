@@ -114,10 +114,10 @@ class ReaderSchedule(Schedule):
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of ingestion, and those of readers."""
-        each = {f"publish {reader}": partial(self.publish, reader) for reader in READERS}
+        publishing = {f"publish {reader}": partial(self.publish, reader) for reader in READERS}
         measuring = {f"measure {reader}": partial(self.measure_reader, reader) for reader in READERS}
         whole = {"publish": lambda: publish(self.config, self.topic, self.readers)}
-        return super().programs() | each | measuring | whole
+        return super().programs() | publishing | measuring | whole
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return the events of ingestion, and commits of other writers."""

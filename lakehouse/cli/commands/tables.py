@@ -196,7 +196,7 @@ def maintain(topics: tuple[str, ...]) -> None:
         for entry in entries:
             with hide_values(entry):
                 for result in maintenance.maintain(declared.namespace, entry, systems.catalog, systems.spark):
-                    echo(f"{result.table}: {', '.join(result.done) or 'nothing to do'} ({result.seconds:.1f} s)")
+                    echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
 
 
 def _publish_to_readers(declared: Config, topic: str, systems: Any) -> None:

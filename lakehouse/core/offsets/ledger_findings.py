@@ -86,7 +86,9 @@ def held_findings(
             findings.append(LedgerFinding("shared_offsets", message, fault=False, snapshot_id=entry.snapshot_id))
             continue
         entry_ranges = by_snapshot.get(entry.snapshot_id, [])
-        in_table, set_aside = (sum(held.get(r, RangeContents()).rows for r in entry_ranges) for held in (rows, letters))
+        in_table, in_letters = (
+            sum(by_range.get(r, RangeContents()).rows for r in entry_ranges) for by_range in (rows, letters)
+        )
         assert entry.counts is not None
         counted, counted_letters = entry.counts.rows, entry.counts.dead_letters
         if append and either is not None:
@@ -95,7 +97,7 @@ def held_findings(
             if not at_least <= present <= at_least + entry.counts.dropped:
                 findings += _differs(entry, "rows or dead letters", present, at_least)
             continue
-        findings += _differs(entry, "dead letters", set_aside, counted_letters)
+        findings += _differs(entry, "dead letters", in_letters, counted_letters)
         exact = append or (entry.snapshot_id == newest and entry.offsets == sum(r.end - r.start for r in entry_ranges))
         most = counted + (counted_letters + entry.counts.dropped if replayed else 0)
         if exact or in_table > most:
@@ -136,7 +138,10 @@ def newest_findings(wrong: Sequence[tuple[int, int, bool]]) -> list[LedgerFindin
         False: "LOST: partition {} offset {} is the newest of its key in the log, and the table does not have it",
         True: "Partition {} offset {} deletes its key in the log, and the table has an older row of the key",
     }
-    return [_at("not_deleted" if gone else "lost", messages[gone].format(p, o), p, o) for p, o, gone in wrong]
+    return [
+        _at("not_deleted" if is_tombstone else "lost", messages[is_tombstone].format(p, o), p, o)
+        for p, o, is_tombstone in wrong
+    ]
 
 
 def log_findings(

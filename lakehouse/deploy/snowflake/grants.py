@@ -33,7 +33,7 @@ def privilege(name: str, kind: str, of: tuple[str, ...], role: str) -> Grant:
 def reading(database: str, schema: str, role: str) -> Grant:
     """Grant SELECT on the Iceberg tables that a schema has and will have."""
     # Existing tables first: after an interruption between the two, the second is found to be missing.
-    statements = tuple(sql.grant_on_tables(which, database, schema, role) for which in ("ALL", "FUTURE"))
+    statements = tuple(sql.grant_on_tables(scope, database, schema, role) for scope in ("ALL", "FUTURE"))
     return Grant(role, f"{FUTURE}{database}.{schema}", statements)
 
 

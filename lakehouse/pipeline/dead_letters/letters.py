@@ -69,8 +69,8 @@ def keep(context: BatchContext, decided: Decision) -> None:
         if previous.count:
             dead_letters.discard(context.spark, target, batch)
         if decided.count:
-            records, how = context.decoded(headers=True), context.schemas.decoding()
-            written = dead_letters.of_batch(records, how, topic, context.ref, batch)
+            records, decoding = context.decoded(headers=True), context.schemas.decoding()
+            written = dead_letters.of_batch(records, decoding, topic, context.ref, batch)
             dead_letters.append(written, target.completing() if previous.count else target)
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)

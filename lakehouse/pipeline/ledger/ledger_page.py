@@ -48,7 +48,7 @@ def partitions(
     for covered in coverage(entries):
         cells = [covered.start, covered.end, covered.end - covered.start, covered.commits]
         if has_counts:
-            outcome_counts = [_held(table, covered) for table in (rows or {}, letters or {})]
+            outcome_counts = [_row_count(table, covered) for table in (rows or {}, letters or {})]
             cells += [*outcome_counts, covered.end - covered.start - sum(outcome_counts)]
         cell_rows.append([covered.topic[1], str(covered.partition), *map(_number, cells)])
     return columns, cell_rows
@@ -114,8 +114,10 @@ def _offsets(entry: Entry) -> str:
     return ", ".join(f"{p}: {start}–{end - 1}" for p, start, end in moved) or "none"
 
 
-def _held(table: Mapping[Range | None, RangeContents], of: Coverage) -> int:
-    return sum(held.rows for r, held in table.items() if r and (r.topic, r.partition) == (of.topic, of.partition))
+def _row_count(table: Mapping[Range | None, RangeContents], of: Coverage) -> int:
+    return sum(
+        contents.rows for r, contents in table.items() if r and (r.topic, r.partition) == (of.topic, of.partition)
+    )
 
 
 def _words(name: str) -> str:

@@ -86,7 +86,7 @@ class CloudWorld(World):
         """Return a text with names for keys, which differ in each process."""
         return re.sub(
             r"SHA256:[\w+/=]+|'MI[\w+/=]{20,}'?",
-            lambda each: self._keys.setdefault(each[0], f"<key {len(self._keys)}>"),
+            lambda match: self._keys.setdefault(match[0], f"<key {len(self._keys)}>"),
             text,
         )
 

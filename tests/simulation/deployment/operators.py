@@ -172,7 +172,7 @@ class Operators:
             (r"`lakehouse deploy (create)`()", lambda *words: True),
         ]
         remedies_in_text = [(match, act) for pattern, act in remedies for match in re.finditer(pattern, text)]
-        for match, act in sorted(remedies_in_text, key=lambda each: each[0].start()):
+        for match, act in sorted(remedies_in_text, key=lambda remedy: remedy[0].start()):
             # An alternative that was tried did not help.
             if match[0] not in self._followed and act(*match.groups()):
                 self._world.record(f"operator: {self._world.named(match[0])}")

@@ -103,15 +103,15 @@ class MemorySecretsClient:
         """Return a method of the client, which passes the scheduler."""
         act: Callable[..., Any] = getattr(self, f"do_{method}")
 
-        def call(**given: Any) -> Any:
+        def call(**arguments: Any) -> Any:
             # boto3 sends the same token when it repeats a call.
-            token = {"token": f"{id(given)}"} if method in ("create_secret", "put_secret_value") else {}
+            token = {"token": f"{id(arguments)}"} if method in ("create_secret", "put_secret_value") else {}
             done: dict[str, Any] = {}
 
             def effect() -> Any:
                 if token and done:
                     return done["result"]
-                done["result"] = act(**given)
+                done["result"] = act(**arguments)
                 return done["result"]
 
             def failed(reason: str) -> Exception:
@@ -132,7 +132,7 @@ class MemorySecretsClient:
     def get_paginator(self, method: str) -> Any:
         """Return a paginator whose only page is the list."""
         assert method == "list_secrets"
-        return SimpleNamespace(paginate=lambda **given: iter([self.list_secrets(**given)]))
+        return SimpleNamespace(paginate=lambda **arguments: iter([self.list_secrets(**arguments)]))
 
     def do_create_secret(self, Name: str, SecretString: str, Description: str, Tags: list[dict[str, str]]) -> Any:  # noqa: N803
         secret = self._lookup(Name)

@@ -187,7 +187,7 @@ def run(chain: Chain) -> None:
     _tableflow_table(chain)
     _leave_orphan(chain)
     done = list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark))
-    assert "removed 1 orphaned files" in done[0].done, done
+    assert "removed 1 orphaned files" in done[0].actions, done
     assert duckdb.query(f'SELECT count(*) FROM "{ref.namespace}"."{ref.name}"', resources).rows == [(300,)]
     resources.athena.query("SELECT 1")
     _, [(count,)] = resources.snowflake.query(f'SELECT count(*) FROM {ref.namespace}."{ref.name.upper()}"')

@@ -240,16 +240,16 @@ class Ending:
         self.struck: set[tuple[str, str]] = set()
         send, call = requests.request, BaseClient._make_api_call
 
-        def request(method: str, url: str, **given: Any) -> Any:
+        def request(method: str, url: str, **arguments: Any) -> Any:
             path = "/" + url.partition("//")[2].partition("/")[2]
-            change = f"{method} {path} {given.get('json')} {given.get('params')}"
+            change = f"{method} {path} {arguments.get('json')} {arguments.get('params')}"
             changes = method != "GET" and not path.endswith("/validate")
-            do = lambda: send(method, url, **given)  # noqa: E731
+            do = lambda: send(method, url, **arguments)  # noqa: E731
             return self._around(change, do, requests.ConnectionError()) if changes else do()
 
-        def api_call(client: BaseClient, operation: str, given: dict[str, Any]) -> Any:
-            change = f"{operation} {given.get('SecretId') or given.get('Name')}"
-            do = lambda: call(client, operation, given)  # noqa: E731
+        def api_call(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
+            change = f"{operation} {arguments.get('SecretId') or arguments.get('Name')}"
+            do = lambda: call(client, operation, arguments)  # noqa: E731
             changes = not operation.startswith(("Get", "List", "Describe"))
             return self._around(change, do, ConnectionClosedError(endpoint_url="")) if changes else do()
 
