@@ -18,7 +18,7 @@ test: venv  ## Run all tests, two files at a time, each process with a separate 
 
 fuzz: venv  ## Test docs/types.md row by row, and generated schemas (MINUTES=20: new seeds; SEED=7 ONLY=avro: repeat one)
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
-		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") -o faulthandler_timeout=0 --tb short
+		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") --timeout 0 -o faulthandler_timeout=0 --tb short
 
 simulate: venv  ## Run schedules of the simulation, of all kinds (SEEDS=10000, FIRST=0, KIND=readers); see tests/simulation/README.md
 	@$(BIN)/python -m tests.simulation.simulate $(or $(SEEDS),1000) $(or $(FIRST),0) $(or $(KIND),all)
@@ -43,13 +43,13 @@ update-locks: venv  ## Update requirements.lock and jars.lock (UPGRADE="boto3 â€
 	@$(BIN)/python -m tools.licences
 
 long: venv  ## Run the tests that `make test` omits: a Spark cluster, killed workers and daemons, a kill at every change
-	@$(BIN)/pytest -m long -o faulthandler_timeout=3600
+	@$(BIN)/pytest -m long --timeout 3500 -o faulthandler_timeout=3600
 
 pipeline: venv  ## Run the checks of a change before deployment on the embedded stack: see .github/workflows
 	@.github/pipeline
 
 chaos: venv  ## Inject faults at random for MINUTES=30, then one by one
-	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack -o faulthandler_timeout=0
+	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack --timeout 0 -o faulthandler_timeout=0
 
 venv: .venv/installed  ## Create the virtual environment from requirements.lock
 
