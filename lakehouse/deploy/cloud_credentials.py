@@ -109,7 +109,7 @@ class CloudCredentials:
 
         Raises:
             ConfigError: They are of another account.
-            LakehouseError: AWS refuses them, or cannot be asked.
+            LakehouseError: AWS refuses them, or the call cannot be made.
             Unreachable: AWS does not answer.
         """
         account = Aws(self.session, self.deployment.region).service("sts").call("get_caller_identity")["Account"]

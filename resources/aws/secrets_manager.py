@@ -265,7 +265,7 @@ class Secrets:
         )
         previous = self.read(name, PREVIOUS) if CURRENT in unusable.stages else None
         if previous is None:
-            return f"If nobody needs it, {delete}"
+            return f"If no program needs it, {delete}"
         return (
             f"Make the previous version current again: aws secretsmanager update-secret-version-stage {place} "
             f"--version-stage {CURRENT} --move-to-version-id {previous.version_id} --remove-from-version-id "

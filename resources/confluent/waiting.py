@@ -145,13 +145,13 @@ def retry_while_forbidden(what: str, do: Callable[[], T], *, deadline_seconds: f
 
 def wait_until_accepted(
     what: str,
-    ask: Callable[[], Any],
+    use_key: Callable[[], Any],
     *,
     deadline_seconds: float,
     in_a_row: int = 2,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Call `ask`, which uses a new key, until it succeeds `in_a_row` times: an API's servers accept a key one by one.
+    """Repeat a request with a new key until it succeeds `in_a_row` times: an API's servers accept a key one by one.
 
     Raises:
         TimedOut: The deadline passed; the message has the last error.
@@ -161,7 +161,7 @@ def wait_until_accepted(
     def missing() -> str | None:
         nonlocal accepted
         try:
-            ask()
+            use_key()
         except ConfluentError as error:
             accepted = 0
             return str(error)

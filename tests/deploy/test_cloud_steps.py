@@ -103,7 +103,7 @@ def test_plan_reports_differences_and_changes_nothing(cloud, resources):
         ("cluster", "create"),
         ("topic", "create"),
     ]
-    assert [change.reason for change in changes][0::3] == ["is wrong", "comes after cluster"]
+    assert [change.reason for change in changes][0::3] == ["is wrong", "waits for cluster"]
     assert not cloud.changes
 
 
@@ -133,8 +133,8 @@ def test_plan_unreachable_cloud_shows_the_others(cloud):
         "aws/bucket": ("no-op", "is as it should be"),
         "flake/volume": ("unknown", "no key was given"),
         "flake/user": ("unknown", "as thing flake/volume"),
-        "aws/role": ("unknown", "comes after flake/volume"),
-        "aws/tables": ("unknown", "comes after aws/role"),
+        "aws/role": ("unknown", "waits for flake/volume"),
+        "aws/tables": ("unknown", "waits for aws/role"),
         "fluent/topic": ("create", "does not exist"),
     }
     assert cloud.changes == ["asked"], "who refused once is not asked again"

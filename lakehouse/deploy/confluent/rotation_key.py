@@ -49,7 +49,7 @@ class RotationKeyResource(ApiKeyResource):
         layout = Layout(KEY, KEY_SECRET, {STATES: json.dumps(states, sort_keys=True)})
         owner_id = outputs[self.account].id
 
-        def ask(key: Key) -> None:
+        def use(key: Key) -> None:
             cloud = ConfluentCloud(
                 api_key=key.id,
                 api_secret=key.secret,
@@ -58,7 +58,7 @@ class RotationKeyResource(ApiKeyResource):
             )
             cloud.api_keys().list(owner_id)
 
-        return self._account_key(outputs, Scope.cloud(), layout, ask)
+        return self._account_key(outputs, Scope.cloud(), layout, use)
 
     def recorded_outputs(self) -> Outputs:
         """Read the recorded states.

@@ -57,7 +57,7 @@ def plan_reachable(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
         cloud = resource.address.partition("/")[0]
         before = [dependency.address for dependency in resource.depends_on if dependency.address in unknown]
         if cloud in failures or before:
-            change = Change(resource, "unknown", failures.get(cloud) or f"comes after {', '.join(before)}")
+            change = Change(resource, "unknown", failures.get(cloud) or f"waits for {', '.join(before)}")
         else:
             try:
                 with naming_resource(resource):
@@ -178,7 +178,7 @@ def _planned(resource: Resource[T], outputs: Outputs) -> Change:
     """Read a resource into `outputs` and decide what is to be done about it."""
     if missing := [dependency.address for dependency in resource.depends_on if dependency not in outputs]:
         resource.require_creatable(outputs)
-        return Change(resource, "create", f"comes after {', '.join(missing)}")
+        return Change(resource, "create", f"waits for {', '.join(missing)}")
     current = _read(resource, outputs)
     if current is None:
         resource.require_creatable(outputs)

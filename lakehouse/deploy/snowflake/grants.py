@@ -103,17 +103,19 @@ class Grants(SnowflakeResource[Held], Updatable[Held], Undeletable[Held]):
         return [grant for grant in self.declared if (grant.role, grant.having) not in current]
 
     def _held_by(self, role: str) -> set[str]:
-        ask = self.administrator.rows
+        rows_of = self.administrator.rows
         present = {
             f"{row['privilege']} on {row['granted_on'].replace('_', ' ')} {row['name']}"
-            for row in ask(sql.show_grants_to_role(role))
+            for row in rows_of(sql.show_grants_to_role(role))
         }
         # Their names end in `.<TABLE>` or similar.
         future = {
             f"{row['privilege']} on future tables in {row['name'].rpartition('.')[0]}"
-            for row in ask(sql.show_future_grants_to_role(role))
+            for row in rows_of(sql.show_future_grants_to_role(role))
         }
-        members = {f"{MEMBER}{row['granted_to']} {row['grantee_name']}" for row in ask(sql.show_grants_of_role(role))}
+        members = {
+            f"{MEMBER}{row['granted_to']} {row['grantee_name']}" for row in rows_of(sql.show_grants_of_role(role))
+        }
         return present | future | members
 
 

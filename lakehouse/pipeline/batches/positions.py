@@ -1,4 +1,4 @@
-"""The two positions that a batch lies between: the newest one in the table, and the end of the topic's log."""
+"""The two positions between which a batch is: the newest one in the table, and the end of the topic's log."""
 
 from __future__ import annotations
 

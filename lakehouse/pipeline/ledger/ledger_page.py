@@ -61,7 +61,7 @@ def summary(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> str:
     sentence = f"{pluralize(counts.consumed, 'record')} consumed {'=' if counts.is_balanced else '≠'} {outcomes}"
     if without := sum(entry.without_record for entry in entries):
         sentence += f"; {pluralize(without, 'offset')} without a record"
-    return f"{sentence}. {f'Faults: {len(faults):,}' if faults else 'Everything adds up'}"
+    return f"{sentence}. {f'Faults: {len(faults):,}' if faults else 'Every offset is accounted for'}"
 
 
 def findings_table(findings: Iterable[LedgerFinding]) -> Cells:

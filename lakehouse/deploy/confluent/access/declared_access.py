@@ -90,7 +90,7 @@ class DeclaredAccess:
         if topics.written:
             for operation in ("WRITE", "DESCRIBE"):
                 yield operation, "TRANSACTIONAL_ID", OWN
-            # Whoever writes the first bookmark creates the topic.
+            # The first bookmark creates the topic.
             for operation in ("CREATE", "READ", "WRITE"):
                 yield operation, "TOPIC", BOOKMARKS
 

@@ -82,8 +82,8 @@ class AccountKey:
     owner_id: str
     scope: Scope
     layout: Layout
-    ask: Callable[[Key], object] = field(repr=False)
-    """A request on the API that the key must permit."""
+    use: Callable[[Key], object] = field(repr=False)
+    """Sends a request that the key must permit."""
 
     def find(self) -> Key | None:
         """Return the secret's key; None if there is none, or it was deleted or has another owner or scope.
@@ -208,5 +208,5 @@ class AccountKey:
             TimedOut: It does not; the message has the last refusal.
         """
         wait_until_accepted(
-            f"API key {key.id} ('{self.name}')", lambda: self.ask(key), deadline_seconds=KNOWN_SECONDS, clock=clock
+            f"API key {key.id} ('{self.name}')", lambda: self.use(key), deadline_seconds=KNOWN_SECONDS, clock=clock
         )

@@ -63,7 +63,7 @@ def rotate(
 
     Raises:
         UnclearState: A key does not exist.
-        CommitConflict: Somebody else changed a secret.
+        CommitConflict: Another writer changed a secret.
         LakehouseError: A system refuses.
         Unreachable: A system does not answer.
     """

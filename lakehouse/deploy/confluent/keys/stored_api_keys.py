@@ -107,7 +107,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         strays = self.account_key(outputs).strays()
         return [f"API key {stray.id} is in no secret and will be deleted" for stray in strays]
 
-    def _account_key(self, outputs: Outputs, scope: Scope, layout: Layout, ask: Callable[[Key], object]) -> AccountKey:
+    def _account_key(self, outputs: Outputs, scope: Scope, layout: Layout, use: Callable[[Key], object]) -> AccountKey:
         return AccountKey(
             api_keys=self.cloud.api_keys(),
             secrets=self.account.secrets,
@@ -117,7 +117,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
             owner_id=outputs[self.account].id,
             scope=scope,
             layout=layout,
-            ask=ask,
+            use=use,
         )
 
 
@@ -146,11 +146,11 @@ class ManagerKeyResource(KafkaKeyResource):
         """Return the key, which lists topics and access control lists."""
         kafka_key, cluster = super().account_key(outputs), outputs[self.cluster]
 
-        def ask(key: Key) -> None:
+        def use(key: Key) -> None:
             self.cloud.topics(cluster, key).list()
             self.cloud.acls(cluster, key).list(f"User:{kafka_key.owner_id}")
 
-        return self._account_key(outputs, kafka_key.scope, kafka_key.layout, ask)
+        return self._account_key(outputs, kafka_key.scope, kafka_key.layout, use)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -126,7 +126,7 @@ class GlueCatalogResource(CatalogIntegrationResource):
     def diff(self, outputs: Outputs, current: CatalogIntegration) -> list[str]:
         """Compare the provider integration that it uses."""
         uses, right = current.config.get("provider_integration_id"), outputs[self.provider_integration].id
-        return [] if uses == right else [f"it goes through provider integration '{uses}' instead of '{right}'"]
+        return [] if uses == right else [f"it uses provider integration '{uses}' instead of '{right}'"]
 
     def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
         """Replace it: none can be moved to another provider integration. Glue keeps what was published."""
