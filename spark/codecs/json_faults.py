@@ -45,7 +45,7 @@ def _faults(value: str, field: Field, level: int) -> Iterator[str]:
         case "struct":
             yield from struct_faults(value, field.fields, level)
         case "list" | "map":
-            yield from _each(value, field, level, lambda item, inner: _item_faults(item, inner, level + 1))
+            yield from _any_item(value, field, level, lambda item, inner: _item_faults(item, inner, level + 1))
 
 
 def _item_faults(item: str, field: Field, level: int) -> Iterator[str]:
@@ -68,11 +68,13 @@ def _infinite(value: str, field: Field, level: int) -> Iterator[str]:
             for inner in field.fields:
                 yield from _infinite(f"{value}.{SPARK.identifier(inner.name)}", inner, level)
         case "list" | "map":
-            yield from _each(value, field, level, lambda item, inner: _infinite(item, inner, level + 1))
+            yield from _any_item(value, field, level, lambda item, inner: _infinite(item, inner, level + 1))
 
 
-def _each(value: str, field: Field, level: int, conditions_of: Callable[[str, Field], Iterator[str]]) -> Iterator[str]:
-    """Yield the condition that a condition is true for an item of a list or map, if there are conditions."""
+def _any_item(
+    value: str, field: Field, level: int, conditions_of: Callable[[str, Field], Iterator[str]]
+) -> Iterator[str]:
+    """Yield the condition that one of the conditions is true for an item of a list or map, if there are conditions."""
     item = f"x{level}"
     if conditions := " OR ".join(conditions_of(item, field.fields[0])):
         items = f"map_values({value})" if field.kind == "map" else value
