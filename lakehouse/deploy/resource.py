@@ -83,7 +83,7 @@ class Resource(ABC, Generic[T]):
 
     @abstractmethod
     def read(self, outputs: Outputs) -> T | None:
-        """Look it up by name.
+        """Look up the resource by name.
 
         Returns:
             Its current state, or None if it does not exist.
@@ -95,7 +95,7 @@ class Resource(ABC, Generic[T]):
         """
 
     def read_existing(self, outputs: Outputs) -> T:
-        """Read it after it was created or updated.
+        """Read the resource after it was created or updated.
 
         Raises:
             OutcomeUnknownError: Its cloud does not show it.
@@ -108,7 +108,7 @@ class Resource(ABC, Generic[T]):
         return current
 
     def absence(self, outputs: Outputs) -> str:
-        """Describe that it does not exist, and what its creation does besides creating it."""
+        """Describe that the resource does not exist, and what its creation does besides creating the resource."""
         return "does not exist"
 
     def require_creatable(self, outputs: Outputs) -> None:
@@ -121,7 +121,7 @@ class Resource(ABC, Generic[T]):
 
     @abstractmethod
     def create(self, outputs: Outputs) -> T:
-        """Create it and return its state, which need not be ready.
+        """Create the resource and return its state, which need not be ready.
 
         Raises:
             LakehouseError: The cloud refuses.
@@ -139,7 +139,7 @@ class Resource(ABC, Generic[T]):
 
     @abstractmethod
     def delete(self, outputs: Outputs, current: T) -> None:
-        """Delete it and wait until it is deleted. It is no error if it does not exist."""
+        """Delete the resource and wait until it is deleted. It is no error if it does not exist."""
 
     def retained(self, outputs: Outputs, current: T) -> str:
         """Return why `destroy` must retain it, besides its data: `cluster 'theirs' is in it`; empty if it need not."""
@@ -182,14 +182,14 @@ class ExistingResource(Undeletable[T]):
 
     @abstractmethod
     def read(self, outputs: Outputs) -> T:
-        """Read it.
+        """Read the resource.
 
         Raises:
             LakehouseError: It does not exist, or cannot be used.
         """
 
     def create(self, outputs: Outputs) -> T:
-        """Read it: it exists, or `read` raises."""
+        """Read the resource: it exists, or `read` raises."""
         return self.read(outputs)
 
 

@@ -129,7 +129,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return BucketState(name, tuple(setting for setting in self._settings if not self._is_set(setting)))
 
     def create(self, outputs: Outputs) -> BucketState:
-        """Create it with its tag, then apply its settings: those that an interruption leaves out are differences."""
+        """Create the bucket with its tag, then its settings. `diff` reports those that an interruption left out."""
         region = self.names.region
         place = {} if region == DEFAULT_REGION else {"LocationConstraint": region}
 

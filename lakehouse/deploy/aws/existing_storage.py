@@ -25,7 +25,7 @@ class ExistingBucket(AwsResource[str], ExistingResource[str]):
         return f"S3 bucket '{self.names.bucket}'"
 
     def read(self, outputs: Outputs) -> str:
-        """Read its region.
+        """Read the bucket's region.
 
         Raises:
             LakehouseError: It does not exist in the account, or is in another region.
@@ -62,7 +62,7 @@ class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
         return f"Glue database '{self.namespace}'"
 
     def read(self, outputs: Outputs) -> Response:
-        """Read it.
+        """Read the database.
 
         Raises:
             LakehouseError: It does not exist, or its tables are created where the deployment's roles may not write.

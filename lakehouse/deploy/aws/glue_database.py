@@ -40,7 +40,7 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
         return database
 
     def create(self, outputs: Outputs) -> Response:
-        """Create it with its tag."""
+        """Create the database with its tag."""
 
         def create() -> None:
             self.service("glue").call(
@@ -69,7 +69,7 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
         return current | right
 
     def delete(self, outputs: Outputs, current: Response) -> None:
-        """Delete its tables' registrations, then the database. Files stay in the bucket."""
+        """Delete the registrations of its tables, then the database. Files stay in the bucket."""
         glue = self.service("glue")
         tables = {"CatalogId": self.names.account, "DatabaseName": self.namespace}
         for table in list(glue.items("get_tables", "TableList", **tables)):

@@ -53,7 +53,7 @@ class ExistingTableflowBucket(AwsResource[BucketState], ExistingResource[BucketS
         return f"S3 bucket '{self.names.tableflow_bucket}'"
 
     def read(self, outputs: Outputs) -> BucketState:
-        """Read whether it is empty.
+        """Read whether the bucket is empty.
 
         Raises:
             LakehouseError: It does not exist in the account, or is in another region.

@@ -36,7 +36,7 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         return current
 
     def create(self, outputs: Outputs) -> Response:
-        """Create it with its tag."""
+        """Create the workgroup with its tag."""
 
         def create() -> None:
             configuration = {"ResultConfiguration": self._results, "EnforceWorkGroupConfiguration": True}
@@ -71,7 +71,7 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         return {**current, **self.read_existing(outputs)}
 
     def delete(self, outputs: Outputs, current: Response) -> None:
-        """Delete it with its history and named queries."""
+        """Delete the workgroup with its history and named queries."""
         try:
             self.service("athena").call("delete_work_group", WorkGroup=self.names.workgroup, RecursiveDeleteOption=True)
         except AwsError as error:

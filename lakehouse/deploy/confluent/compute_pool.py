@@ -47,7 +47,7 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
         return f"compute pool '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> FlinkCompute | None:
-        """Read it by name.
+        """Read the compute pool by name.
 
         Raises:
             LakehouseError: Confluent offers no Flink in the region.
@@ -64,7 +64,7 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
         self._region()
 
     def create(self, outputs: Outputs) -> FlinkCompute:
-        """Create it.
+        """Create the compute pool.
 
         Raises:
             LakehouseError: Confluent offers no Flink in the region.
@@ -75,13 +75,13 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
         return FlinkCompute.of(pool, region)
 
     def wait_until_ready(self, outputs: Outputs, current: FlinkCompute) -> FlinkCompute:
-        """Wait until it runs and is listed."""
+        """Wait until the compute pool runs and is listed."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         wait(self.label, lambda: pools.get(current.pool_id), READY, deadline_seconds=POOL_SECONDS, clock=self.clock)
         return self.wait_until_listed(outputs, POOL_SECONDS)
 
     def delete(self, outputs: Outputs, current: FlinkCompute) -> None:
-        """Delete it."""
+        """Delete the compute pool."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         pools.delete(current.pool_id)
         wait_until_deleted(

@@ -24,7 +24,7 @@ class ExistingEnvironment(ConfluentResource[Environment], ExistingResource[Envir
         return f"environment '{self.environment_id}'"
 
     def read(self, outputs: Outputs) -> Environment:
-        """Read it by id.
+        """Read the environment by id.
 
         Raises:
             LakehouseError: It does not exist.
@@ -49,7 +49,7 @@ class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
         return f"Kafka cluster '{self.cluster_id}'"
 
     def read(self, outputs: Outputs) -> Cluster:
-        """Read it by id.
+        """Read the cluster by id.
 
         Raises:
             LakehouseError: It does not exist.

@@ -67,7 +67,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         ] or None
 
     def create(self, outputs: Outputs) -> list[Statement]:
-        """Start it, as soon as the account is allowed to."""
+        """Start the statement, as soon as the account is allowed to."""
 
         def create() -> Statement:
             return self._statements(outputs).create(
@@ -82,7 +82,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         return [retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
 
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
-        """Wait until it runs or has completed, and is listed."""
+        """Wait until the statement runs or has completed, and is listed."""
         statements = self._statements(outputs)
         wait(
             self.label,

@@ -33,24 +33,24 @@ class EnvironmentResource(ConfluentResource[Environment]):
         return f"environment '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Environment | None:
-        """Read it by name."""
+        """Read the environment by name."""
         return self.cloud.environments().find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> Environment:
-        """Create it."""
+        """Create the environment."""
         return self.cloud.environments().create(self.names.confluent)
 
     def wait_until_ready(self, outputs: Outputs, current: Environment) -> Environment:
-        """Wait until it is listed."""
+        """Wait until the environment is listed."""
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Environment) -> None:
-        """Delete it with its contents."""
+        """Delete the environment with its contents."""
         self.cloud.environments().delete(current.id)
         wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def retained(self, outputs: Outputs, current: Environment) -> str:
-        """Name its resources that the deployment did not create, or the deletion protection of its cluster."""
+        """Name resources in it that the deployment did not create, or the deletion protection of its cluster."""
         clusters = self.cloud.clusters(current.id).list()
         contents: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
             "cluster": clusters,
@@ -83,22 +83,22 @@ class ClusterResource(ConfluentResource[Cluster]):
         return f"Kafka cluster '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Cluster | None:
-        """Read it by name."""
+        """Read the cluster by name."""
         return self.cloud.clusters(outputs[self.environment].id).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> Cluster:
-        """Create it."""
+        """Create the cluster."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         return clusters.create(self.names.confluent, self.names.region)
 
     def wait_until_ready(self, outputs: Outputs, current: Cluster) -> Cluster:
-        """Wait until it runs and is listed."""
+        """Wait until the cluster runs and is listed."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         wait(self.label, lambda: clusters.get(current.id), READY, deadline_seconds=CLUSTER_SECONDS, clock=self.clock)
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Cluster) -> None:
-        """Delete it with all its topics."""
+        """Delete the cluster with all its topics."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         clusters.delete(current.id)
         wait_until_deleted(
@@ -106,7 +106,7 @@ class ClusterResource(ConfluentResource[Cluster]):
         )
 
     def retained(self, outputs: Outputs, current: Cluster) -> str:
-        """Name its deletion protection."""
+        """Name the cluster's deletion protection."""
         return "has deletion protection" if current.protected else ""
 
 
@@ -133,5 +133,5 @@ class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletab
         return self.wait_until_listed(outputs, REGISTRY_SECONDS)
 
     def wait_until_ready(self, outputs: Outputs, current: SchemaRegistryCluster) -> SchemaRegistryCluster:
-        """Wait until it runs."""
+        """Wait until the Schema Registry runs."""
         return wait(self.label, lambda: self.read(outputs), READY, deadline_seconds=REGISTRY_SECONDS, clock=self.clock)

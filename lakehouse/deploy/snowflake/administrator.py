@@ -34,7 +34,7 @@ class Session(Protocol):
         """The account identifier."""
 
     def cursor(self) -> SnowflakeCursor:
-        """Open a cursor, as PEP 249 has it."""
+        """Open a cursor, as PEP 249 defines it."""
 
 
 @dataclass(frozen=True)

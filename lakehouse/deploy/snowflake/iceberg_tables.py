@@ -74,11 +74,11 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
         return tuple(sorted(name for name, is_on_volume in on_volume.items() if is_on_volume))
 
     def create(self, outputs: Outputs) -> TableNames:
-        """Create those that the catalog has."""
+        """Create the tables that the catalog has."""
         return self.update(outputs, self.read(outputs))
 
     def diff(self, outputs: Outputs, current: TableNames) -> list[str]:
-        """List those that the catalog has and Snowflake lacks."""
+        """List the tables that the catalog has and Snowflake lacks."""
         return [f"{source.name} is missing" for source in self._missing(outputs, current)]
 
     def update(self, outputs: Outputs, current: TableNames) -> TableNames:
@@ -107,7 +107,7 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
             self.administrator.change(sql.drop("ICEBERG TABLE", *name))
 
     def retained(self, outputs: Outputs, current: TableNames) -> str:
-        """Return that there are none, if so."""
+        """Report that the catalog has no tables, if so."""
         return "" if current else "there are none"
 
     def _missing(self, outputs: Outputs, current: TableNames) -> list[Source]:

@@ -30,7 +30,7 @@ class GlueIntegration(AwsAccess):
     """A catalog integration with AWS Glue."""
 
     def read(self, outputs: Outputs) -> Principal | None:
-        """Read it by name, and its settings by DESC CATALOG INTEGRATION."""
+        """Read the integration by name, and its settings by DESC CATALOG INTEGRATION."""
         if self.row() is None:
             return None
         settings = described_integration(self.administrator, self.identifier[0])
@@ -78,7 +78,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         return described_integration(self.administrator, self.integration)
 
     def create(self, outputs: Outputs) -> Mapping[str, str]:
-        """Create it."""
+        """Create the integration."""
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
         self.administrator.change(
             integrations.create_rest_catalog_integration(
@@ -110,7 +110,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         return self.read_existing(outputs)
 
     def delete(self, outputs: Outputs, current: Mapping[str, str]) -> None:
-        """Drop it."""
+        """Drop the integration."""
         self.administrator.change(sql.drop(KIND, self.integration))
 
     def _namespace(self, outputs: Outputs) -> str:

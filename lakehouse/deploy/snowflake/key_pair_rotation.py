@@ -245,7 +245,7 @@ def _label(user: ServiceUser, slot: KeySlot, fingerprint: str | None) -> str:
 
 
 def _log_in(user: ServiceUser, key: KeyPair) -> None:
-    """Prove that the key opens a session, with its role."""
+    """Open a session with the key and its role."""
 
     def refused(error: Error) -> LakehouseError:
         return LakehouseError(

@@ -33,16 +33,16 @@ class NamedObject(SnowflakeResource[T]):
         return f"Snowflake {self.kind.lower()} '{'.'.join(self.identifier)}'"
 
     def create(self, outputs: Outputs) -> T:
-        """Create it."""
+        """Create the object."""
         self.administrator.change(self.creation)
         return self.read_existing(outputs)
 
     def delete(self, outputs: Outputs, current: T) -> None:
-        """Drop it."""
+        """Drop the object."""
         self.administrator.change(sql.drop(self.kind, *self.identifier))
 
     def row(self) -> Row | None:
-        """Return its row of SHOW; None if it does not exist."""
+        """Return the object's row of SHOW; None if it does not exist."""
         return self.administrator.find(self.kind, *self.identifier)
 
 
@@ -51,7 +51,7 @@ class AccountObject(NamedObject[Row]):
     """A role, user, warehouse, database or schema, whose state is its row of SHOW."""
 
     def read(self, outputs: Outputs) -> Row | None:
-        """Read it by name."""
+        """Read the object by name."""
         return self.row()
 
 
@@ -84,7 +84,7 @@ class ExistingObject(SnowflakeResource[Row], ExistingResource[Row]):
         return f"Snowflake {self.kind.lower()} '{self.name}'"
 
     def read(self, outputs: Outputs) -> Row:
-        """Read it by name.
+        """Read the object by name.
 
         Raises:
             LakehouseError: It does not exist.
@@ -125,7 +125,7 @@ class ExternalVolume(AwsAccess):
     """An external volume with one location."""
 
     def read(self, outputs: Outputs) -> Principal | None:
-        """Read it by name, and its location by DESC EXTERNAL VOLUME."""
+        """Read the volume by name, and its location by DESC EXTERNAL VOLUME."""
         if self.row() is None:
             return None
         properties = described(self.administrator, self.kind, self.identifier)

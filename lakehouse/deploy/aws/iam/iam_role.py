@@ -81,7 +81,7 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return RoleState(role["Arn"], role["AssumeRolePolicyDocument"], access and access["PolicyDocument"])
 
     def create(self, outputs: Outputs) -> RoleState:
-        """Create it with its trust policy, then its permissions, which `diff` reports after an interruption."""
+        """Create the role with its trust policy, then its permissions, which `diff` reports after an interruption."""
 
         def create() -> None:
             self._call(

@@ -39,7 +39,7 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         return f"service account '{self.names.service_account(self.purpose)}'"
 
     def read(self, outputs: Outputs) -> ServiceAccount | None:
-        """Read it by name.
+        """Read the account by name.
 
         Raises:
             UnclearState: It belongs to a deployment in another AWS account or region.
@@ -54,15 +54,15 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         return account
 
     def create(self, outputs: Outputs) -> ServiceAccount:
-        """Create it."""
+        """Create the account."""
         return self.cloud.service_accounts().create(self.names.service_account(self.purpose), self._description)
 
     def wait_until_ready(self, outputs: Outputs, current: ServiceAccount) -> ServiceAccount:
-        """Wait until it is listed."""
+        """Wait until the account is listed."""
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: ServiceAccount) -> None:
-        """Delete its secrets, then the account."""
+        """Delete the account's secrets, then the account."""
         # The resource of a key does not find the secret after an external deletion of the key or the cluster.
         for secret in self.secret_names:
             self.secrets.delete(secret)

@@ -177,7 +177,7 @@ class AccountKey:
         return self.api_keys.create(self.name, self.description, self.owner_id, self.scope).key
 
     def store(self, key: Key) -> None:
-        """Make it the secret's current version."""
+        """Make the key the secret's current version."""
         current, value = self.version(CURRENT), self.layout.write(key)
         if current is None:
             self.secrets.create(self.secret, value, description=f"API key '{self.name}' of Confluent Cloud")

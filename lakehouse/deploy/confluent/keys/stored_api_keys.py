@@ -53,7 +53,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         """Return where the key is, and how it is created."""
 
     def read(self, outputs: Outputs) -> Key | None:
-        """Read it from its secret."""
+        """Read the key from its secret."""
         return self.account_key(outputs).find()
 
     def absence(self, outputs: Outputs) -> str:
@@ -65,7 +65,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         return "; ".join(["does not exist", *self._deletions(outputs)])
 
     def create(self, outputs: Outputs) -> Key:
-        """Create it and store it in its secret."""
+        """Create the key and store it in its secret."""
         key_store = self.account_key(outputs)
         key_store.delete_strays()
         # A restored secret has a current version already, over which an earlier attempt may have put its key.

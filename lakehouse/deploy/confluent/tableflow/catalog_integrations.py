@@ -72,11 +72,11 @@ class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatabl
         return (self.cluster, self.tableflow_key)
 
     def read(self, outputs: Outputs) -> CatalogIntegration | None:
-        """Read it by name."""
+        """Read the integration by name."""
         return self.catalogs(outputs).find(self.name)
 
     def create(self, outputs: Outputs) -> CatalogIntegration:
-        """Create it, as soon as the key is allowed to."""
+        """Create the integration, as soon as the key is allowed to."""
 
         def create() -> CatalogIntegration:
             return self.catalogs(outputs).create(self.name, self.config(outputs))
@@ -84,11 +84,11 @@ class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatabl
         return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
     def wait_until_ready(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Wait until it has begun."""
+        """Wait until the integration has begun."""
         return wait(self.label, lambda: self.read(outputs), BEGUN, deadline_seconds=LISTED_SECONDS, clock=self.clock)
 
     def delete(self, outputs: Outputs, current: CatalogIntegration) -> None:
-        """Delete it. The catalog keeps what was registered."""
+        """Delete the integration. The catalog keeps what was registered."""
         catalogs = self.catalogs(outputs)
         catalogs.delete(current.id)
         wait_until_deleted(
@@ -120,7 +120,7 @@ class GlueCatalogResource(CatalogIntegrationResource):
         return f"catalog integration '{self.name}' with AWS Glue"
 
     def config(self, outputs: Outputs) -> dict[str, str]:
-        """Return the provider integration by which it reaches Glue."""
+        """Return the provider integration by which Tableflow reaches Glue."""
         return glue(outputs[self.provider_integration].id)
 
     def diff(self, outputs: Outputs, current: CatalogIntegration) -> list[str]:
@@ -129,7 +129,7 @@ class GlueCatalogResource(CatalogIntegrationResource):
         return [] if uses == right else [f"it uses provider integration '{uses}' instead of '{right}'"]
 
     def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Replace it: none can be moved to another provider integration. Glue keeps what was published."""
+        """Replace the integration: none can be moved to another provider integration. Glue keeps what was published."""
         self.delete(outputs, current)
         return self.create(outputs)
 

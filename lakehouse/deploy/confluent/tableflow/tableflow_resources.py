@@ -1,4 +1,4 @@
-"""The resources of Tableflow in Confluent Cloud: what opens the bucket, catalogs, and topics kept as tables."""
+"""The resources of Tableflow in Confluent Cloud: access to the bucket, catalog integrations, and topics as tables."""
 
 from __future__ import annotations
 

@@ -42,20 +42,20 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
         return f"provider integration '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> ProviderIntegration | None:
-        """Read it by name."""
+        """Read the integration by name."""
         return self.cloud.provider_integrations(outputs[self.environment].id).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> ProviderIntegration:
-        """Create it for the role that it will assume."""
+        """Create the integration for the role that it will assume."""
         integrations = self.cloud.provider_integrations(outputs[self.environment].id)
         return integrations.create(self.names.confluent, self.names.role_arn("confluent"))
 
     def wait_until_ready(self, outputs: Outputs, current: ProviderIntegration) -> ProviderIntegration:
-        """Wait until it is listed."""
+        """Wait until the integration is listed."""
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: ProviderIntegration) -> None:
-        """Delete it once nothing uses it: Tableflow stops some time after it confirms the deletion."""
+        """Delete the integration once nothing uses it: Tableflow stops some time after it confirms the deletion."""
 
         def used() -> ProviderIntegration | None:
             now = self.read(outputs)
@@ -117,7 +117,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         return (self.cluster, self.tableflow_key)
 
     def read(self, outputs: Outputs) -> TableflowTopic | None:
-        """Read it by the topic's name."""
+        """Read the table by the topic's name."""
         return self._tables(outputs).find(self.topic_name)
 
     @property
@@ -167,7 +167,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
 
     def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
-        """Wait until it has begun or, if the deployment fills the topic, until all catalogs have the table."""
+        """Wait until Tableflow has begun or, if the deployment fills the topic, until all catalogs have the table."""
 
         def synced() -> TableflowTopic | None:
             now = self.read(outputs)

@@ -38,7 +38,7 @@ class DeclaredTopics:
 
     @cached_property
     def tables(self) -> list[Topic]:
-        """Topics that Tableflow keeps as tables."""
+        """Topics that Tableflow writes as tables."""
         return [topic for topic in self.all if topic.engine == "tableflow"]
 
     @cached_property

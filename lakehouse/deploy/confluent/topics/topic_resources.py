@@ -54,15 +54,15 @@ class TopicResource(ConfluentResource[Topic]):
         return (self.cluster, self.manager_key)
 
     def read(self, outputs: Outputs) -> Topic | None:
-        """Read it by name."""
+        """Read the topic by name."""
         return self.topics(outputs).find(self.topic)
 
     def wait_until_ready(self, outputs: Outputs, current: Topic) -> Topic:
-        """Wait until it is listed."""
+        """Wait until the topic is listed."""
         return self.wait_until_listed(outputs, TOPIC_SECONDS)
 
     def delete(self, outputs: Outputs, current: Topic) -> None:
-        """Delete it with its records."""
+        """Delete the topic with its records."""
         self.topics(outputs).delete(self.topic)
         wait_until_deleted(
             self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_DELETION_SECONDS, clock=self.clock
@@ -88,7 +88,7 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
     """True if Kafka keeps only the last record of each key."""
 
     def create(self, outputs: Outputs) -> Topic:
-        """Create it, as soon as the key is allowed to."""
+        """Create the topic, as soon as the key is allowed to."""
 
         def create() -> Topic:
             return self.topics(outputs).create(self.topic, self.partitions, self.retention_ms, compacted=self.compacted)
@@ -160,19 +160,19 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         return (self.cluster,)
 
     def read(self, outputs: Outputs) -> Connector | None:
-        """Read it by name."""
+        """Read the connector by name."""
         connectors = self.cloud.connectors(outputs[self.cluster]).list()
         return next((connector for connector in connectors if connector.name == self.connector), None)
 
     def create(self, outputs: Outputs) -> Connector:
-        """Validate its configuration, then create it."""
+        """Validate the connector's configuration, then create it."""
         connectors, config = self.cloud.connectors(outputs[self.cluster]), self._config(outputs)
         connectors.validate(config)
         connectors.put(config)
         return Connector(self.connector, "PROVISIONING", config=config)
 
     def wait_until_ready(self, outputs: Outputs, current: Connector) -> Connector:
-        """Wait until it runs and has registered its schema."""
+        """Wait until the connector runs and has registered its schema."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         subjects = self.cloud.subjects(outputs[self.registry], outputs[self.registry_key])
         wait(
@@ -203,7 +203,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         return self.create(outputs)
 
     def delete(self, outputs: Outputs, current: Connector) -> None:
-        """Delete it."""
+        """Delete the connector."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         connectors.delete(self.connector)
         wait_until_deleted(
