@@ -176,7 +176,7 @@ def test_list_next_page_uses_the_same_address(client: ApiClient, vendor: Conflue
         ),
         (lambda p: p.call("POST", ENVIRONMENTS), 403, "", Forbidden, "OrganizationAdmin"),
         (lambda p: p.call("POST", ENVIRONMENTS), 409, "", Conflict, "Nothing was changed"),
-        (lambda p: p.call("POST", ENVIRONMENTS), 422, "", InvalidRequest, "Correct it"),
+        (lambda p: p.call("POST", ENVIRONMENTS), 422, "", InvalidRequest, "Correct the setting in lakehouse.yaml"),
         (lambda p: p.call("POST", ENVIRONMENTS), 402, "", InvalidRequest, "Nothing was changed"),
         (lambda p: p.call("POST", ENVIRONMENTS), 418, "", ConfluentError, "unexpected response"),
         (lambda p: p.call("GET", ENVIRONMENTS), 302, "", ConfluentError, "unexpected response"),
