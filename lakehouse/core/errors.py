@@ -116,6 +116,10 @@ class UnclearState(LakehouseError):
     """Continuing could lose or duplicate data; nothing was changed, and an operator has to decide."""
 
 
+class NewerFormat(UnclearState):
+    """A newer release wrote a format that this one does not read; only an upgrade resolves it."""
+
+
 class Paused(LakehouseError):
     """The topic is paused by an operator."""
 

@@ -19,9 +19,11 @@ from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.kafka import Kafka
 from resources.kafka.transactions import begin, commit
+from spark import derive as derived_rows
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyspark.sql import DataFrame
 
     from lakehouse.pipeline.clients import Clients
 
@@ -96,6 +98,32 @@ def find_bookmark(
     return bookmark
 
 
+def require_one_topic(topic: Topic, source: Topic, table: Table, rows: DataFrame, position: Positions) -> None:
+    """Require that no row from a position on is of a topic that was recreated, because its offsets do not identify it.
+
+    Args:
+        topic: The topic that is derived from single rows.
+        source: The topic that it is derived from.
+        table: The table of the source.
+        rows: Its rows.
+        position: The offsets by partition up to which rows were derived or skipped.
+
+    Raises:
+        UnclearState: Such rows would be derived with the new rows of the same offsets.
+    """
+    if RECREATED not in table.properties:
+        return
+    ends = derived_rows.ends(rows)
+    if any(end > position.get(p, 0) for p, end in ends.items()):
+        after = {p: max(ends.get(p, 0), position.get(p, 0)) for p in sorted({*ends, *position})}
+        named = ",".join(f"{p}:{offset}" for p, offset in after.items())
+        raise UnclearState(
+            f"Topic '{source.topic}' was recreated, and its table has rows of the previous topic at offsets that "
+            f"'{topic.name}' would derive with later rows. Nothing was changed. Continue after them with `lakehouse "
+            f"bookmark {topic.name} --at {named} --reason …`, which skips the new rows before these offsets"
+        )
+
+
 def _remedy(topic: Topic) -> str:
     return (
         f"Set the position to resume from with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete "
@@ -137,6 +165,7 @@ def set_bookmark(
 
     Raises:
         LakehouseError: The topic has no such bookmark, or its source table or target topic is missing.
+        UnclearState: The source topic was recreated, and rows of the previous one would be derived with later ones.
     """
     if letters:
         source, target, name = topic, topic.dead_letter_topic, dead_letter_bookmark_name(topic)
@@ -157,14 +186,24 @@ def set_bookmark(
     log = read_log(clients.kafka, source.topic)
     ref, table = catalog_of(source, clients).resolve_table(table_of(config, source, clients))
     target_topic = clients.kafka.describe([target]).get(target)
-    has_rows = table is not None and table.current_snapshot() is not None
-    has_rows = has_rows and (source.engine == "tableflow" or last_batch(table) is not None)
-    if table is None or not has_rows or target_topic is None:
+    snapshot = table.current_snapshot() if table else None
+    last = last_batch(table) if source.engine != "tableflow" else None
+    has_rows = snapshot is not None and (source.engine == "tableflow" or last is not None)
+    if table is None or snapshot is None or not has_rows or target_topic is None:
         raise LakehouseError(
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
             f"was changed. Materialize iceberg/{source.name} first"
         )
     offsets = parse_position(log, clients.kafka, where).end
+    if last and isinstance(topic.source, Derived) and not topic.source.group_by and not letters:
+        if last.topic_id != log.topic_id:
+            raise UnclearState(
+                f"Topic '{source.topic}' was recreated, and table {ref} has no position in it. Nothing was changed. "
+                f"Run `lakehouse resume {source.name}` first"
+            )
+        spark = clients.spark.session(clients.catalog.spark_settings())
+        rows = derived_rows.published(spark, ref, snapshot.snapshot_id, source.metadata.names)
+        require_one_topic(topic, source, table, rows, offsets)
     bookmark_topic.ensure(clients.kafka)
     producer = begin(clients.kafka, name)
     bookmark = bookmark_of(log.cluster_id, log.topic_id, target_topic.topic_id, table, offsets, reason)

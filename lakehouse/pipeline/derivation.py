@@ -26,9 +26,9 @@ from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, require_one_topic
 from lakehouse.pipeline.table_location import catalog_of, table_of
-from resources.iceberg.snapshots import history, last_batch
+from resources.iceberg.snapshots import batch_of, history, last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
@@ -106,6 +106,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     if bookmark and (bookmark.is_past(last.end) or since == last.end and not is_late):
         return Produced(0, current.snapshot_id, since)
     rows = read(current.snapshot_id)
+    if bookmark is None and not topic.source.group_by:
+        require_one_topic(topic, source, table, rows, last.end)
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
     late = rows if bookmark is None and topic.source.group_by else None
     if bookmark is not None and is_late:
@@ -163,11 +165,19 @@ def _late(
         UnclearState: The snapshot of that derivation is expired, and messages of single rows cannot replace each other.
     """
     assert isinstance(topic.source, Derived)
+    by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
     if table.snapshot_by_id(bookmark.snapshot_id):
-        return derived_rows.late_rows(rows, read(bookmark.snapshot_id), since)
+        older = read(bookmark.snapshot_id)
+        if by_tableflow:
+            return derived_rows.late_rows(rows, older, since)
+        batches = map(batch_of, history(table, bookmark.snapshot_id))
+        if ingested := next((batch for batch in batches if batch), None):
+            # An operator may have set the bookmark after the last row of that snapshot: the rows between were skipped.
+            end = ingested.end if bookmark.is_of(ingested.cluster_id, ingested.topic_id) else {}
+            return derived_rows.late_rows(rows, older, {p: min(o, end.get(p, 0)) for p, o in since.items()})
     if topic.source.group_by:
         return rows
-    if config.topic(topic.source.from_topic).engine == "tableflow":
+    if by_tableflow:
         raise UnclearState(
             f"'{topic.name}' was derived from snapshot {bookmark.snapshot_id} of '{topic.source.from_topic}', which is "
             f"expired, so the rows that Tableflow added since are unknown. Nothing was produced. Skip all rows of the "

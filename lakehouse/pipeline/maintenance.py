@@ -101,8 +101,11 @@ def maintain(
     # A session keeps the catalog that it used first, with the role of ingestion.
     with closing(spark.with_own_session()) as spark:
         current, _ = catalog.resolve_table(topic.table_in(namespace))
+        catalog.drop_abandoned_tables(namespace)
         for ref in (current, current.dead_letters):
             table = catalog.load(ref)
+            if table is not None:
+                catalog.drop_abandoned(table)
             if table is not None and table.current_snapshot() is not None:
                 began, before = time.monotonic(), size(table)
                 done = tuple(_steps(topic, ref, catalog, spark, orphan_age))
@@ -129,7 +132,6 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
     now, keep = datetime.now(UTC), topic.retention
 
     loaded = partial(published_table, catalog, ref)
-    catalog.drop_abandoned(loaded())
     stamp = topic.metadata.names.get("kafka_timestamp")
     first = now - keep.rows if keep.rows is not None and not ref.name.endswith(naming.DEAD_LETTERS) else None
     if first and stamp and work.delete_rows(session, ref, stamp, first):

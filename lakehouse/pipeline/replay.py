@@ -156,14 +156,19 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     known = replace(known, unusable_ids=None)
     context = replace(context, schemas=known)
     decoded = decode.decode(waiting, known.decoding())
-    attempts = dead_letters.attempt(decoded)
+    attempts = dead_letters.attempt(decoded, topic.key if topic.replaces_rows else ())
     first = dead_letters.first_offsets(attempts)
     count, remaining = dead_letters.remaining(attempts)
     recovered = count - remaining.count
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
-        read_again(replace(context, batch=_within(replace(position, start=since), log)), None)
+        context, read = _decoded(replace(context, batch=_within(replace(position, start=since), log)))
+        _write(context, read, None)
+        names, rows = topic.metadata.names, context.spark.table(context.ref.spark_path())
+        columns = topic.key, names["kafka_partition"], names["kafka_offset"]
+        attempts = dead_letters.replaced(attempts, read.pieces, rows, *columns)
+        recovered = count - dead_letters.remaining(attempts)[1].count
     elif recovered:
         _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, remaining), None)
     if count:
@@ -221,9 +226,21 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
-    whole, topic = context.batch, context.topic
+    whole = context.batch
     if not whole.offsets:
         return Replayed(whole, Counts(), None)
+    context, read = _decoded(context)
+    written, audited = _write(context, read, branch)
+    return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
+
+
+def _decoded(context: BatchContext) -> tuple[BatchContext, _Read]:
+    """Return the decoded records of the context's batch, and the context with the schemas that decode them.
+
+    Raises:
+        LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
+    """
+    whole, topic = context.batch, context.topic
     options, headers = context.clients.kafka.spark_options(), context.schemas.decoding().needs_headers
     poisonous = letters.poisonous_records(context)
     pieces, remaining = [], whole
@@ -244,11 +261,9 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    context = replace(context, schemas=schemas)
     decoded_pieces = [decode.decode(records, schemas.decoding()) for records in pieces]
     summary = {"start": dict(whole.start), "end": dict(whole.end)}
-    written, audited = _write(context, _Read(decoded_pieces, summary, whole.offsets, whole.start), branch)
-    return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
+    return replace(context, schemas=schemas), _Read(decoded_pieces, summary, whole.offsets, whole.start)
 
 
 def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Written, Audited]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
@@ -312,6 +312,17 @@ class Catalog(dg.ConfigurableResource):
             raise
         table.metadata, table.metadata_location = committed.metadata, committed.metadata_location
         return table
+
+    def drop_abandoned_tables(self, namespace: str) -> None:
+        """Drop the tables of killed dry runs, with their files."""
+        from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+
+        with self.translate_errors(), suppress(NoSuchNamespaceError):
+            for identifier in self.iceberg().list_tables(namespace):
+                if naming.is_abandoned(identifier[-1], time.time()):
+                    # Another maintenance may have dropped it.
+                    with suppress(NoSuchTableError):
+                        self.iceberg().purge_table(identifier)
 
     def drop_staging(self, table: Table) -> Table:
         """Drop the branches of interrupted or refused batches; their data files become orphans.

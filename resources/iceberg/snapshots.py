@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from pyiceberg.table.snapshots import Snapshot
 
 
-def history(table: Table) -> Iterator[Snapshot]:
-    """Yield main's snapshots, newest first, along parents."""
-    snapshot = table.current_snapshot()
+def history(table: Table, snapshot_id: int | None = None) -> Iterator[Snapshot]:
+    """Yield main's snapshots, or a snapshot and its ancestors, newest first, along parents."""
+    snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id else table.current_snapshot()
     while snapshot is not None:
         yield snapshot
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None

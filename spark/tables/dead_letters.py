@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from spark.decoding import framing_columns
@@ -200,14 +201,67 @@ def places(letters: DataFrame) -> DataFrame:
     return letters.select(source["partition"].alias("kafka_partition"), source["offset"].alias("kafka_offset"))
 
 
-def attempt(decoded: DataFrame) -> DataFrame:
+def attempt(decoded: DataFrame, key: Sequence[str] = ()) -> DataFrame:
     """Decide once which dead letters decode now: `recovered` by `kafka_partition` and `kafka_offset`.
 
     The result is checkpointed, because Spark would decode again for each query. If the checkpoint is lost, queries
     fail.
+
+    Args:
+        decoded: The decoded dead letters.
+        key: The columns that identify a row of the table if a record replaces the row of its key.
     """
-    place = record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
-    return decoded.select(*place, record("reason").isNull().alias("recovered")).localCheckpoint()
+    return decoded.select(*_place(), *_key(key), record("reason").isNull().alias("recovered")).localCheckpoint()
+
+
+def replaced(
+    attempted: DataFrame,
+    pieces: Sequence[DataFrame],
+    table: DataFrame,
+    key: Sequence[str],
+    partition: str,
+    offset: str,
+) -> DataFrame:
+    """Return the attempts, recovered only if the key has its row, or a later row or record.
+
+    A record that the broker compacted was not read again. Without a later record of its key that decodes, it must
+    remain a dead letter.
+
+    Args:
+        attempted: The dead letters, as `attempt` returns them with the key.
+        pieces: The decoded records that were written.
+        table: The rows of the table afterwards.
+        key: The columns that identify a row.
+        partition: The table's column of Kafka partitions.
+        offset: The table's column of Kafka offsets.
+    """
+    states = table.select(F.col(partition).alias("kafka_partition"), F.col(offset).alias("kafka_offset"), *_key(key))
+    for piece in pieces:
+        good = piece.filter(record("reason").isNull() & ~record("filtered"))
+        states = states.unionByName(good.select(*_place(), *_key(key)))
+    letter, state = attempted.alias("letter"), states.alias("state")
+    later = (F.col("letter.kafka_partition") == F.col("state.kafka_partition")) & (
+        F.col("letter.kafka_offset") <= F.col("state.kafka_offset")
+    )
+    for column in _key_names(key):
+        later &= F.col(f"letter.{column}").eqNullSafe(F.col(f"state.{column}"))
+    place = ["kafka_partition", "kafka_offset"]
+    has_state = letter.join(state, later, "left_semi").select(*place, F.lit(True).alias("has_state"))
+    recovered = F.col("recovered") & F.col("has_state").isNotNull()
+    return attempted.join(has_state, place, "left").select(*place, recovered.alias("recovered")).localCheckpoint()
+
+
+def _place() -> tuple[Column, Column]:
+    return record("partition").alias("kafka_partition"), record("offset").alias("kafka_offset")
+
+
+def _key_names(key: Sequence[str]) -> list[str]:
+    return [f"key_{number}" for number in range(len(key))]
+
+
+def _key(key: Sequence[str]) -> list[Column]:
+    names = zip(key, _key_names(key), strict=True)
+    return [F.col(SPARK.identifier(name)).alias(alias) for name, alias in names]
 
 
 def existing_rows(waiting: DataFrame, table: DataFrame, partition: str, offset: str) -> DataFrame:

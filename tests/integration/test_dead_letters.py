@@ -9,6 +9,7 @@ from lakehouse.pipeline.dead_letters.letters import may_hold
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive
 from resources.iceberg.catalog import Catalog
+from tests.support.compaction import compact, set_compaction
 from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
 
 
@@ -159,6 +160,26 @@ def test_ingest_into_new_table_restores_dead_letters(resources):
     assert [letter["kafka_offset"] for letter in letters] == [*quarantined, 20]
     assert {letter["redriven_timestamp"] for letter in letters} == {None}
     assert len(stream.rows()) == 20 - recovered
+
+
+def test_redrive_compacted_record_remains_a_dead_letter(resources):
+    """The newest record of the key does not decode, so the compacted one has no row that replaced its own."""
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    set_compaction(stream)
+    schema_id, unchecked = stream.schema(), stream.topic
+    stream.topic = with_checks(unchecked, CHEAP)
+    trades = [trade(n, userid=user, price=900) for n, user in enumerate(("User_1", "User_2"))]
+    stream.produce([{"key": t["userid"].encode(), "value": framed(schema_id, TRADES, t)} for t in trades])
+    stream.produce([{"key": b"User_1", "value": b"bad"}])
+    stream.ingest()
+    compact(stream, lambda: 0 not in [message.offset() for message in stream.messages()], user="User_3")
+    stream.topic = unchecked
+
+    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=3, recovered=1)
+
+    waiting = [letter["kafka_offset"] for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
+    assert sorted(waiting) == [0, 2]
+    assert [row["kafka_offset"] for row in stream.rows()] == [1]
 
 
 def test_ingest_random_check_stops_batch(resources):

@@ -2,18 +2,18 @@
 
 import json
 import os
-import time
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AlterConfigOpType
 
 from lakehouse.core.offsets.batch import COUNTS, DECISION, REPLAY, TOKEN
 from lakehouse.core.offsets.ledger import Range, totals
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 from resources.kafka.transactions import wait_until_visible
+from tests.support.compaction import compact, set_compaction
 from tests.support.ledger import ingest, sql
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
 
@@ -179,35 +179,20 @@ def test_reconcile_expired_records_are_no_loss(resources):
 def test_reconcile_records_removed_by_compaction_are_no_loss(resources):
     """Compact the topic both before and after the ingestion."""
     stream = Stream(resources, partitions=1)
-    settings = {"cleanup.policy": "compact", "segment.ms": "50", "min.cleanable.dirty.ratio": "0.001"}
-    entries = [ConfigEntry(name, value, incremental_operation=SET) for name, value in settings.items()]
-    altered = admin().incremental_alter_configs([ConfigResource("TOPIC", stream.name, incremental_configs=entries)])
-    for change in altered.values():
-        change.result()
+    set_compaction(stream)
     stream.produce_trades(range(60))
-    compact(stream, below=60)
+    compact(stream, lambda: len(stream.messages()) < 60)
     ingest(stream)
     stream.produce_trades(range(60))
     ingest(stream)
-    compact(stream, below=len(stream.rows()))
+    rows = len(stream.rows())
+    compact(stream, lambda: len(stream.messages()) < rows)
 
     proof = reconciled(stream, whole_log=True)
 
     assert proof.findings == []
     assert proof.entries[1].without_record > 0
     assert totals(proof.entries).rows == len(stream.rows()) > len(stream.messages())
-
-
-def compact(stream, below):
-    """Produce until the broker has rolled a segment and compacted the segments before it."""
-    schema_id = stream.schema()
-    deadline = time.monotonic() + 90
-    while time.monotonic() < deadline:
-        stream.produce([{"key": b"User_1", "value": framed(schema_id, TRADES, trade(0))}])
-        if len(stream.messages()) < below:
-            return
-        time.sleep(0.5)
-    raise AssertionError(f"{stream.name} was not compacted within 90 s")
 
 
 def test_reconcile_record_missing_from_all_counts_is_lost(resources):

@@ -209,6 +209,29 @@ def test_derive_from_rows_of_two_topics_stops(resources):
     assert len(consume(flags.flags.name, 3)) == 20
 
 
+def test_bookmark_before_rows_of_recreated_source_is_refused(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(20))
+    flags.run()
+    ends = {p: max(r["kafka_offset"] + 1 for r in flags.trades.rows() if r["kafka_partition"] == p) for p in range(3)}
+    recreate(flags.trades)
+    flags.trades.produce_trades(range(5))
+    setting = flags.config, flags.flags.topic, flags.flags.systems
+    with pytest.raises(UnclearState, match="Run `lakehouse resume .*` first"):
+        set_bookmark(*setting, "latest", "derived", letters=False)
+    resume(flags.trades.systems, flags.trades.namespace, flags.trades.topic, "earliest", "recreated")
+    flags.trades.ingest()
+    after = ",".join(f"{p}:{end}" for p, end in ends.items())
+    with pytest.raises(UnclearState, match=f"would derive with later rows.*--at {after} "):
+        set_bookmark(*setting, "latest", "derived", letters=False)
+
+    set_bookmark(*setting, after, "derived", letters=False)
+    assert flags.run() == 0
+    flags.trades.produce_trades(range(100, 200))
+    new = sum(message.offset() >= ends[message.partition()] for message in flags.trades.messages())
+    assert flags.run() == new > 0
+
+
 def test_derive_message_above_topic_limit_is_refused(resources):
     flags = Flags(resources)
     flags.trades.produce_trades(range(3))

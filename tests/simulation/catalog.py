@@ -120,9 +120,17 @@ class MemoryIcebergCatalog(ClockChecked):
         """Load a table without a fault."""
         return self._load(("lake", name))
 
+    def names(self) -> list[str]:
+        """Return the names of all tables without a fault."""
+        return [name for _, name in self._locations]
+
     def find(self, name: str) -> Table | None:
         """Load a table without a fault; None if it does not exist."""
         return self._load(("lake", name)) if ("lake", name) in self._locations else None
+
+    def list_tables(self, namespace: Any) -> list[tuple[str, ...]]:
+        """Return the names of all tables."""
+        return self._call("list_tables", lambda: list(self._locations))
 
     def drop_table(self, identifier: Any) -> None:
         """Drop a table, and keep its files."""

@@ -86,6 +86,12 @@ def late_rows(source: SourceRows, older: SourceRows, since: Positions) -> Source
     return source.where(is_late)
 
 
+def ends(rows: SourceRows) -> Positions:
+    """Return the offset after the last one of the rows, by partition."""
+    records = rows.spark.job("ends", rows.read)
+    return {p: max(r.offset + 1 for r in records if r.partition == p) for p in {r.partition for r in records}}
+
+
 def own_columns(result: SourceRows) -> SourceRows:
     """Return the rows."""
     return result
@@ -114,6 +120,7 @@ DERIVATION: dict[Any, dict[str, Any]] = {
         "rows_of_touched_groups": rows_of_touched_groups,
         "rows_between": rows_between,
         "late_rows": late_rows,
+        "ends": ends,
         "own_columns": own_columns,
         "messages": messages,
     },

@@ -39,6 +39,7 @@ REPLACED = {
         "without": letter_jobs.without,
         "attempt": letter_jobs.attempt,
         "existing_rows": letter_jobs.existing_rows,
+        "replaced": letter_jobs.replaced,
         "first_offsets": letter_jobs.first_offsets,
         "remaining": letter_jobs.remaining,
         "mark": letter_jobs.mark,

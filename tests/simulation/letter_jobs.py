@@ -12,6 +12,7 @@ from spark.tables.decision import Decision
 from spark.tables.write import Target
 from tests.simulation.decoding_jobs import Decoded, Outcome, Records, digest, is_of
 from tests.simulation.engine import Letter, MemorySpark, Rows
+from tests.simulation.kafka import Record
 from tests.simulation.write_jobs import planned
 
 
@@ -64,10 +65,24 @@ class Attempted:
     outcomes: Sequence[Outcome]
 
 
-def attempt(decoded: Decoded) -> Attempted:
+def attempt(decoded: Decoded, key: Sequence[str] = ()) -> Attempted:
     """Decide once which dead letters decode now."""
     spark = decoded.records.spark
     return Attempted(spark, spark.job("attempt", decoded.outcomes))
+
+
+def replaced(attempted: Attempted, pieces: Sequence[Decoded], table: Rows, *columns: Any) -> Attempted:
+    """Return the attempts, recovered only if the key has its row, or a later row or record."""
+    spark = attempted.spark
+
+    def states() -> list[Record]:
+        good = [o.record for piece in pieces for o in piece.outcomes() if o.reason is None]
+        return [*good, *(row.record for row in spark.rows(table.ref, table.branch))]
+
+    known = spark.job("replaced", states)
+    has_state = lambda r: any((r.key, r.partition) == (s.key, s.partition) and s.offset >= r.offset for s in known)  # noqa: E731
+    outcomes = [o if o.reason or has_state(o.record) else replace(o, reason="compacted") for o in attempted.outcomes]
+    return Attempted(spark, outcomes)
 
 
 def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) -> Attempted:

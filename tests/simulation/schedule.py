@@ -168,18 +168,23 @@ class Schedule:
             raise Violation(f"metadata files are called missing, and exist: {error}")
 
     def judge_branches(self) -> None:
-        """Judge that maintenance drops the branches of programs that were killed.
+        """Judge that maintenance drops the branches and tables of programs that were killed.
 
         Raises:
-            Violation: A branch of a dry run is left.
+            Violation: A branch or table of a dry run is left.
         """
-        is_left = lambda: any("dry_run" in ref for ref in self.iceberg.loaded(NAME).metadata.refs)  # noqa: E731
-        if not self.iceberg.find(NAME) or not is_left():
+        if not self.left_by_dry_runs():
             return
         self.world.advance(100_000)
-        if (error := self.finish("maintain")) is None and is_left():
-            raise Violation("the branch of a dry run that was killed is left")
+        if (error := self.finish("maintain")) is None and (left := self.left_by_dry_runs()):
+            raise Violation(f"a dry run that was killed left {left}")
         self.judge_error(error)
+
+    def left_by_dry_runs(self) -> list[str]:
+        """Return the branches and tables of dry runs."""
+        table = self.iceberg.find(NAME)
+        names = [*(table.metadata.refs if table else ()), *self.iceberg.names()]
+        return [name for name in names if name.startswith("dry_run")]
 
     def recover(self) -> None:
         """End all faults, and run commands until the table has every record."""
@@ -204,7 +209,7 @@ class Schedule:
                 case UnclearState() if "lakehouse resume" in str(error) and commands[0] != "resume":
                     commands.insert(0, "resume")
                 case UnclearState() if "newer release" in str(error):
-                    self.remove_newer_token(commands)
+                    self.remove_newer_token()
                 case UnclearState() if commands[0] == "redrive":
                     # Dead letters of a topic that was recreated stay: the message names a replay into a branch.
                     commands.pop(0)
@@ -216,14 +221,14 @@ class Schedule:
                     raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error
         raise Violation(f"{commands} do not end: {error}")
 
-    def remove_newer_token(self, commands: list[str]) -> None:
-        """Roll back the snapshot of a newer release; if what it followed is expired, set the position again."""
+    def remove_newer_token(self) -> None:
+        """Roll back the snapshot of a newer release; if what it followed is expired, drop the table."""
         # The operator's clock may be behind the table's history.
         self.world.advance(4000)
         before = self.iceberg.loaded(NAME).metadata.current_snapshot_id
         self.events()["roll back"]()
         if self.iceberg.loaded(NAME).metadata.current_snapshot_id == before:
-            commands.insert(0, "resume")
+            self.events()["drop table"]()
 
     def finish(self, name: str) -> BaseException | None:
         """Run a program to its end, and return its error."""

@@ -65,9 +65,7 @@ class SourceTopic:
                 del part.records[record.offset]
                 for oracle in self._oracles:
                     topic_id, position = oracle.position
-                    # A redrive of a table with one row per key reads the log, which no longer has this record.
-                    waits = any(letter.record == record and not letter.recovered for letter in oracle.letters())
-                    if waits or topic_id != self._kafka.topic_id or record.offset >= position.get(partition, 0):
+                    if topic_id != self._kafka.topic_id or record.offset >= position.get(partition, 0):
                         oracle.uncertain.add((record.topic_id, partition, record.offset))
                 self._world.record(f"broker: compacted offset {record.offset} of partition {partition}")
                 return

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import NewerFormat, UnclearState
 
 TOKEN = "lakehouse.batch"  # noqa: S105 (a property's name)
 """Snapshot summary property: a Batch as JSON."""
@@ -72,11 +72,11 @@ class Batch:
         """Parse a token.
 
         Raises:
-            UnclearState: A newer release wrote it in another format.
+            NewerFormat: A newer release wrote it in another format.
         """
         fields = json.loads(token)
         if fields.pop("version") != 1:
-            raise UnclearState(f"Token {token} was written by a newer release. Nothing was changed. Upgrade lakehouse")
+            raise NewerFormat(f"Token {token} was written by a newer release. Nothing was changed. Upgrade lakehouse")
         for bound in ("start", "end"):
             fields[bound] = {int(partition): offset for partition, offset in fields[bound].items()}
         return Batch(**fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import NewerFormat
 from lakehouse.core.offsets.batch import Positions
 
 TOPIC = "lakehouse.bookmarks"
@@ -45,11 +45,11 @@ class Bookmark:
         """Parse the value of a bookmark's message.
 
         Raises:
-            UnclearState: A newer release wrote it in another format.
+            NewerFormat: A newer release wrote it in another format.
         """
         fields = json.loads(value)
         if fields.pop("version") != 1:
-            raise UnclearState(f"A newer release wrote the bookmark {value!r}. Nothing was changed. Upgrade lakehouse")
+            raise NewerFormat(f"A newer release wrote the bookmark {value!r}. Nothing was changed. Upgrade lakehouse")
         fields["offsets"] = {int(partition): offset for partition, offset in fields["offsets"].items()}
         return Bookmark(**fields)
 

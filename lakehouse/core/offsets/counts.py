@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import NewerFormat
 
 
 @dataclass(frozen=True)
@@ -46,10 +46,10 @@ class Counts:
         """Parse the counts that the table property has for one snapshot; absent ones are 0.
 
         Raises:
-            UnclearState: It has an outcome that a newer release added.
+            NewerFormat: It has an outcome that a newer release added.
         """
         if unknown := set(stored) - {field.name for field in fields(Counts)}:
-            raise UnclearState(
+            raise NewerFormat(
                 f"The counts of a commit contain {', '.join(sorted(unknown))}, which a newer release wrote. "
                 f"Nothing was changed. Upgrade lakehouse"
             )

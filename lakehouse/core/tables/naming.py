@@ -23,7 +23,7 @@ STAGING_PREFIX = "ingest_"
 
 _DRY_RUN = re.compile(r"dry_run_(\d+)_[0-9a-f]{12}")
 DRY_RUN_SECONDS = 86_400
-"""Age in seconds at which the branch of a dry run is abandoned: its process was killed before it dropped the branch."""
+"""Age in seconds at which the branch or table of a dry run is abandoned, because its process was killed."""
 
 DEAD_LETTERS = "__dead_letters"
 """Suffix of the table of records that could not be decoded."""
@@ -51,14 +51,14 @@ def family(table: str) -> tuple[str, int]:
     return (versioned[1], int(versioned[2])) if versioned else (table, 1)
 
 
-def dry_run_branch(now: float) -> str:
-    """Return a new branch name for a dry run that starts at `now`, in seconds since the epoch."""
+def dry_run_name(now: float) -> str:
+    """Return a new name for the branch or the table of a dry run that starts at `now`, in seconds since the epoch."""
     return f"dry_run_{int(now)}_{uuid.uuid4().hex[:12]}"
 
 
-def is_abandoned(branch: str, now: float) -> bool:
-    """Return whether a killed dry run left this branch. `now` is in seconds since the epoch."""
-    dry_run = _DRY_RUN.fullmatch(branch)
+def is_abandoned(name: str, now: float) -> bool:
+    """Return whether a killed dry run left this branch or table. `now` is in seconds since the epoch."""
+    dry_run = _DRY_RUN.fullmatch(name)
     return dry_run is not None and int(dry_run[1]) < now - DRY_RUN_SECONDS
 
 

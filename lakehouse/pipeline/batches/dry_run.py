@@ -1,4 +1,8 @@
-"""Ingest a sample of a topic into a temporary branch of its table, which is dropped at the end."""
+"""Ingest a sample of a topic into a temporary branch of its table, which is dropped at the end.
+
+The first dry run of a topic has no table to branch from. It uses a temporary table of its own, since ingestion may
+create the topic's table meanwhile, and no catalog drops a table only if it is empty.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,7 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
     """Ingest the newest records of a topic into a branch, check them there, and drop the branch.
 
     main and the stored offsets are unchanged. Columns that the registry's newest schema adds are added to the table, as
-    the next batch would do. A table created for the dry run is dropped again.
+    the next batch would do. A table that does not exist is not created.
 
     Args:
         namespace: The namespace of the table.
@@ -47,13 +51,13 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
     ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
     log = read_log(clients.kafka, topic.topic)
     sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
-    context = replay_context(topic, ref, clients, sample, table)
-    branch = naming.dry_run_branch(time.time())
+    branch = naming.dry_run_name(time.time())
+    context = replay_context(topic, ref if table else replace(ref, name=branch), clients, sample, table)
     try:
         replayed = read_again(context, branch)
         return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings])
     finally:
-        _drop_branch(clients.catalog, ref, branch, table is not None)
+        _drop(clients.catalog, context.ref, branch)
 
 
 def _newest(batch: Batch, records: int) -> Batch:
@@ -72,13 +76,14 @@ def _decodes(topic: Topic, replayed: Replayed) -> CheckResult:
     return CheckResult(DECODES, not bad or topic.errors != "suspend", message, numbers)
 
 
-def _drop_branch(catalog: Catalog, ref: TableRef, branch: str, existed: bool) -> None:
+def _drop(catalog: Catalog, ref: TableRef, branch: str) -> None:
+    """Drop a branch, or the temporary table of the same name."""
     table = catalog.load(ref)
     if table is None:
         return
-    if branch in table.metadata.refs:
+    if ref.name == branch:
+        # Ingestion may drop no table.
+        catalog.for_maintenance().iceberg().purge_table(ref.identifier)
+    elif branch in table.metadata.refs:
         with table.manage_snapshots() as manage:
             manage.remove_branch(branch)
-    if not existed and table.current_snapshot() is None:
-        # Ingestion may drop no table.
-        catalog.for_maintenance().iceberg().drop_table(ref.identifier)

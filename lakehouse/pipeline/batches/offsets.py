@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.table import Table
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, NewerFormat, UnclearState
 from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
@@ -132,6 +132,7 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
     Raises:
         CommitConflict: Another writer published meanwhile.
         LakehouseError: `where` is invalid, outside of the log, or before the end of what the table has.
+        NewerFormat: A newer release wrote the table's newest batch.
         SchemaError: The schema does not fit the table.
         Unreachable: A system does not answer.
     """
@@ -170,9 +171,15 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
 
 
 def newest_batch(table: Table | None) -> Batch | None:
-    """Return the newest batch on main; if its history is ambiguous, the batch of the offsets tag."""
+    """Return the newest batch on main; if its history is ambiguous, the batch of the offsets tag.
+
+    Raises:
+        NewerFormat: A newer release wrote it, so the table has rows of unknown offsets.
+    """
     try:
         return last_batch(table)
+    except NewerFormat:
+        raise
     except UnclearState:
         assert table is not None
         tagged = table.snapshot_by_name(naming.OFFSETS_TAG)
