@@ -172,7 +172,7 @@ def test_redrive_compacted_record_remains_a_dead_letter(resources):
     stream.produce([{"key": t["userid"].encode(), "value": framed(schema_id, TRADES, t)} for t in trades])
     stream.produce([{"key": b"User_1", "value": b"bad"}])
     stream.ingest()
-    compact(stream, lambda: 0 not in [message.offset() for message in stream.messages()], user="User_3")
+    compact(stream, lambda: 0 not in [message.offset for message in stream.messages()], user="User_3")
     stream.topic = unchecked
 
     assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=3, recovered=1)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable
 from lakehouse.core.offsets.batch import Batch
 from resources.kafka.kafka import Offsets, TopicDescription
 from resources.kafka.kafka_errors import to_error
@@ -66,6 +66,14 @@ class MemoryCluster:
             return {name: self._topic(name).bounds(committed=committed) for name in topics}
 
         return self._call("offsets", offsets)
+
+    def ensure_topic(self, topic: str, *_: object, **settings: object) -> None:
+        """Refuse to create a topic."""
+
+        def refuse() -> None:
+            raise RequestRejected("Kafka", self.servers, f"topic '{topic}'", "the permission to create topics")
+
+        self._call("ensure_topic", refuse)
 
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -276,6 +277,9 @@ def run(choices: Choices, kind: type[Schedule] = Schedule) -> Outcome:
 def simulation() -> ExitStack:
     """Return a context in which schedules run."""
     stack = ExitStack()
+    # Programs report what they retry.
+    logging.disable(logging.CRITICAL)
+    stack.callback(logging.disable, logging.NOTSET)
     stack.enter_context(simulated_engine())
     stack.enter_context(replaced(RECORD_FILES))
     stack.enter_context(computed_once())

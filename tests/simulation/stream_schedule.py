@@ -63,8 +63,10 @@ class StreamSchedule:
         self._clients = Clients(self._kafka, self._registry, spark, SimulatedCatalog.on(self._iceberg))  # type: ignore[arg-type]
         limits = {"max_records_per_batch": choices.of((4, 2)), "continuous": True}
         mode = choices.of(("append", "upsert"))
+        orders = {"mode": mode, "key": ("id",) if mode == "upsert" else (), "errors": "log"}
         topics = (
-            Topic(name="orders", mode=mode, key=("id",) if mode == "upsert" else (), errors="log", **limits),
+            # The cluster refuses to create this topic of dead letters.
+            Topic(name="orders", dead_letter_topic="letters", **orders, **limits),
             Topic(name="copies", kafka_topic="orders", errors="log", **limits),
             Topic(name="refunds", errors=choices.of(("log", "suspend")), **limits),
         )
