@@ -18,6 +18,7 @@ EDITION = 'edition = "2023"; message R { int32 a = 1; }'
 
 
 @pytest.mark.parametrize(("schema", "type_"), [(json.dumps(NESTED), "AVRO"), (EDITION, "PROTOBUF")])
+@pytest.mark.usefixtures("resources")
 def test_register_schema_outside_embedded_registry_is_refused(schema, type_):
     with pytest.raises(SchemaRegistryError) as refused:
         registry().register_schema(f"refused-{uuid.uuid4().hex[:8]}", Schema(schema, type_))
