@@ -127,7 +127,7 @@ def test_rotate_interrupted_anywhere_loses_no_key(lake: Lake, monkeypatch, lost:
         ending.struck.clear()
         ending.repeat_until_done(lambda: turn(lake))
         ending.repeat_until_done(lambda: turn(lake, later=2))
-        assert len(ending.struck) >= 18 * len(ending.moments)
+        assert len({*ending.struck.values()}) >= 4 * len(ending.moments)
         assert working(lake) == [before, current(lake)], "the previous key stays valid"
         labels = client.describe_secret(SecretId=SECRET)["VersionIdsToStages"].values()
         assert sum("AWSCURRENT" in label for label in labels) == 1

@@ -1,4 +1,7 @@
-"""Resumption of a Confluent deployment after a kill before and after each change."""
+"""Resumption of a Confluent deployment after a kill before and after each kind of change.
+
+The simulation kills at random changes (tests/simulation/deployment).
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def expected(small: Lake) -> list[str]:
     return expected
 
 
-def test_create_killed_at_any_change_has_same_result(small: Lake, expected, monkeypatch):
+def test_create_killed_at_each_kind_of_change_has_same_result(small: Lake, expected, monkeypatch):
     ending = Ending(monkeypatch)
     for resource in small.resources:
         begin = lambda name=resource.address: apply(closure(small.resources, name), small.reported.append)  # noqa: E731
@@ -46,7 +49,7 @@ def test_create_killed_at_any_change_has_same_result(small: Lake, expected, monk
     assert_keys_are_stored(small)
     ending.repeat_until_done(small.delete)
     assert left(small.vendor) == [] and not small.secrets() and not small.things
-    assert len(ending.struck) > 180
+    assert len({*ending.struck.values()}) >= 55
 
 
 def test_create_with_lost_responses_has_no_duplicates(small: Lake, expected, monkeypatch):
@@ -62,7 +65,7 @@ def test_create_with_lost_responses_has_no_duplicates(small: Lake, expected, mon
     assert_keys_are_stored(small)
     ending.repeat_until_done(small.delete)
     assert left(small.vendor) == [] and not small.secrets()
-    assert len(ending.struck) > 80
+    assert len({*ending.struck.values()}) >= 28
 
 
 def assert_keys_are_stored(lake: Lake) -> None:

@@ -203,10 +203,20 @@ def test_verify_command_of_a_spark_principal_succeeds(chain: Chain, tmp_path: Pa
     queue_results_of_athena(chain)
     done = run_command(chain.clouds, chain.keys["spark"], tmp_path, "deploy", "verify", "--env", "aws")
     assert done.returncode == 0, done.stdout + done.stderr
-    outcomes = [line.split()[0] for line in done.stdout.splitlines()[:-1]]
+    lines = done.stdout.splitlines()
+    outcomes = [line.split()[0] for line in lines[:-1]]
     assert {*outcomes} == {"allowed", "unchecked"} and outcomes.count("allowed") > 50, done.stdout
+    reason = "its credentials need its IAM role, which the caller may not assume"
+    assert {f"unchecked {name}: all its permissions: {reason}" for name in rotation_identities(chain)} <= {*lines}
     assert not [secret for secret in chain.clouds.secrets() if secret in done.stdout + done.stderr]
     assert state_of_tables(chain) == before
+
+
+def test_verify_without_rotation_principals_names_identities(chain: Chain) -> None:
+    deployment = chain.clouds.credentials().deployment.model_copy(update={"rotation_principals": ()})
+    findings = verify(chain, "spark", deployment=deployment)
+    unchecked = {each.role for each in findings if "the deployment has no `rotation_principals`" in each.reason}
+    assert unchecked == rotation_identities(chain)
 
 
 def test_verify_without_a_statement_names_the_missing_permission(chain: Chain) -> None:
@@ -240,10 +250,22 @@ def policies_of_roles(chain: Chain) -> dict[str, Any]:
     return {role: iam.get_role_policy(RoleName=role, PolicyName="lakehouse")["PolicyDocument"] for role in roles}
 
 
-def verify(chain: Chain, user: str) -> list[Finding]:
-    """Verify the deployment as a user."""
+def rotation_identities(chain: Chain) -> set[str]:
+    """Return the names of the service account and the user that replace keys."""
+    names = chain.clouds.credentials().names
+    return {names.service_account("rotation"), names.snowflake("ROTATION_USER")}
+
+
+def verify(chain: Chain, user: str, **changes: Any) -> list[Finding]:
+    """Verify the deployment as a user.
+
+    Args:
+        chain: The deployment.
+        user: The name of the user.
+        changes: Fields of the administrator's credentials.
+    """
     queue_results_of_athena(chain)
-    credentials = replace(chain.clouds.credentials(), environment="aws")
+    credentials = replace(chain.clouds.credentials(), environment="aws", **changes)
     with pytest.MonkeyPatch.context() as patch:
         as_user(patch, chain.keys[user])
         return list(Verification(deployed(chain.clouds), credentials, chain.resources).run())

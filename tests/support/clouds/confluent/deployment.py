@@ -25,11 +25,13 @@ from lakehouse.deploy.planning.planner import Change, apply, destroy, plan
 from lakehouse.deploy.resource import Resource
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud
-from tests.support.clouds.confluent.server import ConfluentServer
+from tests.support.clouds.confluent.server import ROUTES, ConfluentServer
 from tests.support.sleepless import Sleepless
 
 TRIES = 500
 """More than twice the number of changes."""
+STRIKES = 2
+"""Calls of each kind at which a process ends. The first leaves no resource of its kind, the second one."""
 ACCOUNT, REGION = "123456789012", "us-east-1"
 SQL = "CREATE TABLE IF NOT EXISTS `totals` AS SELECT quantity * price AS total FROM `stock_trades`"
 SMALL: dict[str, Any] = {
@@ -224,9 +226,10 @@ class Killed(BaseException):
 
 
 class Ending:
-    """A fault that ends the process once before and once after each changing call to either cloud.
+    """A fault that ends the process before and after the first changing calls of each kind to either cloud.
 
-    `changes` are the executed calls, `struck` the calls at which the process ended.
+    Calls of one kind differ in names and ids only. `changes` are the executed calls, `struck` the calls at which the
+    process ended with their kinds.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *, lost: bool = False):
@@ -237,7 +240,7 @@ class Ending:
         """
         self.lost, self.changes = lost, []
         self.moments: tuple[str, ...] = ("after",) if lost else ("before", "after")
-        self.struck: set[tuple[str, str]] = set()
+        self.struck: dict[tuple[str, str], str] = {}
         send, call = requests.request, BaseClient._make_api_call
 
         def request(method: str, url: str, **arguments: Any) -> Any:
@@ -245,13 +248,14 @@ class Ending:
             change = f"{method} {path} {arguments.get('json')} {arguments.get('params')}"
             changes = method != "GET" and not path.endswith("/validate")
             do = lambda: send(method, url, **arguments)  # noqa: E731
-            return self._around(change, do, requests.ConnectionError()) if changes else do()
+            kind = f"{method} {_operation(method, path)}"
+            return self._around(kind, change, do, requests.ConnectionError()) if changes else do()
 
         def api_call(client: BaseClient, operation: str, arguments: dict[str, Any]) -> Any:
             change = f"{operation} {arguments.get('SecretId') or arguments.get('Name')}"
             do = lambda: call(client, operation, arguments)  # noqa: E731
             changes = not operation.startswith(("Get", "List", "Describe"))
-            return self._around(change, do, ConnectionClosedError(endpoint_url="")) if changes else do()
+            return self._around(operation, change, do, ConnectionClosedError(endpoint_url="")) if changes else do()
 
         monkeypatch.setattr(requests, "request", request)
         monkeypatch.setattr(BaseClient, "_make_api_call", api_call)
@@ -266,14 +270,23 @@ class Ending:
                 continue
         raise AssertionError(f"the command did not succeed in {TRIES} tries; the last change: {self.changes[-1]}")
 
-    def _around(self, change: str, do: Callable[[], Any], lost: Exception) -> Any:
-        self._strike(change, "before", lost)
+    def _around(self, kind: str, change: str, do: Callable[[], Any], lost: Exception) -> Any:
+        self._strike(kind, change, "before", lost)
         done = do()
         self.changes.append(change)
-        self._strike(change, "after", lost)
+        self._strike(kind, change, "after", lost)
         return done
 
-    def _strike(self, change: str, moment: str, lost: Exception) -> None:
-        if moment in self.moments and (change, moment) not in self.struck:
-            self.struck.add((change, moment))
+    def _strike(self, kind: str, change: str, moment: str, lost: Exception) -> None:
+        kind = f"{moment} {kind}"
+        is_new = (change, moment) not in self.struck and list(self.struck.values()).count(kind) < STRIKES
+        if moment in self.moments and is_new:
+            self.struck[change, moment] = kind
             raise lost if self.lost else Killed()
+
+
+def _operation(method: str, path: str) -> str:
+    """Return the template of a path in the simulated Confluent Cloud."""
+    path = re.sub("^/registry/[^/]+", "", path.partition("?")[0])
+    rule, _ = ROUTES.bind("127.0.0.1").match(path, method, return_rule=True)
+    return str(rule.rule)
