@@ -18,16 +18,20 @@ ACCOUNTS = (
 )
 """Service accounts in Confluent Cloud, by what they are for."""
 
-CONFLUENT_SECRETS = (
-    "schema_registry_cluster/python_client",
-    "schema_registry_cluster/spark/python_client",
-    *(f"kafka_cluster/{account}/python_client" for account in ("app_manager", "app_consumer", "app_producer", "spark")),
-    "flink",
-    "tableflow",
-    "tableflow/spark/python_client",
-    ROTATION,
-)
-"""The secrets of Confluent's keys below `Names.confluent_secrets`, in the kickstarter's layout."""
+CONFLUENT_SECRETS = {
+    ("app_manager", "kafka"): "kafka_cluster/app_manager/python_client",
+    ("app_consumer", "kafka"): "kafka_cluster/app_consumer/python_client",
+    ("app_producer", "kafka"): "kafka_cluster/app_producer/python_client",
+    ("spark", "kafka"): "kafka_cluster/spark/python_client",
+    ("schema_registry", "schema_registry"): "schema_registry_cluster/python_client",
+    ("spark", "schema_registry"): "schema_registry_cluster/spark/python_client",
+    ("app_manager", "tableflow"): "tableflow",
+    ("spark", "tableflow"): "tableflow/spark/python_client",
+    ("flink", "flink"): "flink",
+    (ROTATION, "cloud"): ROTATION,
+}
+"""The secret of each key of Confluent below `Names.confluent_secrets`, in the kickstarter's layout, by purpose of the
+account and API. The first key creates topics, and the last one replaces the others."""
 
 
 def _no_existing() -> Existing:
@@ -108,14 +112,14 @@ class Names:
     @property
     def ingestion_secrets(self) -> tuple[str, ...]:
         """The secrets that the running lakehouse reads; `operator` is optional (docs/cloud.md)."""
-        spark = (path for path in CONFLUENT_SECRETS if "/spark/" in path)
+        spark = (path for (account, _), path in CONFLUENT_SECRETS.items() if account == "spark")
         paths = (*spark, "operator", "operator/tableflow")
         return (*(f"{self.confluent_secrets}/{path}" for path in paths), self.snowflake_secret)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets that `lakehouse deploy create` creates."""
-        confluent = (f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS)
+        confluent = (f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS.values())
         return (*confluent, self.snowflake_secret, self.snowflake_rotation_secret)
 
     def snowflake(self, purpose: str) -> str:

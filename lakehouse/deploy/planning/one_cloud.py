@@ -12,8 +12,6 @@ from lakehouse.deploy.planning import planner
 from lakehouse.deploy.planning.planner import Change, Report
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable
 
-CLOUDS = ("confluent", "aws", "snowflake")
-
 
 @dataclass(frozen=True, repr=False)
 class Foreign(Undeletable[Any]):
@@ -51,7 +49,7 @@ class OneCloud:
     """The resources of one cloud in a deployment."""
 
     cloud: str
-    """One of CLOUDS."""
+    """`confluent`, `aws` or `snowflake`: the first part of the addresses of its resources."""
     deployment: Sequence[Resource[Any]]
     """All resources, dependencies first."""
     environment: str

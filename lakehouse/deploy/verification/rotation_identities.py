@@ -34,7 +34,7 @@ class RotationIdentities:
     def steps(self) -> Iterator[Step]:
         """Yield the calls of `lakehouse deploy rotate` that change nothing: a step for each account and user."""
         names = self.credentials.names
-        account, user = names.service_account(ROTATION), names.snowflake("ROTATION_USER")
+        account, user = self._identities
         read: list[tuple[Sequence[Resource[Any]], Outputs]] = []
 
         def read_credentials() -> None:
@@ -44,8 +44,7 @@ class RotationIdentities:
         action, resource = "secretsmanager:GetSecretValue", "the credentials of the rotation's identities"
         yield Probe(names.role(ROTATION), action, resource, read_credentials)
         if not read:
-            for identity in (account, user):
-                yield Unchecked(identity, "all its permissions", "its credentials could not be read")
+            yield from self.unchecked("its credentials could not be read")
             return
         [(resources, outputs)] = read
         keys = [resource for resource in resources if isinstance(resource, ApiKeyResource)]
@@ -58,6 +57,21 @@ class RotationIdentities:
             if isinstance(pair, ServiceUserKey):
                 yield Probe(user, "OWNERSHIP", f"Snowflake user '{pair.name}'", partial(_read, pair, outputs))
         yield Unchecked(user, "ALTER USER … SET RSA_PUBLIC_KEY", ROTATES)
+
+    def unchecked(self, reason: str) -> Iterator[Unchecked]:
+        """Yield a step without a call for each identity.
+
+        Args:
+            reason: The reason why no call can be made.
+        """
+        for identity in self._identities:
+            yield Unchecked(identity, "all its permissions", reason)
+
+    @property
+    def _identities(self) -> tuple[str, str]:
+        """The names of the service account and the user."""
+        names = self.credentials.names
+        return names.service_account(ROTATION), names.snowflake("ROTATION_USER")
 
 
 def _read_keys(account: ServiceAccountResource, keys: list[ApiKeyResource], outputs: Outputs) -> None:

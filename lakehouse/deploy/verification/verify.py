@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.aws.aws_service import DENIED, AwsError
-from lakehouse.deploy.aws.table_locations import has_tableflow
 from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
+from lakehouse.deploy.names import ROTATION
+from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.rotation_credentials import RotationCredentials
 from lakehouse.deploy.verification.canary import Canary, remove
 from lakehouse.deploy.verification.deployment_role import CANARY, DeploymentRole, Step
@@ -64,8 +68,8 @@ class Verification:
                 elif purpose == MAINTENANCE:
                     yield from _run(role.maintenance())
                 else:
-                    yield from _run(role.rotation(self._rotated_secrets))
-                    yield from _run(RotationIdentities(self.config, self._rotation_credentials).steps())
+                    yield from _run(role.rotation(self._secrets))
+            yield from _run(self._rotation_identities(refusals))
         finally:
             problems = _clean(canary, removers)
         for problem in problems:
@@ -76,36 +80,40 @@ class Verification:
             reason = "only Confluent assumes it. `lakehouse deploy plan` reports its catalog integration"
             yield Finding(self.credentials.names.role("confluent"), "all its permissions", "unchecked", reason)
 
+    def _rotation_identities(self, refusals: Mapping[str, str]) -> Iterator[Step]:
+        """Yield the steps of the identities, whose credentials only the rotation's IAM role may read.
+
+        Args:
+            refusals: The reasons why roles cannot be assumed, by purpose.
+        """
+        identities = RotationIdentities(self.config, self._rotation_credentials)
+        if ROTATION in refusals:
+            return identities.unchecked("its credentials need its IAM role, which the caller may not assume")
+        if ROTATION not in self._purposes:
+            return identities.unchecked("the deployment has no `rotation_principals`, which may read its credentials")
+        return identities.steps()
+
     @property
     def _purposes(self) -> tuple[str, ...]:
         # Maintenance deletes a file that the others read.
-        rotation = ("rotation",) if self.credentials.deployment.rotation_principals else ()
+        rotation = (ROTATION,) if self.credentials.deployment.rotation_principals else ()
         return ("writer", "reader", MAINTENANCE, *rotation)
+
+    @property
+    def _tableflow_topic(self) -> Topic | None:
+        return next((topic for topic in self.config.topics.values() if topic.engine == "tableflow"), None)
 
     @property
     def _has_tableflow(self) -> bool:
         # Glue and the bucket have no table that is in Confluent's storage.
-        return has_tableflow(self.config) and self.credentials.deployment.tableflow.storage == "own_bucket"
+        return bool(self._tableflow_topic) and self.credentials.deployment.tableflow.storage == "own_bucket"
 
-    @property
-    def _rotated_secrets(self) -> tuple[str, ...]:
-        return tuple(name for name in self.credentials.names.secrets if name not in self._unused_secrets)
-
-    @property
-    def _unused_secrets(self) -> set[str]:
-        """The secrets of the layout that this deployment and this environment do not need."""
-        has_tables, deployment = has_tableflow(self.config), self.credentials.deployment
-        reads_state = "confluent_cloud" in self.config.environments[self.credentials.environment]
-        is_needed = {
-            "flink": bool(deployment.flink),
-            "tableflow": has_tables,
-            "tableflow/spark/python_client": has_tables and deployment.tableflow.storage == "confluent",
-            "operator": reads_state,
-            "operator/tableflow": reads_state,
-        }
-        return {
-            f"{self.credentials.names.confluent_secrets}/{path}" for path, needed in is_needed.items() if not needed
-        }
+    @cached_property
+    def _secrets(self) -> tuple[str, ...]:
+        """The secrets of the keys that the deployment needs."""
+        resources, names = deployment_resources(self.config, self.credentials), self.credentials.names
+        keys = (resource.secret for resource in resources if isinstance(resource, ApiKeyResource))
+        return (*keys, names.snowflake_secret, names.snowflake_rotation_secret)
 
     @property
     def _rotation_credentials(self) -> RotationCredentials:
@@ -116,7 +124,7 @@ class Verification:
 
     def _role(self, purpose: str, files: list[str]) -> DeploymentRole:
         deployment = self.credentials.deployment
-        principals = deployment.rotation_principals if purpose == "rotation" else deployment.spark_principals
+        principals = deployment.rotation_principals if purpose == ROTATION else deployment.spark_principals
         return DeploymentRole(self.credentials.names, self.config.namespace, purpose, bool(principals), files)
 
     def _refusal(self, role: DeploymentRole) -> str:
@@ -126,7 +134,7 @@ class Verification:
         except AwsError as error:
             if error.code not in DENIED:
                 raise
-            principals = "rotation_principals" if role.purpose == "rotation" else "spark_principals"
+            principals = "rotation_principals" if role.purpose == ROTATION else "spark_principals"
             return (
                 f"the caller may not assume it. Run `lakehouse deploy verify` with a --profile that is in "
                 f"`{principals}` ({error})"
@@ -134,8 +142,10 @@ class Verification:
         return ""
 
     def _writer(self, role: DeploymentRole, canary: Canary) -> Iterator[Finding]:
-        used = (name for name in self.credentials.names.ingestion_secrets if name not in self._unused_secrets)
-        yield from _run(role.secrets(tuple(used)))
+        # The secrets of Confluent's state are optional, and created by hand.
+        state = self.config.environments[self.credentials.environment].get("confluent_cloud", {})
+        used = (*self._secrets, state.get("secret"), state.get("tableflow_secret"))
+        yield from _run(role.secrets(tuple(name for name in self.credentials.names.ingestion_secrets if name in used)))
         topics = tuple(sorted({topic.topic for topic in self.config.topics.values()}))
         yield Probe(role.name, "a description of the topics", "Kafka", lambda: self._describe(topics)).run()
         yield Probe(
@@ -152,7 +162,7 @@ class Verification:
         yield from self._tableflow(role)
 
     def _tableflow(self, role: DeploymentRole) -> Iterator[Finding]:
-        topic = next((topic for topic in self.config.topics.values() if topic.engine == "tableflow"), None)
+        topic = self._tableflow_topic
         if topic is not None and self._has_tableflow:
             try:
                 database, table = table_of(self.config, topic, self.clients).identifier
@@ -162,7 +172,7 @@ class Verification:
             yield from _run(role.tableflow(database, table))
 
     def _stored_by_confluent(self, role: DeploymentRole) -> Iterator[Finding]:
-        topic = next((topic for topic in self.config.topics.values() if topic.engine == "tableflow"), None)
+        topic = self._tableflow_topic
         if topic is None or self._has_tableflow:
             return
         if not hasattr(self.clients, TABLEFLOW_CATALOG):
