@@ -8,6 +8,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,13 +18,17 @@ import botocore.httpsession
 import pytest
 import requests
 from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
+from click.testing import CliRunner, Result
 from moto import mock_aws
 from moto.core.models import responses_mock
 from snowflake.connector import time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 
-from lakehouse.deploy import cloud_credentials
+from lakehouse.cli.main import main
+from lakehouse.config import loader
+from lakehouse.deploy import cloud_credentials, rotation
 from lakehouse.deploy.cloud_credentials import ADMIN_SECRET
+from lakehouse.deploy.planning import graph
 from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.execution.storage import IAM_USER_ARN
@@ -183,6 +188,27 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
                 patch.setenv(f"SNOWFLAKE_{name}", value)
             yield Clouds(aws, confluent, snowflake, rest)
         assert not confluent.violations
+
+
+@pytest.fixture
+def command(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """A function that runs `lakehouse deploy` with an administrator's credentials, and without the pauses of waiting.
+
+    Its keyword arguments are settings of the deployment.
+    """
+    clock = clouds.sleepless.clock
+    monkeypatch.setattr(graph, "deployment_resources", partial(graph.deployment_resources, clock=clock))
+    monkeypatch.setattr(rotation, "rotate", partial(rotation.rotate, clock=clock))
+
+    def run(name: str, *arguments: str, **settings: Any) -> Result:
+        deployment = clouds.credentials().deployment.model_copy(update=settings)
+        declared = clouds.config().model_copy(update={"deployments": {"aws": deployment}})
+        monkeypatch.setattr(loader, "load", lambda **_: declared)
+        secret = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": clouds.confluent.admin_secret}
+        options = ["--env", "aws", "--confluent-url", clouds.confluent.url, *arguments]
+        return CliRunner(env=secret).invoke(main, ["deploy", name, *options])
+
+    return run
 
 
 @contextlib.contextmanager

@@ -2,32 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from lakehouse.cli.main import main
-from lakehouse.config import loader
 from lakehouse.deploy.planning import planner
 from tests.support.clouds.all_clouds import Clouds
-from tests.support.clouds.confluent.server import ADMIN
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def run(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A function that runs `lakehouse deploy` with an administrator's credentials."""
-    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.credentials().deployment}})
-    monkeypatch.setattr(loader, "load", lambda **_: declared)
-    environment = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": clouds.confluent.admin_secret}
-
-    def run(command: str, *arguments: str) -> Result:
-        options = ["--env", "aws", "--confluent-url", clouds.confluent.url, *arguments]
-        return CliRunner(env=environment).invoke(main, ["deploy", command, *options])
-
-    return run
 
 
 def exists(clouds: Clouds) -> set[str]:
@@ -38,37 +21,37 @@ def exists(clouds: Clouds) -> set[str]:
     return {cloud for cloud, address in marks.items() if by_address[address] in outputs}
 
 
-def test_create_and_delete_of_one_cloud_only_reads_the_others(clouds: Clouds, run: Any):
+def test_create_and_delete_of_one_cloud_only_reads_the_others(clouds: Clouds, command: Callable[..., Result]):
     before = clouds.aws.state()
 
     # The role that Snowflake assumes trusts users that Snowflake has not named yet.
-    planned = run("plan", "--only", "aws")
+    planned = command("plan", "--only", "aws")
     needed = "which does not exist: run `lakehouse deploy create --env aws --only snowflake` first"
     assert planned.exit_code == 1 and "? IAM role 'lakehouse-production-snowflake': needs " in planned.output
     assert needed in planned.output and "service account" not in planned.output
     assert clouds.aws.state() == before, "a plan changes nothing"
 
-    created = run("create", "--only", "aws", "--yes")
+    created = command("create", "--only", "aws", "--yes")
     assert created.exit_code == 1 and needed in created.output
     assert exists(clouds) == {"aws"}
 
-    created = run("create", "--only", "snowflake", "--yes")
+    created = command("create", "--only", "snowflake", "--yes")
     assert created.exit_code == 1 and "run `lakehouse deploy create --env aws --only aws` first" in created.output
     assert exists(clouds) == {"aws", "snowflake"}
     assert "role/lakehouse-production-snowflake" not in clouds.aws.state()["roles"], "the other cloud is only read"
 
     for cloud in ("aws", "snowflake", "confluent"):
-        created = run("create", "--only", cloud, "--yes")
+        created = command("create", "--only", cloud, "--yes")
         assert created.exit_code == 0, (cloud, created.output)
     assert exists(clouds) == {"aws", "confluent", "snowflake"}
 
-    refused = run("delete", "--only", "aws", "--yes", "--delete-data")
+    refused = command("delete", "--only", "aws", "--yes", "--delete-data")
     assert refused.exit_code == 1
     assert "depends on resources that would be deleted in aws. Nothing was deleted" in refused.output
     assert exists(clouds) == {"aws", "confluent", "snowflake"}
 
     for cloud in ("snowflake", "confluent", "aws"):
-        deleted = run("delete", "--only", cloud, "--yes", "--delete-data")
+        deleted = command("delete", "--only", cloud, "--yes", "--delete-data")
         assert deleted.exit_code == 0, (cloud, deleted.output)
         assert cloud not in exists(clouds)
     assert clouds.aws.state() == before
