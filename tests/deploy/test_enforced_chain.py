@@ -215,7 +215,8 @@ def test_verify_command_of_a_spark_principal_succeeds(chain: Chain, tmp_path: Pa
 def test_verify_without_rotation_principals_names_identities(chain: Chain) -> None:
     deployment = chain.clouds.credentials().deployment.model_copy(update={"rotation_principals": ()})
     findings = verify(chain, "spark", deployment=deployment)
-    unchecked = {each.role for each in findings if "the deployment has no `rotation_principals`" in each.reason}
+    reason = "the deployment has no `rotation_principals`"
+    unchecked = {finding.role for finding in findings if reason in finding.reason}
     assert unchecked == rotation_identities(chain)
 
 
