@@ -43,7 +43,7 @@ def administrator_options(command: Callable[..., None]) -> Callable[..., None]:
                 envvar="CONFLUENT_CLOUD_API_KEY",
                 show_envvar=True,
                 default="",
-                help="Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for on a terminal.",
+                help="Id of a Cloud API key. Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for.",
             ),
             click.option(
                 "--snowflake-warehouse",

@@ -30,7 +30,7 @@ from lakehouse.pipeline.derivation import transform
 def validate() -> None:
     """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
 
-    Run it in CI on every change of lakehouse.yaml; it reports every error with its line and the remedy.
+    Run the command in CI on every change of lakehouse.yaml: every error has its line and the remedy.
 
     \b
     Exit code 0: the configuration is valid. 1: it is not.

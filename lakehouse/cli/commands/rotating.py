@@ -35,9 +35,9 @@ def rotate(
 ) -> None:
     """Replace Confluent's API keys and Snowflake's key pairs that are old enough, and finish interrupted rotations.
 
-    It needs no administrator: AWS credentials of a principal in `rotation_principals` are sufficient. The identities
-    that it uses in Confluent Cloud and Snowflake are made by `lakehouse deploy create`, and their keys are replaced,
-    too.
+    The command needs no administrator: AWS credentials of a principal in `rotation_principals` are sufficient. The
+    identities that it uses in Confluent Cloud and Snowflake are created by `lakehouse deploy create`, and their keys
+    are replaced, too.
 
     The options default to `rotation` of the deployment in lakehouse.yaml. Running programs keep working: a replaced key
     is valid during its grace period. An interrupted rotation can be run again. `--day-count 0` replaces all keys now.

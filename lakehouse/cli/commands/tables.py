@@ -90,7 +90,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
 def redrive(topic: str) -> None:
     """Decode and check the dead letters of TOPIC again, and publish those that pass as rows.
 
-    The others stay dead letters. Running it twice duplicates nothing.
+    The others stay dead letters. A second redrive duplicates nothing.
 
     \b
     List the reasons:            lakehouse dead-letters orders
@@ -125,7 +125,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     Only partition 0, from offset 12:        lakehouse replay orders --since 0:12
     To a branch, to be compared first:       lakehouse replay orders --since earliest --branch fixed
 
-    Running it twice changes nothing more. The rows must pass the same audit as a batch before they are published. A
+    A second replay changes nothing more. The rows must pass the same audit as a batch before they are published. A
     partition or an offset that the table has not ingested yet is refused.
     """
     declared = loader.load()
@@ -166,7 +166,7 @@ def resume(topic: str, where: str, reason: str) -> None:
 @click.option("--reason", required=True, help="Reason, which is stored with the bookmark.")
 @click.option("--dead-letters", is_flag=True, help="Set the bookmark of the topic's 'dead_letter_topic' instead.")
 def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
-    """Set the records of the source from which the derived TOPIC continues, after that stopped as unclear.
+    """Set the records from which the derived TOPIC continues, after it stopped in an unclear state.
 
     Records before the position count as derived. With --dead-letters, the position is that of the first dead letter
     that is produced to the topic's 'dead_letter_topic'.
