@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,11 +26,14 @@ from lakehouse.local import show, stack
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Home
+from lakehouse.local.processes.process import running
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900
 POLL_SECONDS = 0.5
 """Timeouts for the initial records and for the run, and the interval between polls, in seconds."""
+STOPPED_POLL_SECONDS = 5
+"""Interval between the checks of whether another command has stopped the stack."""
 
 RESULT = """
 SELECT TRADE_TIMESTAMP, USERID, SIDE, SYMBOL, TRADE_COUNT, QUANTITY, PRICE, TOTAL_PRICE
@@ -48,7 +50,7 @@ SUMMARY = "SELECT COUNT(*), SUM(TRADE_COUNT), SUM(TOTAL_PRICE) FROM {table}"
 def demo(once: bool) -> None:
     """Start the stack, ingest simulated trades, publish them to Glue and Snowflake, and show the result.
 
-    Then ingestion continues until Ctrl-C, which stops all servers and keeps their data.
+    Then ingestion continues until Ctrl-C or `lakehouse down`, which stop all servers and keep their data.
     """
     home = Home.default()
     began = time.monotonic()
@@ -73,7 +75,8 @@ def demo(once: bool) -> None:
         else:
             show.ui_address(os.environ["LAKEHOUSE_UI_URL"], home)
             console.console.print("New trades are ingested as they are produced. Ctrl-C stops the stack.")
-            threading.Event().wait()
+            poll(lambda: not running(home), pause=STOPPED_POLL_SECONDS)
+            console.console.print("Another command stopped the stack.")
     except KeyboardInterrupt:
         console.console.print("Stopping.")
     finally:

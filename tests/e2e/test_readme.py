@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.core.polling import poll
+from lakehouse.local import stack
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Home
@@ -19,12 +20,13 @@ from tests.e2e.test_browser import keep, page  # noqa: F401
 from tests.support.documentation import block, pattern
 
 READY = "Ctrl-C stops the stack"
-RUN_SECONDS = 1200
+RUN_SECONDS = 800
+pytestmark = pytest.mark.timeout(RUN_SECONDS + 80)
 
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """Yield the state folder and the output of a demo that has finished its job and still runs."""
+    """Yield the state folder, the file with the output and the process of a demo that has finished its job."""
     folder = tmp_path_factory.mktemp("demo")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("LAKEHOUSE")}
     environment = {**inherited, "LAKEHOUSE_HOME": str(folder / "home"), "COLUMNS": "120"}
@@ -35,7 +37,7 @@ def demo(tmp_path_factory):
             poll(
                 lambda: READY in output.read_text() or process.poll() is not None, pause=1, deadline_seconds=RUN_SECONDS
             )
-            yield Home(folder / "home"), output.read_text()
+            yield Home(folder / "home"), output, process
         finally:
             # Not Ctrl-C: a process started in the background of a shell ignores that signal.
             process.kill()
@@ -43,13 +45,13 @@ def demo(tmp_path_factory):
 
 
 def test_quick_start_prints_output_in_readme(demo):
-    _, output = demo
+    output = demo[1].read_text()
     _, expected = block("README.md", "console", "make demo").split("\n", 1)
     assert re.search(pattern(expected), output), output
 
 
 def test_asset_graph_shows_chain_of_topic(demo, page):  # noqa: F811
-    home, _ = demo
+    home = demo[0]
     server = running(home)["dagster"]
     address = f"http://127.0.0.1:{server.ports['dagster']}"
     page.goto(ui_login.link(address, Credentials.of(home).ui_token))
@@ -59,3 +61,10 @@ def test_asset_graph_shows_chain_of_topic(demo, page):  # noqa: F811
     for kind in ("Kafka", "Spark", "S3", "glue", "Snowflake"):
         assert page.get_by_text(kind, exact=True).first.is_visible(), kind
     keep(page, "asset-graph")
+
+
+def test_demo_ends_when_another_command_stops_stack(demo):
+    home, output, process = demo
+    stack.down(home)
+    assert process.wait(120) == 0
+    assert output.read_text().endswith("Another command stopped the stack.\n")
