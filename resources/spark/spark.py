@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -50,6 +51,11 @@ PLANNING = {
     "spark.sql.ui.explainMode": "simple",
 }
 """Settings of query planning."""
+
+_SHARED: dict[str, Any] = {}
+"""The sessions that the resources of this process share, by address. PySpark's builder would return the session of
+another server, too."""
+_LOCK = threading.Lock()
 
 
 class Progress:
@@ -110,7 +116,7 @@ class Spark(dg.ConfigurableResource):
             Unreachable: The server does not respond.
             ClockSkew: The server's clock differs from this machine's.
         """
-        # All resources of a process share one session, which another resource's run may have closed.
+        # The resources of a process share the session of a server, which another resource's run may have closed.
         if self._session is None or self._session.is_stopped:  # type: ignore[attr-defined]  # of Spark Connect
             self._session, self._settings = self._connect(), {}
             try:
@@ -144,7 +150,7 @@ class Spark(dg.ConfigurableResource):
         # channel for which the closing waits. Here, sessions are closed by `close`.
         if hasattr(SparkSession, "__del__"):
             del SparkSession.__del__
-        session = None
+        session: Any = None  # PySpark annotates the base class of its two kinds of session
         try:
             socket.create_connection((host.strip("[]"), int(port)), TIMEOUT_SECONDS).close()
             channel.add_interceptor(Deadlines(where, self.stall_seconds))
@@ -152,10 +158,16 @@ class Spark(dg.ConfigurableResource):
             # Spark Connect.
             os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
             builder = SparkSession.builder.channelBuilder(channel)
-            session = builder.getOrCreate() if self._shared else builder.create()
             if self._shared:
-                # dagster-pyspark accepts no channel, but uses the existing session of this process.
+                with _LOCK:
+                    session = _SHARED.get(where)
+                    if session is None or session.is_stopped:
+                        session = _SHARED[where] = builder.create()
+                # dagster-pyspark accepts no channel, but uses the active session of this thread.
+                SparkSession._active_session.session = session
                 session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
+            else:
+                session = builder.create()
             # By default the client retries for ten minutes, even when it closes the session of a lost server.
             session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
             if self._report:
@@ -164,8 +176,7 @@ class Spark(dg.ConfigurableResource):
             for name, setting in (REDACTION | PLANNING).items():
                 session.conf.set(name, setting)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
-            connected: Any = session  # PySpark annotates the base class of its two kinds of session
-            return connected
+            return session
         except (OSError, PySparkException, Stalled) as error:
             if session is not None:
                 # Otherwise the process waits for this server again when it ends.

@@ -3,14 +3,17 @@
 import gc
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import grpc
 import pytest
 
-from lakehouse.core.errors import ClockSkew
+from lakehouse.core.errors import ClockSkew, Unreachable
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.pipeline.replay import redrive
 from resources.kafka.kafka import Kafka
+from resources.spark.spark import Spark
 from tests.support.hostile import HOSTILE
 from tests.support.topics import CHEAP, Stream, with_checks
 
@@ -38,6 +41,17 @@ def test_quoted_names_and_literals_are_read_back(resources):
     frame = resources.spark.session({}).sql(f"SELECT {columns}")
     assert frame.columns == HOSTILE
     assert list(frame.select(*map(SPARK.identifier, HOSTILE)).first()) == HOSTILE
+
+
+def test_session_of_another_server_is_not_reused(resources):
+    resources.spark.session({})
+    other = grpc.server(ThreadPoolExecutor(1))
+    port = other.add_insecure_port("127.0.0.1:0")
+    other.start()
+    with pytest.raises(Unreachable, match=f"127.0.0.1:{port}"):
+        Spark(remote=f"sc://127.0.0.1:{port}").session({})
+    other.stop(grace=None).wait()
+    assert resources.spark.session({}).range(1).count() == 1
 
 
 @pytest.mark.parametrize(("seconds", "message"), [(90, "ahead of Spark's"), (-90, "behind Spark's")])
