@@ -14,8 +14,8 @@ from lakehouse.core.framing import FRAME_BYTES, schema_id
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_schema_format import Field, Kind
-from spark.codecs.json_faults import has_infinite_text, struct_faults
-from spark.codecs.json_numbers import has_fraction, may_be_infinite, with_marked_infinite, with_plain_integers
+from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
+from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
 from spark.codecs.json_values import converted
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of
@@ -97,12 +97,14 @@ class JsonCodec(Codec):
         )
         faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
         if texts := _texts(self.fields):
-            # Spark writes a number that exceeds a double as the text "Infinity", which text may equal. Values of any
-            # type are not examined for it, because they would be converted to text twice.
-            text, has_any = F.col(decoded)["text"], any(_has(field, "text") for field in texts)
-            is_suspect = may_be_infinite(text) if has_any else F.expr(has_infinite_text(in_sql, texts))
-            is_marked = F.contains(F.to_json(_marked(text, texts)), F.lit(MARK))
-            faults.append(F.coalesce(F.when(is_suspect, is_marked), F.lit(False)))
+            # Spark writes a number that exceeds a double as the text "Infinity", which text may equal.
+            suspects = [F.expr(has_infinite_text(in_sql, texts))]
+            for field in (field for field in texts if field.kind == "text"):
+                # Spark computes an expression that the row contains, too, only once.
+                in_row = F.contains(converted(value[field.name], field), F.lit(INFINITE))
+                suspects.append(F.coalesce(in_row, F.lit(False)))
+            is_marked = F.contains(F.to_json(_marked(F.col(decoded)["text"], texts)), F.lit(MARK))
+            faults.append(F.coalesce(F.when(~none_of(suspects), is_marked), F.lit(False)))
         good = none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
         return F.struct(*(converted(value[field.name], field).alias(field.name) for field in self.fields)), good
 

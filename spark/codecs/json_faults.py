@@ -12,6 +12,9 @@ from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.json.json_explain import DATE, MOMENT
 from lakehouse.formats.json.json_schema_format import Field
 
+INFINITE = 'Infinity"'
+"""The end of the text that Spark writes for a number that exceeds a double, in values of any type and in text."""
+
 
 def struct_faults(struct: str, fields: Sequence[Field], level: int = 0) -> Iterator[str]:
     """Yield SQL conditions, never null, under which a field of an object is missing or has a value that does not fit.
@@ -55,15 +58,21 @@ def _item_faults(item: str, field: Field, level: int) -> Iterator[str]:
 
 
 def has_infinite_text(struct: str, fields: Sequence[Field]) -> str:
-    """Return the SQL condition under which text in an object contains what Spark writes for an infinite number."""
-    conditions = (f for field in fields for f in _infinite(f"{struct}.{SPARK.identifier(field.name)}", field, 0))
-    return f"array_contains(array({', '.join(conditions)}), true)"
+    """Return the SQL condition under which text in an object contains what Spark writes for an infinite number.
+
+    Fields of any type are not examined, but those within other fields are.
+    """
+    examined = (field for field in fields if field.kind != "text")
+    conditions = [f for field in examined for f in _infinite(f"{struct}.{SPARK.identifier(field.name)}", field, 0)]
+    return f"array_contains(array({', '.join(conditions or ['false'])}), true)"
 
 
 def _infinite(value: str, field: Field, level: int) -> Iterator[str]:
     match field.kind:
         case "string":
-            yield f"coalesce(contains({value}, 'Infinity\"'), false)"
+            yield f"coalesce(contains({value}, {SPARK.literal(INFINITE)}), false)"
+        case "text":
+            yield f"coalesce(contains(to_json({value}), {SPARK.literal(INFINITE)}), false)"
         case "struct":
             for inner in field.fields:
                 yield from _infinite(f"{value}.{SPARK.identifier(inner.name)}", inner, level)

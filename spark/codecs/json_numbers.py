@@ -19,15 +19,6 @@ _TOKENS = r'(?s)"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][0-9.eE+-]*+|[^"0-9-]++|.'
 _FRACTION = r"[0-9](?:\.[0-9]|[eE][0-9+-])"
 """Pattern of a number with a fraction or exponent. It may match text."""
 
-_HUGE = r"[\[:,\s]-?(?:[0-9]+(?:\.[0-9]+)?[eE]\+?[0-9]{3}|[0-9]{210})"
-"""Pattern of numbers that may exceed a double (1.8e308): an exponent of three digits, or 210 digits. It may match
-text."""
-
-
-def may_be_infinite(text: Column) -> Column:
-    """Return whether a JSON text may have a number that exceeds a double."""
-    return text.rlike(_HUGE)
-
 
 def with_marked_infinite(text: Column, mark: str) -> Column:
     """Return a JSON text with the text `mark` in place of numbers that exceed a double."""
