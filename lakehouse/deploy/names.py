@@ -95,6 +95,10 @@ class Names:
         """The path of Confluent's keys in Secrets Manager (the kickstarter's layout)."""
         return f"/confluent_cloud_resource/{self.deployment}"
 
+    def confluent_secret(self, purpose: str, api: str) -> str:
+        """The secret of an account's key for an API, one of CONFLUENT_SECRETS."""
+        return f"{self.confluent_secrets}/{CONFLUENT_SECRETS[purpose, api]}"
+
     @property
     def snowflake_secret(self) -> str:
         """The secret of Snowflake's service user (the kickstarter's layout)."""
@@ -112,14 +116,14 @@ class Names:
     @property
     def ingestion_secrets(self) -> tuple[str, ...]:
         """The secrets that the running lakehouse reads; `operator` is optional (docs/cloud.md)."""
-        spark = (path for (account, _), path in CONFLUENT_SECRETS.items() if account == "spark")
-        paths = (*spark, "operator", "operator/tableflow")
-        return (*(f"{self.confluent_secrets}/{path}" for path in paths), self.snowflake_secret)
+        spark = (self.confluent_secret(account, api) for account, api in CONFLUENT_SECRETS if account == "spark")
+        operator = (f"{self.confluent_secrets}/{path}" for path in ("operator", "operator/tableflow"))
+        return (*spark, *operator, self.snowflake_secret)
 
     @property
     def secrets(self) -> tuple[str, ...]:
         """The secrets that `lakehouse deploy create` creates."""
-        confluent = (f"{self.confluent_secrets}/{path}" for path in CONFLUENT_SECRETS.values())
+        confluent = (self.confluent_secret(*key) for key in CONFLUENT_SECRETS)
         return (*confluent, self.snowflake_secret, self.snowflake_rotation_secret)
 
     def snowflake(self, purpose: str) -> str:

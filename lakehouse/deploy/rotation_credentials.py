@@ -38,7 +38,7 @@ class RotationCredentials(CloudCredentials):
             LakehouseError: AWS refuses.
             Unreachable: AWS does not answer.
         """
-        secret = f"{self.names.confluent_secrets}/{ROTATION}"
+        secret = self.names.confluent_secret(ROTATION, "cloud")
         values = self._stored(secret).reveal()
         if missing := {KEY, KEY_SECRET} - values.keys():
             raise UnclearState(

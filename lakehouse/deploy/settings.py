@@ -30,8 +30,9 @@ def settings(names: Names, *, with_roles: bool = True, stored_by_confluent: bool
     """
     systems = _systems(names)
     if stored_by_confluent:
-        secret = f"{names.confluent_secrets}/tableflow/spark/python_client"
-        systems["tableflow_catalog"] = {"secret": secret, "region": names.region}
+        systems["tableflow_catalog"] = {"secret": names.confluent_secret("spark", "tableflow"), "region": names.region}
+        # Snowflake reads none of these tables.
+        del systems["snowflake"]["tableflow_external_volume"]
     if with_roles:
         for system in systems.keys() - {"spark", "athena"}:
             systems[system]["role_arn"] = names.role_arn("writer")
@@ -43,11 +44,11 @@ def settings(names: Names, *, with_roles: bool = True, stored_by_confluent: bool
 def _systems(names: Names) -> dict[str, dict[str, Any]]:
     return {
         "kafka": {
-            "secret": f"{names.confluent_secrets}/kafka_cluster/spark/python_client",
+            "secret": names.confluent_secret("spark", "kafka"),
             "security_protocol": "SASL_SSL",
             "sasl_mechanism": "PLAIN",
         },
-        "schema_registry": {"secret": f"{names.confluent_secrets}/schema_registry_cluster/spark/python_client"},
+        "schema_registry": {"secret": names.confluent_secret("spark", "schema_registry")},
         "spark": {"remote": {"env": "SPARK_REMOTE"}},
         "catalog": {"type": "glue", "warehouse": f"s3://{names.bucket}/{WAREHOUSE}", "region": names.region},
         "glue": {"region": names.region, "catalog_id": names.account},

@@ -101,6 +101,7 @@ def test_environment_with_storage_of_confluent_has_its_catalog(declared, monkeyp
         "region": "us-east-1",
         "role_arn": "arn:aws:iam::123456789012:role/lakehouse-production-writer",
     }
+    assert "tableflow_external_volume" not in printed["aws"]["snowflake"], "no such volume is created"
     text["environments"]["aws"] = printed["aws"]
     file.write_text(yaml.safe_dump(text))
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")

@@ -73,7 +73,9 @@ def rotation_options(command: Callable[..., None]) -> Callable[..., None]:
         type=click.IntRange(min=1),
         help="Number of Confluent API keys per account that stay valid.",
     )(command)
-    return click.option("--day-count", type=float, help="The age in days at which a key is replaced.")(command)
+    return click.option(
+        "--day-count", type=click.FloatRange(min=0), help="The age in days at which a key is replaced."
+    )(command)
 
 
 def declared_config(environment: str, profile: str | None) -> Config:

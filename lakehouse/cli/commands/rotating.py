@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.command(short_help="Replace old keys.")
 @common_options
 @rotation_options
-@click.option("--grace-days", type=float, help="Days for which a replaced key stays valid.")
+@click.option("--grace-days", type=click.FloatRange(min=0), help="Days for which a replaced key stays valid.")
 def rotate(
     environment: str,
     profile: str | None,

@@ -40,8 +40,7 @@ class KeyResources:
             needless.add(("spark", "tableflow"))
         if not self.confluent.deployment.flink:
             needless.add(("flink", "flink"))
-        path = self.confluent.names.confluent_secrets
-        return {key: f"{path}/{name}" for key, name in CONFLUENT_SECRETS.items() if key not in needless}
+        return {key: self.confluent.names.confluent_secret(*key) for key in CONFLUENT_SECRETS if key not in needless}
 
     @property
     def all(self) -> list[ApiKeyResource]:
