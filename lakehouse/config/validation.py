@@ -102,6 +102,10 @@ def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
         yield ("metadata", "naming"), "Tableflow has no such names. Write 'confluent' or 'confluent_portable'"
     if topic.quarantine:
         yield ("checks",), "Tableflow publishes rows before checks run. Set 'severity: warn' or 'engine: spark'"
+    for name, check in topic.checks.items():
+        if isinstance(check, checks.RowCount):
+            problem = "Tableflow's snapshots are no batches, so it would count the whole table"
+            yield ("checks", name), f"{problem}. Write a check of type 'query', or set 'engine: spark'"
 
 
 def _check_engine_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[Location, str]]:

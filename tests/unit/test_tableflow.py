@@ -68,6 +68,10 @@ def test_defs_tableflow_topic_has_chain_of_readers(declare):
             "topics.d.source.from: the table of 't' has 'mode: upsert', but its rows must never change",
         ),
         (
+            "  t: {engine: tableflow, checks: {c: {type: row_count, min: 1}}}",
+            "topics.t.checks.c: Tableflow's snapshots are no batches",
+        ),
+        (
             f"  t: {{engine: tableflow, checks: {{known: {REFERENCES.format('d')}}}}}\n  d: {{}}",
             "topics.t.checks.known: reads table 'd', and Tableflow writes one of the two",
         ),
