@@ -279,8 +279,10 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
     """
     topic, names = context.topic, context.topic.metadata.names
     schema_fingerprints.check(context.table, topic, context.schemas)
-    # Load the table again, because reading the records may have taken long.
-    table = ensure_table(context.clients.catalog, topic, context.ref, context.schemas)
+    catalog = context.clients.catalog
+    table = ensure_table(catalog, topic, context.ref, context.schemas, context.table)
+    # Reading the records may have taken long.
+    table = catalog.load(context.ref) or table
     key = topic.key if topic.replaces_rows else (names["kafka_partition"], names["kafka_offset"])
 
     def rows(target: Target) -> Written:

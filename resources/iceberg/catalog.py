@@ -167,36 +167,36 @@ class Catalog(dg.ConfigurableResource):
             ref: The table.
             schema: The required columns.
             previous_names: Former names of fields, by dotted path in `schema`.
-            existing: The table, if it was just loaded.
+            existing: The table as loaded before `schema` was read; None if it did not exist.
 
         Returns:
             The table with the required columns.
 
         Raises:
             IncompatibleSchema: A column would change incompatibly; nothing was changed.
-            CommitConflict: Another writer keeps changing the table.
+            CommitConflict: Another writer changed the columns, perhaps to a newer schema, or keeps changing the table.
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        for attempt in range(1, ALTER_ATTEMPTS + 1):
-            existing = existing or self.load(ref) or self._create(ref, schema, previous_names)
-            _require_format(existing)
-            changes = evolution.changes(existing.schema(), Shape(schema.as_struct(), previous_names or {}))
+        table, columns = existing, existing.schema() if existing else None
+        for _ in range(ALTER_ATTEMPTS):
+            table = table or self.load(ref) or self._create(ref, schema, previous_names)
+            _require_format(table)
+            changes = evolution.changes(table.schema(), Shape(schema.as_struct(), previous_names or {}))
             evolution.require_accepted(changes, str(ref))
             if not any(change.ddl for change in changes):
-                return existing
+                return table
+            if columns != table.schema():
+                # What this schema lacks, or names differently, may be from a newer one.
+                break
             try:
-                with existing.update_schema() as update:
+                with table.update_schema() as update:
                     evolution.apply(update, changes)
-                return existing.refresh()
-            except CommitFailedException as error:
+                return table.refresh()
+            except CommitFailedException:
                 # Another writer committed first, perhaps the same changes.
-                if attempt == ALTER_ATTEMPTS:
-                    raise CommitConflict(
-                        f"Another writer keeps changing {ref} ({error}). Nothing was changed. Retry the run or command"
-                    ) from error
-                existing = None
-        raise AssertionError("the last attempt returns or raises")
+                table = None
+        raise CommitConflict(f"Another writer changed {ref}. Nothing was changed. Retry the run or command")
 
     def _create(self, ref: TableRef, schema: Schema, previous_names: Mapping[str, tuple[str, ...]] | None) -> Table:
         properties = PROPERTIES | ({sensitive.PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})

@@ -12,11 +12,21 @@ from tests.simulation.world import World
 SCHEMA = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": n, "type": ["null", "long"]} for n in ("id", "amount")]}
 )
-KEY = '"long"'
+RENAMED = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [
+            {"name": "id", "type": ["null", "long"]},
+            {"name": "price", "type": ["null", "long"], "aliases": ["amount"]},
+        ],
+    }
+)
+"""The same schema, with another name of a field."""
 
-OWN, LATE, DERIVED = 1, 2, 3
-"""Ids of the topic's schema, of one that a producer uses before it is registered under another subject, and of that of
-derived messages."""
+OWN, LATE, DERIVED, NEXT = 1, 2, 3, 4
+"""Ids of the topic's schema, of one that a producer uses before it is registered under another subject, of that of
+derived messages, and of the topic's next schema."""
 
 
 class MemoryRegistry:
@@ -25,10 +35,17 @@ class MemoryRegistry:
     def __init__(self, world: World, *topics: str):
         self._world, self._topics = world, topics
         self.ids = {OWN}
+        self._versions = [RegisteredSchema(OWN, SCHEMA)]
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
         """Return the versions of a subject."""
-        return self._call("versions", lambda: [RegisteredSchema(OWN, SCHEMA)])
+        return self._call("versions", lambda: list(self._versions))
+
+    def rename_field(self) -> None:
+        """Register the topic's next schema, in which a field has another name."""
+        if NEXT not in self.ids:
+            self.ids.add(NEXT)
+            self._versions.append(RegisteredSchema(NEXT, RENAMED))
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
         """Return a schema by its id; None if there is none."""

@@ -118,10 +118,23 @@ class Schedule:
         if lag.is_fresh and not lag.behind.records and behind and self.oracle.position[0]:
             raise Violation(f"the table is called fresh, and is behind: {lag.description}")
 
+    def rename_field(self) -> None:
+        """Register a schema in which a field has another name."""
+        self.registry.rename_field()
+        self.world.record("producer: registered a schema with a renamed field")
+
     def events(self) -> dict[str, Callable[[], object]]:
         """Return what happens at once, by name."""
         of_table = table_events(self.world, self.spark, self.oracle, NAME)
-        return self.source.events() | of_table | {"register": self.register, "measure": self.measure}
+        return (
+            self.source.events()
+            | of_table
+            | {
+                "register": self.register,
+                "rename field": self.rename_field,
+                "measure": self.measure,
+            }
+        )
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -160,6 +173,7 @@ class Schedule:
             self.oracle.raise_violations()
         self.recover()
         self.oracle.judge_end()
+        self.judge_columns()
         self.judge_branches()
         self.oracle.raise_violations()
 
@@ -167,6 +181,16 @@ class Schedule:
         """Judge that no error advises to resume because metadata files are missing, since all of them exist."""
         if "no remaining metadata file" in str(error):
             raise Violation(f"metadata files are called missing, and exist: {error}")
+
+    def judge_columns(self) -> None:
+        """Judge that a renamed field is one column.
+
+        Raises:
+            Violation: The table has a column of each name.
+        """
+        table = self.iceberg.find(NAME)
+        if table and {"amount", "price"} <= {*table.schema().column_names}:
+            raise Violation("a renamed field became another column")
 
     def judge_branches(self) -> None:
         """Judge that maintenance drops the branches and tables of programs that were killed.
@@ -245,7 +269,7 @@ ACTIONS = (
 )
 """The actions of ingestion in all kinds: see `Schedule.actions`."""
 
-OF_TABLES = ("roll back", "drop table", "other writer", "newer release", "replay branch", "dry run")
+OF_TABLES = ("roll back", "drop table", "other writer", "newer release", "replay branch", "dry run", "rename field")
 """The actions of the kind that has ingestion alone."""
 
 

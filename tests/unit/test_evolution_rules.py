@@ -2,6 +2,7 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -24,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehouse.core.errors import SchemaError
+from lakehouse.core.errors import CommitConflict, SchemaError
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import RegisteredSchema, Shape
@@ -285,8 +286,16 @@ def test_ensure_table_concurrent_writers_keep_all_changes(tmp_path):
     writer().ensure_table(TableRef("ns", "t"), Schema(*struct(a=INT).fields))
     requests = [(writer(), Schema(*struct(a=LONG, **{name: TEXT}).fields)) for name in "xyz"]
 
+    def change(request):
+        catalog, schema = request
+        for _ in requests:
+            # A writer that another one was faster than runs again.
+            with suppress(CommitConflict):
+                return catalog.ensure_table(TableRef("ns", "t"), schema, existing=catalog.load(TableRef("ns", "t")))
+        raise AssertionError("each conflict lets another writer finish")
+
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda request: request[0].ensure_table(TableRef("ns", "t"), request[1]), requests))
+        list(pool.map(change, requests))
 
     schema = writer().load(TableRef("ns", "t")).schema()
     assert set(schema.column_names) == {"a", "x", "y", "z"}
@@ -299,8 +308,23 @@ def test_ensure_table_refused_change_applies_nothing(tmp_path):
     with pytest.raises(SchemaError, match="UNSUPPORTED_TYPE_CHANGE b"):
         catalog.ensure_table(TableRef("ns", "t"), Schema(*struct(a=LONG, b=TEXT, c=INT).fields))
     assert catalog.load(TableRef("ns", "t")).metadata == before.metadata
-    after = catalog.ensure_table(TableRef("ns", "t"), Schema(*struct(c=INT, b=INT).fields), {"c": ("a",)})
+    after = catalog.ensure_table(TableRef("ns", "t"), Schema(*struct(c=INT, b=INT).fields), {"c": ("a",)}, before)
     assert after.schema().column_names == ["c", "b"]
+
+
+def test_ensure_table_renamed_since_the_schema_was_read_is_conflict(tmp_path):
+    """A writer that read the older schema must not add the column again under its previous name."""
+    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
+    ref, older = TableRef("ns", "t"), Schema(*struct(a=INT).fields)
+    before, loaded_before = catalog.ensure_table(ref, older), catalog.load(ref)
+    widened = Schema(*struct(a=INT, b=INT).fields)
+    catalog.ensure_table(ref, Schema(*struct(c=INT).fields), {"c": ("a",)}, before)
+
+    for existing in (None, loaded_before):
+        with pytest.raises(CommitConflict, match="Another writer changed ns.t. Nothing was changed"):
+            catalog.ensure_table(ref, widened, existing=existing)
+
+    assert catalog.load(ref).schema().column_names == ["c"]
 
 
 STRING, ANY, WHOLE = {"type": "string"}, {"type": ["string", "integer"]}, {"type": "integer"}

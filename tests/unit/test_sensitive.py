@@ -58,7 +58,8 @@ def topic_of(*names, **settings):
 
 def table_of(catalog, topic=None, fields=None, previous_names=None):
     topic = topic or topic_of()
-    return ensure_table(catalog, topic, topic.table_in("n"), TableSchemas(fields or person(), previous_names))
+    ref, schemas = topic.table_in("n"), TableSchemas(fields or person(), previous_names)
+    return ensure_table(catalog, topic, ref, schemas, catalog.load(ref))
 
 
 def hidden(catalog, *names):

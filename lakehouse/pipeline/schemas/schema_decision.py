@@ -123,10 +123,10 @@ def ensure_table(
         topic: The topic.
         ref: The table.
         schemas: The schemas that define the columns.
-        existing: The table as just loaded, if it was.
+        existing: The table as loaded before the schemas were read; None if it did not exist.
 
     Raises:
-        CommitConflict: Another writer alters the table at the same time.
+        CommitConflict: Another writer altered the table since.
         ConfigError: An entry of `sensitive` is not a column.
         SchemaError: The schema does not fit the table.
     """
