@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable
 
 from lakehouse.core.errors import UnclearState
@@ -64,13 +66,24 @@ def _require_no_foreign_commit(reader: str, registered_table: Table, newest: Tab
         return
     # A snapshot older than all remaining ones may have been the table's own before it expired.
     oldest = min((snapshot.sequence_number or 0 for snapshot in snapshots), default=0)
-    if _sequence_number(registered_table.metadata) < oldest:
+    number = _sequence_number(registered_table.metadata)
+    if number < oldest and _may_precede_log(newest, number):
         return
     raise UnclearState(
         f"{reader} shows {TableRef(*newest.name())} at snapshot {shown}, which the table does not have: another writer "
         f"committed through that catalog. It was left unchanged. Copy the rows that you need, drop the table there "
         f"without its files, and materialize it again"
     )
+
+
+def _may_precede_log(table: Table, sequence_number: int) -> bool:
+    """Return whether a metadata file with this sequence number may be the table's own, although its log lacks it."""
+    for entry in table.metadata.metadata_log:
+        # Maintenance removes old metadata files.
+        with suppress(FileNotFoundError):
+            oldest = FromInputFile.table_metadata(table.io.new_input(entry.metadata_file))
+            return sequence_number <= _sequence_number(oldest)
+    return True
 
 
 def _log(table: Table) -> set[str]:

@@ -167,11 +167,11 @@ class Oracle:
     # Contents
 
     def _judge(self, *, strict: bool) -> None:
-        ranges, every = self._ranges, self._kafka.every_record
+        every = self._kafka.every_record
         claimed = {
             place: record
             for place, record in every.items()
-            if any(place[:2] == r[:2] and r[2] <= place[2] < r[3] for r in ranges) and place not in self.uncertain
+            if place not in self.uncertain and self._is_claimed(place)
         }
         every_letter = rows_of(self._letters)
         letters = [letter for letter in every_letter if place_of(letter.record) in claimed]
@@ -197,6 +197,10 @@ class Oracle:
         if both and (strict or any(claimed[place].schema_id == OWN for place in both)):
             self._violate(f"records are a row and a dead letter: {sorted(both)}")
 
+    def _is_claimed(self, place: Place) -> bool:
+        """Return whether a batch on main has a record."""
+        return any(place[:2] == r[:2] and r[2] <= place[2] < r[3] for r in self._ranges)
+
     def _judge_keys(
         self, claimed: dict[Place, Record], rows: set[Place], pending: set[Place], recovered: set[Place]
     ) -> set[Place]:
@@ -218,7 +222,10 @@ class Oracle:
         An uncertain record was read or not. If it was read, it replaced or deleted an older row of its key.
         """
         every = self._kafka.every_record
-        uncertain = {place: every[place] for place in self.uncertain & every.keys() if not self._is_bad(every[place])}
+        # The dead letters of a batch that was never published may have become rows, too.
+        letters = {place_of(letter.record) for letter in self.letters()} - good.keys()
+        places = (self.uncertain | {place for place in letters if not self._is_claimed(place)}) & every.keys()
+        uncertain = {place: every[place] for place in places if not self._is_bad(every[place])}
         possible = {**uncertain, **good}
         by_key: dict[int, list[Place]] = {}
         for place in sorted(possible, key=self._age):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import time
 from collections import Counter
@@ -24,10 +25,17 @@ BLOCK = 20
 SHOWN = 20
 """Number of missing pairs in the report."""
 
+MAX_SECONDS = 60
+"""CPU time in seconds after which a schedule is called endless; the longest take two."""
+
 _entered: list[ExitStack] = []
 
 Task = tuple[str, Sequence[int]]
 """A kind of schedule and seeds."""
+
+
+class Endless(BaseException):
+    """A schedule does not end. No code of the project catches it."""
 
 
 @dataclass
@@ -63,11 +71,18 @@ def run_block(task: Task) -> tuple[str, Result]:
     """Run the schedules of a task."""
     kind, seeds = task
     result, began = Result(len(seeds)), time.process_time()
+    signal.signal(signal.SIGVTALRM, _end)
     for seed in seeds:
-        outcome = run(Choices(seed), KINDS[kind])
+        signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS)
+        try:
+            outcome = run(Choices(seed), KINDS[kind])
+        except Endless:
+            result.violations[seed] = f"the schedule does not end within {MAX_SECONDS} s of CPU time"
+            continue
         result.covered.update(outcome.world.covered)
         if outcome.violation:
             result.violations[seed] = outcome.violation
+    signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     gc.collect()
     result.seconds = time.process_time() - began
     return kind, result
@@ -85,6 +100,10 @@ def _begin() -> None:
     gc.disable()
     # For the life of the worker.
     _entered.append(simulation())
+
+
+def _end(*_: object) -> None:
+    raise Endless
 
 
 def tasks(kinds: Sequence[str], first: int, count: int) -> Iterator[Task]:

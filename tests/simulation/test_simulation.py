@@ -11,12 +11,13 @@ import pytest
 
 from lakehouse.streaming import stream
 from lakehouse.streaming.stream_context import StreamContext
+from tests.simulation import simulate
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.derivation_jobs import DERIVATION
 from tests.simulation.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, mutated_copy
-from tests.simulation.schedule import run, simulation
+from tests.simulation.schedule import Schedule, run, simulation
 from tests.simulation.stream_schedule import threads_in_memory
 from tests.simulation.world import World, simulated_time
 
@@ -65,6 +66,18 @@ def test_step_of_a_program_with_a_mistake_raises_it():
     process = world.start("mistaken", lambda: world.no_such_method())
     with pytest.raises(AttributeError, match="no_such_method"):
         world.step(process)
+
+
+def test_endless_schedule_breaks_a_promise(monkeypatch):
+    class Endless(Schedule):
+        def run(self):
+            while True:
+                pass
+
+    monkeypatch.setattr(simulate, "KINDS", {"endless": Endless})
+    monkeypatch.setattr(simulate, "MAX_SECONDS", 0.1)
+    _, result = simulate.run_block(("endless", [1]))
+    assert result.violations == {1: "the schedule does not end within 0.1 s of CPU time"}
 
 
 def test_shrinking_keeps_only_the_choices_that_matter():

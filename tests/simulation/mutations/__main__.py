@@ -8,16 +8,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.simulation.mutations.patches import PATCHES, mutated_copy
+from tests.simulation.mutations.patches import PATCHES, PROJECT, mutated_copy
+
+
+SIMULATE = sys.executable, "-m", "tests.simulation.simulate"
 
 
 def search(patch: Path, seeds: int) -> str:
     """Return the first seed below `seeds` that finds a mutation, with the broken promise; `none` if none does."""
     with TemporaryDirectory() as folder:
         copy = mutated_copy(patch, Path(folder))
-        command = [sys.executable, "-m", "tests.simulation.simulate", "--until-violation", str(seeds)]
-        command += [patch.parent.name]
+        command = [*SIMULATE, "--until-violation", str(seeds), patch.parent.name]
         return subprocess.run(command, cwd=copy, capture_output=True, check=True, text=True).stdout.strip()
+
+
+def fails_unchanged(seed: str, kind: str) -> bool:
+    """Return whether a seed breaks a promise of the project without a mutation, too."""
+    return subprocess.run([*SIMULATE, "1", seed, kind], cwd=PROJECT, capture_output=True, check=False).returncode != 0
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -27,9 +34,14 @@ def main(arguments: Sequence[str]) -> int:
     names = arguments[1:] or [patch.stem for patch in PATCHES]
     for patch in (patch for patch in PATCHES if patch.stem in names):
         seed, _, violation = search(patch, seeds).partition(" ")
-        is_missed = seed == "none"
-        missed += is_missed
-        result = f"not found in {seeds:,} seeds" if is_missed else f"found after {int(seed) + 1:,} seeds: {violation}"
+        is_found = seed != "none" and not fails_unchanged(seed, patch.parent.name)
+        missed += not is_found
+        if is_found:
+            result = f"found after {int(seed) + 1:,} seeds: {violation}"
+        elif violation:
+            result = f"not searched after seed {seed}, which fails without the mutation: {violation}"
+        else:
+            result = f"not found in {seeds:,} seeds"
         print(f"{patch.parent.name} {patch.stem}: {result}", flush=True)
     return 1 if missed else 0
 
