@@ -222,7 +222,7 @@ class Schedule:
         self.source.end_transactions()
         self.register()
         world.advance(4000)
-        commands = ["ingest", "redrive"]
+        commands = ["ingest", "redrive", "replay"]
         for _ in range(RECOVERIES):
             if not commands:
                 return
@@ -235,12 +235,12 @@ class Schedule:
                     commands.insert(0, "resume")
                 case UnclearState() if "newer release" in str(error):
                     self.remove_newer_token()
-                case UnclearState() if commands[0] == "redrive":
-                    # Dead letters of a topic that was recreated stay: the message names a replay into a branch.
+                case UnclearState() if commands[0] in ("redrive", "replay"):
+                    # What a topic had before it was recreated stays: the message names a replay into a branch.
                     commands.pop(0)
                 case TransientError() | ClockSkew():
                     world.advance(4000)
-                case LakehouseError() if commands[0] == "redrive":
+                case LakehouseError() if commands[0] in ("redrive", "replay"):
                     commands.pop(0)
                 case _:
                     raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error

@@ -56,7 +56,7 @@ class SourceTopic:
         self._world.record(f"broker: partition {partition} begins at {part.start}")
 
     def compact_log(self) -> None:
-        """Delete a record that has a newer one for its key."""
+        """Delete the records that have a newer one for their key."""
         partition = self._choices.of(list(self._kafka.log))
         part = self._kafka.log[partition]
         records = sorted(part.records.values(), key=lambda record: record.offset)
@@ -68,7 +68,6 @@ class SourceTopic:
                     if topic_id != self._kafka.topic_id or record.offset >= position.get(partition, 0):
                         oracle.uncertain.add((record.topic_id, partition, record.offset))
                 self._world.record(f"broker: compacted offset {record.offset} of partition {partition}")
-                return
 
     def recreate(self) -> None:
         """Delete the topic and create it again."""
