@@ -169,9 +169,7 @@ class Oracle:
     def _judge(self, *, strict: bool) -> None:
         every = self._kafka.every_record
         claimed = {
-            place: record
-            for place, record in every.items()
-            if place not in self.uncertain and self._is_claimed(place)
+            place: record for place, record in every.items() if place not in self.uncertain and self._is_claimed(place)
         }
         every_letter = rows_of(self._letters)
         letters = [letter for letter in every_letter if place_of(letter.record) in claimed]

@@ -10,7 +10,6 @@ from tempfile import TemporaryDirectory
 
 from tests.simulation.mutations.patches import PATCHES, PROJECT, mutated_copy
 
-
 SIMULATE = sys.executable, "-m", "tests.simulation.simulate"
 
 
