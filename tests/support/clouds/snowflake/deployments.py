@@ -34,6 +34,8 @@ from tests.support.clouds.snowflake.server import Lake, Server
 ACCOUNT = "123456789012"
 KINDS = ("ROLE", "USER", "WAREHOUSE", "DATABASE", "EXTERNAL VOLUME", "CATALOG INTEGRATION")
 CHANGES = re.compile(r"(CREATE|ALTER|GRANT|REVOKE|DROP|COMMENT)\b")
+CALLS = ("CreateSecret", "PutSecretValue", "UpdateSecretVersionStage", "DeleteSecret", "CreateRole", "DeleteRole")
+"""The changing calls of AWS."""
 
 
 @cache
@@ -52,10 +54,7 @@ def change(request: Any) -> str:
         statement = json.loads(text)["sqlText"]
         return statement if CHANGES.match(statement) else ""
     action_text = str(request.headers.get("X-Amz-Target", "")) + text
-    return next(
-        (action for action in ("CreateSecret", "PutSecretValue", "CreateRole", "DeleteRole") if action in action_text),
-        "",
-    )
+    return next((action for action in CALLS if action in action_text), "")
 
 
 @dataclass(frozen=True)
