@@ -18,7 +18,7 @@ from typing import Any
 
 import fastavro
 import yaml
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, topic_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroDeserializer
@@ -27,6 +27,7 @@ from pyiceberg.catalog import load_catalog
 
 from lakehouse.config.loader import PROJECT, Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.polling import poll
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.ingestion import Published, ingest
@@ -135,6 +136,14 @@ class Stream:
         topic = NewTopic(self.name, self.partitions, config={"retention.ms": "-1"})
         for created in admin().create_topics([topic]).values():
             created.result()
+        # Brokers learn of a topic some time after the response.
+        assert poll(self._is_visible, pause=0.1, deadline_seconds=10)
+
+    def _is_visible(self) -> bool:
+        try:
+            return bool(admin().describe_topics(TopicCollection([self.name]))[self.name].result().partitions)
+        except KafkaException:
+            return False
 
     def schema(self, schema: str = TRADES) -> int:
         """Register the value schema."""
