@@ -4,7 +4,6 @@ import base64
 import json
 import logging
 import threading
-import time
 
 import boto3
 import pytest
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.polling import poll
 from lakehouse.deploy.aws.iam.actions import actions, needed
 from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
@@ -135,9 +135,7 @@ def account(tmp_path, aws, monkeypatch):
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    deadline = time.monotonic() + 30
-    while not server.started and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert poll(lambda: server.started, pause=0.05, deadline_seconds=30)
     port = server.servers[0].sockets[0].getsockname()[1]
     for variable, value in {"HOST": "127.0.0.1", "PORT": str(port), "PROTOCOL": "http"}.items():
         monkeypatch.setenv(f"SNOWFLAKE_{variable}", value)

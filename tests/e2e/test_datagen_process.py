@@ -5,12 +5,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 
 import yaml
 
 from lakehouse.config.loader import PROJECT
+from lakehouse.core.polling import poll
 from tests.support.topics import TRADES, consume
 
 DEADLINE_SECONDS = 60
@@ -18,14 +18,15 @@ DEADLINE_SECONDS = 60
 
 def wait_for(resources, topic, count):
     """Wait until the topic has `count` offsets, and return their number."""
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while time.monotonic() < deadline:
-        if topic in resources.kafka.describe([topic]):
-            offset_count = sum(o.end - o.start for o in resources.kafka.offsets([topic])[topic].values())
-            if offset_count >= count:
-                return offset_count
-        time.sleep(0.1)
-    raise AssertionError(f"{topic} held fewer than {count} records after {DEADLINE_SECONDS} s")
+
+    def offset_count():
+        if topic not in resources.kafka.describe([topic]):
+            return 0
+        return sum(offsets.end - offsets.start for offsets in resources.kafka.offsets([topic])[topic].values())
+
+    reached = poll(offset_count, until=lambda number: number >= count, pause=0.1, deadline_seconds=DEADLINE_SECONDS)
+    assert reached >= count, f"{topic} has {reached} records after {DEADLINE_SECONDS} s, not {count}"
+    return reached
 
 
 def test_datagen_produces_initial_records_then_constant_rate(resources, tmp_path):
