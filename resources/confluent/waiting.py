@@ -63,11 +63,8 @@ def wait(
         TimedOut: The deadline passed; the message has the last phase.
         LakehouseError: `look` failed.
     """
-    current: P | None = None
 
-    def missing() -> str | None:
-        nonlocal current
-        current = look()
+    def missing(current: P | None) -> str | None:
         if current is None:
             return "not visible"
         state = f"{current.phase} ({current.detail})" if current.detail else current.phase
@@ -77,7 +74,8 @@ def wait(
             )
         return None if current.phase in ready else state
 
-    _until(missing, what, f"not {' or '.join(sorted(ready))}", deadline_seconds, every_seconds, clock)
+    state = f"not {' or '.join(sorted(ready))}"
+    current = _until(look, missing, what, state, deadline_seconds, every_seconds, clock)
     assert current is not None
     return current
 
@@ -97,11 +95,10 @@ def wait_until_deleted(
         LakehouseError: `look` failed.
     """
 
-    def missing() -> str | None:
-        current = look()
+    def missing(current: Any) -> str | None:
         return None if current is None else getattr(current, "phase", "not deleted")
 
-    _until(missing, what, "not deleted", deadline_seconds, every_seconds, clock)
+    _until(look, missing, what, "not deleted", deadline_seconds, every_seconds, clock)
 
 
 def wait_until_visible(
@@ -113,14 +110,11 @@ def wait_until_visible(
         TimedOut: The deadline passed.
         LakehouseError: `look` failed.
     """
-    current: T | None = None
 
-    def missing() -> str | None:
-        nonlocal current
-        current = look()
+    def missing(current: T | None) -> str | None:
         return "not visible" if current is None else None
 
-    _until(missing, what, "not visible", deadline_seconds, EVERY_SECONDS, clock)
+    current = _until(look, missing, what, "not visible", deadline_seconds, EVERY_SECONDS, clock)
     assert current is not None
     return current
 
@@ -158,7 +152,7 @@ def wait_until_accepted(
     """
     accepted = 0
 
-    def missing() -> str | None:
+    def refusal() -> str | None:
         nonlocal accepted
         try:
             use_key()
@@ -168,28 +162,33 @@ def wait_until_accepted(
         accepted += 1
         return None if accepted == in_a_row else f"accepted {accepted} of {in_a_row} times in a row"
 
-    _until(missing, what, "not accepted yet", deadline_seconds, EVERY_SECONDS, clock)
+    _until(refusal, lambda error: error, what, "not accepted yet", deadline_seconds, EVERY_SECONDS, clock)
 
 
 def _until(
-    missing: Callable[[], str | None],
+    look: Callable[[], T],
+    missing: Callable[[T], str | None],
     what: str,
     state: str,
     deadline_seconds: float,
     every_seconds: float,
     clock: Clock,
-) -> None:
-    """Call `missing` until it returns None. An outage does not end the wait, because the operation continues."""
+) -> T | None:
+    """Call `look` until `missing` returns None for its result, which is returned.
 
-    def missing_or_outage() -> str | None:
+    An outage does not end the wait, because the operation continues.
+    """
+
+    def observe() -> tuple[T | None, str | None]:
         try:
-            return missing()
+            current = look()
+            return current, missing(current)
         except Unreachable as error:
-            return str(error)
+            return None, str(error)
 
-    last = poll(
-        missing_or_outage,
-        until=lambda missing: missing is None,
+    current, last = poll(
+        observe,
+        until=lambda observation: observation[1] is None,
         pause=every_seconds,
         deadline_seconds=deadline_seconds,
         clock=clock,
@@ -199,3 +198,4 @@ def _until(
             f"{what} is {state} after {deadline_seconds:.0f} seconds; last state: {last}. The operation may still "
             f"finish. Run the command again to continue to wait"
         )
+    return current

@@ -9,7 +9,6 @@ from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource
 from resources.confluent.flink import READY, ComputePool, Region
 from resources.confluent.organization import Environment
-from resources.confluent.waiting import wait, wait_until_deleted
 
 POOL_SECONDS = 60 * 60
 MAX_CFU = 10
@@ -77,16 +76,14 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
     def wait_until_ready(self, outputs: Outputs, current: FlinkCompute) -> FlinkCompute:
         """Wait until the compute pool runs and is listed."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
-        wait(self.label, lambda: pools.get(current.pool_id), READY, deadline_seconds=POOL_SECONDS, clock=self.clock)
+        self.wait_for_phase(lambda: pools.get(current.pool_id), READY, POOL_SECONDS)
         return self.wait_until_listed(outputs, POOL_SECONDS)
 
     def delete(self, outputs: Outputs, current: FlinkCompute) -> None:
         """Delete the compute pool."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         pools.delete(current.pool_id)
-        wait_until_deleted(
-            self.label, lambda: pools.get(current.pool_id), deadline_seconds=POOL_SECONDS, clock=self.clock
-        )
+        self.wait_until_gone(lambda: pools.get(current.pool_id), POOL_SECONDS)
 
     def _region(self) -> Region:
         region = self.cloud.regions().find(self.names.region)

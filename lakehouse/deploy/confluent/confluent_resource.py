@@ -1,15 +1,18 @@
-"""The base of Confluent resources: the API, names, and the wait until a list contains a new object."""
+"""The base of Confluent resources: the API, names, and the waits for its asynchronous operations."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.waiting import wait_until_visible
+from resources.confluent.waiting import P, retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
+Created = TypeVar("Created")
 LISTED_SECONDS = 5 * 60
 """Until a list shows what was created. Reading it earlier could lead to a second creation."""
 GRANTED_SECONDS = 180
@@ -33,3 +36,15 @@ class ConfluentResource(Resource[T]):
         return wait_until_visible(
             self.label, lambda: self.read(outputs), deadline_seconds=deadline_seconds, clock=self.clock
         )
+
+    def wait_for_phase(self, look: Callable[[], P | None], ready: Collection[str], deadline_seconds: float) -> P:
+        """Wait until the phase of what `look` returns is one of `ready`, as `wait` does."""
+        return wait(self.label, look, ready, deadline_seconds=deadline_seconds, clock=self.clock)
+
+    def wait_until_gone(self, look: Callable[[], Any], deadline_seconds: float) -> None:
+        """Wait until `look` returns None, as `wait_until_deleted` does."""
+        wait_until_deleted(self.label, look, deadline_seconds=deadline_seconds, clock=self.clock)
+
+    def when_granted(self, create: Callable[[], Created]) -> Created:
+        """Call `create` until the API applies the roles that it needs, as `retry_while_forbidden` does."""
+        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)

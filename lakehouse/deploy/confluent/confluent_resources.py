@@ -19,9 +19,14 @@ from lakehouse.deploy.confluent.access.service_accounts import (
     ServiceAccountResource,
 )
 from lakehouse.deploy.confluent.compute_pool import ComputePoolResource
-from lakehouse.deploy.confluent.existing_cluster import ExistingCluster, ExistingEnvironment
 from lakehouse.deploy.confluent.flink_resources import FlinkTopicResource, StatementResource
-from lakehouse.deploy.confluent.foundation import ClusterResource, EnvironmentResource, SchemaRegistryResource
+from lakehouse.deploy.confluent.foundation import (
+    ClusterResource,
+    EnvironmentResource,
+    ExistingCluster,
+    ExistingEnvironment,
+    SchemaRegistryResource,
+)
 from lakehouse.deploy.confluent.keys.key_resources import KeyResources
 from lakehouse.deploy.confluent.tableflow.tableflow_resources import TableflowResources
 from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, milliseconds

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from lakehouse.deploy.confluent.compute_pool import FlinkCompute
-from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
@@ -17,7 +17,7 @@ from resources.confluent.clusters import Cluster
 from resources.confluent.flink import Statement, Statements
 from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
-from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
+from resources.confluent.waiting import FAILED, wait_until_deleted
 
 STATEMENT_SECONDS = 30 * 60
 
@@ -79,18 +79,12 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
                 database=outputs[self.cluster].name,
             )
 
-        return [retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)]
+        return [self.when_granted(create)]
 
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Wait until the statement runs or has completed, and is listed."""
         statements = self._statements(outputs)
-        wait(
-            self.label,
-            lambda: statements.find(self.statement),
-            {"RUNNING", "COMPLETED"},
-            deadline_seconds=STATEMENT_SECONDS,
-            clock=self.clock,
-        )
+        self.wait_for_phase(lambda: statements.find(self.statement), {"RUNNING", "COMPLETED"}, STATEMENT_SECONDS)
         return self.wait_until_listed(outputs)
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:

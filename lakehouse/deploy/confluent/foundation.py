@@ -1,17 +1,20 @@
-"""The environment, its Kafka cluster and its Schema Registry."""
+"""The environment, its Kafka cluster and its Schema Registry.
+
+The environment and the cluster are the deployment's own, or existed before it and are named by lakehouse.yaml.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
-from lakehouse.deploy.resource import Outputs, Resource, Undeletable
+from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, Undeletable
 from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
 from resources.confluent.flink import ComputePool
 from resources.confluent.organization import Environment
 from resources.confluent.tableflow import ProviderIntegration
-from resources.confluent.waiting import wait, wait_until_deleted
 
 MINUTE = 60
 CLUSTER_SECONDS = 60 * MINUTE
@@ -47,7 +50,7 @@ class EnvironmentResource(ConfluentResource[Environment]):
     def delete(self, outputs: Outputs, current: Environment) -> None:
         """Delete the environment with its contents."""
         self.cloud.environments().delete(current.id)
-        wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        self.wait_until_gone(lambda: self.read(outputs), LISTED_SECONDS)
 
     def retained(self, outputs: Outputs, current: Environment) -> str:
         """Name resources in it that the deployment did not create, or the deletion protection of its cluster."""
@@ -94,16 +97,14 @@ class ClusterResource(ConfluentResource[Cluster]):
     def wait_until_ready(self, outputs: Outputs, current: Cluster) -> Cluster:
         """Wait until the cluster runs and is listed."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
-        wait(self.label, lambda: clusters.get(current.id), READY, deadline_seconds=CLUSTER_SECONDS, clock=self.clock)
+        self.wait_for_phase(lambda: clusters.get(current.id), READY, CLUSTER_SECONDS)
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Cluster) -> None:
         """Delete the cluster with all its topics."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         clusters.delete(current.id)
-        wait_until_deleted(
-            self.label, lambda: clusters.get(current.id), deadline_seconds=CLUSTER_DELETION_SECONDS, clock=self.clock
-        )
+        self.wait_until_gone(lambda: clusters.get(current.id), CLUSTER_DELETION_SECONDS)
 
     def retained(self, outputs: Outputs, current: Cluster) -> str:
         """Name the cluster's deletion protection."""
@@ -134,4 +135,61 @@ class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletab
 
     def wait_until_ready(self, outputs: Outputs, current: SchemaRegistryCluster) -> SchemaRegistryCluster:
         """Wait until the Schema Registry runs."""
-        return wait(self.label, lambda: self.read(outputs), READY, deadline_seconds=REGISTRY_SECONDS, clock=self.clock)
+        return self.wait_for_phase(lambda: self.read(outputs), READY, REGISTRY_SECONDS)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExistingEnvironment(ConfluentResource[Environment], ExistingResource[Environment]):
+    """An environment, by its id."""
+
+    address = "confluent/environment"
+    environment_id: str
+
+    @property
+    def label(self) -> str:
+        """The environment with its id."""
+        return f"environment '{self.environment_id}'"
+
+    def read(self, outputs: Outputs) -> Environment:
+        """Read the environment by id.
+
+        Raises:
+            LakehouseError: It does not exist.
+        """
+        for environment in self.cloud.environments().list():
+            if environment.id == self.environment_id:
+                return environment
+        raise _missing(self.label, "confluent_environment")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
+    """A Kafka cluster, by its id."""
+
+    address = "confluent/cluster"
+    environment: Resource[Environment]
+    cluster_id: str
+
+    @property
+    def label(self) -> str:
+        """The cluster with its id."""
+        return f"Kafka cluster '{self.cluster_id}'"
+
+    def read(self, outputs: Outputs) -> Cluster:
+        """Read the cluster by id.
+
+        Raises:
+            LakehouseError: It does not exist.
+        """
+        cluster = self.cloud.clusters(outputs[self.environment].id).get(self.cluster_id)
+        if cluster is None:
+            raise _missing(self.label, "confluent_cluster")
+        return cluster
+
+
+def _missing(label: str, key: str) -> LakehouseError:
+    """Return the error about an object that lakehouse.yaml names and Confluent Cloud does not show."""
+    return LakehouseError(
+        f"This Cloud API key has no access to {label} in Confluent Cloud. Nothing was changed. Correct "
+        f"`existing.{key}` of the deployment in lakehouse.yaml, or use a key whose account has access"
+    )

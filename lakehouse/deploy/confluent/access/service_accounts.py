@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState
-from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Key
@@ -16,7 +18,9 @@ from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.kafka_rest import Acl, Acls
 from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import ProviderIntegration
-from resources.confluent.waiting import retry_while_forbidden, wait_until_visible
+from resources.confluent.waiting import wait_until_visible
+
+Permission = TypeVar("Permission")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -114,11 +118,30 @@ class RoleScopes(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[RoleBinding]]):
-    """The role bindings of one account. Manually added ones are not changed."""
+class PermissionsResource(ConfluentResource[list[Permission]], Updatable[list[Permission]]):
+    """The permissions of one account, of one kind. Manually added ones are not changed."""
+
+    account: ServiceAccountResource
+
+    def create(self, outputs: Outputs) -> list[Permission]:
+        """Create all permissions."""
+        return self.update(outputs, [])
+
+    def wait_until_ready(self, outputs: Outputs, current: list[Permission]) -> list[Permission]:
+        """Wait until all are listed."""
+
+        def all_listed() -> list[Permission] | None:
+            listed = self.read(outputs) or []
+            return None if self.diff(outputs, listed) else listed
+
+        return wait_until_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RoleBindingsResource(PermissionsResource[RoleBinding]):
+    """The role bindings of one account."""
 
     roles: tuple[Role, ...]
-    account: ServiceAccountResource
     scopes: RoleScopes
     owned: tuple[ServiceAccountResource, ...] = ()
     """Accounts on which there are roles."""
@@ -142,19 +165,6 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
         bindings = self.cloud.role_bindings().below(organization, outputs[self.account].principal)
         return [binding for binding in bindings if (binding.role, binding.crn_pattern) in declared] or None
 
-    def create(self, outputs: Outputs) -> list[RoleBinding]:
-        """Create all bindings."""
-        return self.update(outputs, [])
-
-    def wait_until_ready(self, outputs: Outputs, current: list[RoleBinding]) -> list[RoleBinding]:
-        """Wait until all are listed."""
-
-        def all_listed() -> list[RoleBinding] | None:
-            listed = self.read(outputs) or []
-            return None if self._missing(outputs, listed) else listed
-
-        return wait_until_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
-
     def diff(self, outputs: Outputs, current: list[RoleBinding]) -> list[str]:
         """List the missing bindings."""
         return [f"{role} on {crn.rpartition('/')[2]} is missing" for role, crn in self._missing(outputs, current)]
@@ -163,11 +173,9 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
         """Create the missing bindings."""
         bindings = self.cloud.role_bindings()
         for role, crn in self._missing(outputs, current):
-            try:
+            # It exists, or may exist, which `wait_until_ready` checks. The others are still created.
+            with suppress(Conflict, OutcomeUnknownError):
                 bindings.create(outputs[self.account].principal, role, crn)
-            except (Conflict, OutcomeUnknownError):
-                # It exists, or may exist, which `wait_until_ready` checks. The others are still created.
-                continue
         return current
 
     def delete(self, outputs: Outputs, current: list[RoleBinding]) -> None:
@@ -185,12 +193,11 @@ class RoleBindingsResource(ConfluentResource[list[RoleBinding]], Updatable[list[
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
-    """The access control lists of one account. Manually added ones are not changed."""
+class AclsResource(PermissionsResource[Acl]):
+    """The access control lists of one account."""
 
     allowed: tuple[tuple[str, str, str], ...]
     """Operation, resource type and name or prefix: `("WRITE", "TOPIC", "stock_trades")`, `("READ", "GROUP", "x*")`."""
-    account: ServiceAccountResource
     cluster: Resource[Cluster]
     manager_key: Resource[Key]
 
@@ -210,19 +217,6 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
         principal = outputs[self.account].principal
         return [acl for acl in self._acls(outputs).list(principal) if acl in declared] or None
 
-    def create(self, outputs: Outputs) -> list[Acl]:
-        """Create all lists."""
-        return self.update(outputs, [])
-
-    def wait_until_ready(self, outputs: Outputs, current: list[Acl]) -> list[Acl]:
-        """Wait until all are listed."""
-
-        def all_listed() -> list[Acl] | None:
-            listed = self.read(outputs) or []
-            return None if self.diff(outputs, listed) else listed
-
-        return wait_until_visible(self.label, all_listed, deadline_seconds=LISTED_SECONDS, clock=self.clock)
-
     def diff(self, outputs: Outputs, current: list[Acl]) -> list[str]:
         """List the missing lists."""
         missing = [acl for acl in self._declared(outputs) if acl not in current]
@@ -233,22 +227,15 @@ class AclsResource(ConfluentResource[list[Acl]], Updatable[list[Acl]]):
         acls, declared = self._acls(outputs), self._declared(outputs)
         for acl in declared:
             if acl not in current:
-                self._create_one(acls, acl)
+                # It may exist, which `wait_until_ready` checks. The others are still created.
+                with suppress(OutcomeUnknownError):
+                    self.when_granted(partial(acls.create, acl))
         return declared
 
     def delete(self, outputs: Outputs, current: list[Acl]) -> None:
         """Delete the declared lists."""
         for acl in current:
             self._acls(outputs).delete(acl)
-
-    def _create_one(self, acls: Acls, acl: Acl) -> None:
-        try:
-            retry_while_forbidden(
-                self.label, lambda: acls.create(acl), deadline_seconds=GRANTED_SECONDS, clock=self.clock
-            )
-        except OutcomeUnknownError:
-            # It may exist, which `wait_until_ready` checks. The others are still created.
-            return
 
     def _acls(self, outputs: Outputs) -> Acls:
         return self.cloud.acls(outputs[self.cluster], outputs[self.manager_key])

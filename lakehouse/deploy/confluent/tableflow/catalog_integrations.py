@@ -9,13 +9,13 @@ from typing import Any
 
 from lakehouse.config.deployment import OpenCatalog
 from lakehouse.core.errors import ConfigError
-from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
 from resources.confluent.tableflow import CatalogIntegration, CatalogIntegrations, ProviderIntegration, glue
-from resources.confluent.waiting import FAILED, retry_while_forbidden, wait, wait_until_deleted
+from resources.confluent.waiting import FAILED
 
 BEGUN = frozenset({"PENDING", "CONNECTED", "RUNNING"})
 HIDDEN = "client_secret"
@@ -77,23 +77,17 @@ class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatabl
 
     def create(self, outputs: Outputs) -> CatalogIntegration:
         """Create the integration, as soon as the key is allowed to."""
-
-        def create() -> CatalogIntegration:
-            return self.catalogs(outputs).create(self.name, self.config(outputs))
-
-        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        return self.when_granted(lambda: self.catalogs(outputs).create(self.name, self.config(outputs)))
 
     def wait_until_ready(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
         """Wait until the integration has begun."""
-        return wait(self.label, lambda: self.read(outputs), BEGUN, deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        return self.wait_for_phase(lambda: self.read(outputs), BEGUN, LISTED_SECONDS)
 
     def delete(self, outputs: Outputs, current: CatalogIntegration) -> None:
         """Delete the integration. The catalog keeps what was registered."""
         catalogs = self.catalogs(outputs)
         catalogs.delete(current.id)
-        wait_until_deleted(
-            self.label, lambda: catalogs.get(current.id), deadline_seconds=LISTED_SECONDS, clock=self.clock
-        )
+        self.wait_until_gone(lambda: catalogs.get(current.id), LISTED_SECONDS)
 
     def catalogs(self, outputs: Outputs) -> CatalogIntegrations:
         """Return the catalog integrations of the cluster."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.aws.bucket import BucketState
-from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, LISTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.confluent.tableflow.catalog_integrations import BEGUN
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
@@ -22,7 +22,7 @@ from resources.confluent.tableflow import (
     TableflowTopics,
     own_bucket,
 )
-from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
+from resources.confluent.waiting import wait_until_deleted, wait_until_visible
 
 TABLE_SECONDS = 60 * 60
 TABLE_DELETION_SECONDS = 30 * 60
@@ -63,7 +63,7 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
 
         wait_until_deleted(f"what uses {self.label}", used, deadline_seconds=TABLE_DELETION_SECONDS, clock=self.clock)
         self.cloud.provider_integrations(outputs[self.environment].id).delete(current.id)
-        wait_until_deleted(self.label, lambda: self.read(outputs), deadline_seconds=LISTED_SECONDS, clock=self.clock)
+        self.wait_until_gone(lambda: self.read(outputs), LISTED_SECONDS)
 
 
 class OwnStorage(NamedTuple):
@@ -160,11 +160,8 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
                 f"table of it. Nothing was changed. Let its producer write a first record, and run `lakehouse "
                 f"deploy create` again"
             )
-
-        def create() -> TableflowTopic:
-            return self._tables(outputs).create(self.topic_name, self._storage(outputs), self.config)
-
-        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        tables, storage = self._tables(outputs), self._storage(outputs)
+        return self.when_granted(lambda: tables.create(self.topic_name, storage, self.config))
 
     def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
         """Wait until Tableflow has begun or, if the deployment fills the topic, until all catalogs have the table."""
@@ -174,7 +171,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             return now if now and now.synced else None
 
         ready = {"RUNNING"} if self.filled_by else BEGUN
-        now = wait(self.label, lambda: self.read(outputs), ready, deadline_seconds=TABLE_SECONDS, clock=self.clock)
+        now = self.wait_for_phase(lambda: self.read(outputs), ready, TABLE_SECONDS)
         self._require_write_mode(now)
         if not (self.filled_by and self.catalogs):
             return now
@@ -205,9 +202,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
     def delete(self, outputs: Outputs, current: TableflowTopic) -> None:
         """Turn Tableflow off for the topic."""
         self._tables(outputs).delete(self.topic_name)
-        wait_until_deleted(
-            self.label, lambda: self.read(outputs), deadline_seconds=TABLE_DELETION_SECONDS, clock=self.clock
-        )
+        self.wait_until_gone(lambda: self.read(outputs), TABLE_DELETION_SECONDS)
 
     def _require_write_mode(self, current: TableflowTopic) -> None:
         """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round.

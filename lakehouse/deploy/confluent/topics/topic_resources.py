@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.deploy.confluent.confluent_resource import GRANTED_SECONDS, ConfluentResource
+from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.connectors import READY, Connector
 from resources.confluent.kafka_rest import Topic, Topics
 from resources.confluent.organization import ServiceAccount
-from resources.confluent.waiting import retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
+from resources.confluent.waiting import wait_until_visible
 
 TOPIC_SECONDS = 5 * 60
 TOPIC_DELETION_SECONDS = 60 * 60
@@ -64,9 +64,7 @@ class TopicResource(ConfluentResource[Topic]):
     def delete(self, outputs: Outputs, current: Topic) -> None:
         """Delete the topic with its records."""
         self.topics(outputs).delete(self.topic)
-        wait_until_deleted(
-            self.label, lambda: self.read(outputs), deadline_seconds=TOPIC_DELETION_SECONDS, clock=self.clock
-        )
+        self.wait_until_gone(lambda: self.read(outputs), TOPIC_DELETION_SECONDS)
 
     def retained(self, outputs: Outputs, current: Topic) -> str:
         """Name the cluster, if it existed before the deployment."""
@@ -89,11 +87,8 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
 
     def create(self, outputs: Outputs) -> Topic:
         """Create the topic, as soon as the key is allowed to."""
-
-        def create() -> Topic:
-            return self.topics(outputs).create(self.topic, self.partitions, self.retention_ms, compacted=self.compacted)
-
-        return retry_while_forbidden(self.label, create, deadline_seconds=GRANTED_SECONDS, clock=self.clock)
+        topics, settings = self.topics(outputs), (self.topic, self.partitions, self.retention_ms)
+        return self.when_granted(lambda: topics.create(*settings, compacted=self.compacted))
 
     def diff(self, outputs: Outputs, current: Topic) -> list[str]:
         """Compare the retention.
@@ -175,13 +170,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         """Wait until the connector runs and has registered its schema."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         subjects = self.cloud.subjects(outputs[self.registry], outputs[self.registry_key])
-        wait(
-            self.label,
-            lambda: connectors.find(self.connector),
-            READY,
-            deadline_seconds=CONNECTOR_SECONDS,
-            clock=self.clock,
-        )
+        self.wait_for_phase(lambda: connectors.find(self.connector), READY, CONNECTOR_SECONDS)
         wait_until_visible(
             f"subject '{self.subject}' of {self.label}",
             lambda: True if self.subject in subjects.list() else None,
@@ -206,12 +195,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         """Delete the connector."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         connectors.delete(self.connector)
-        wait_until_deleted(
-            self.label,
-            lambda: connectors.find(self.connector),
-            deadline_seconds=CONNECTOR_SECONDS,
-            clock=self.clock,
-        )
+        self.wait_until_gone(lambda: connectors.find(self.connector), CONNECTOR_SECONDS)
 
     def _config(self, outputs: Outputs) -> dict[str, str]:
         return {
