@@ -10,10 +10,9 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.aws.bucket import Bucket
+from lakehouse.deploy.aws.bucket import Bucket, ExistingBucket
 from lakehouse.deploy.aws.deployment_secrets import DeploymentSecrets
-from lakehouse.deploy.aws.existing_storage import ExistingBucket, ExistingGlueDatabase
-from lakehouse.deploy.aws.glue_database import GlueDatabase
+from lakehouse.deploy.aws.glue_database import ExistingGlueDatabase, GlueDatabase
 from lakehouse.deploy.aws.iam.iam_roles import (
     ConfluentRole,
     MaintenanceRole,

@@ -1,4 +1,4 @@
-"""An S3 bucket of a deployment: encrypted, versioned and private.
+"""The S3 bucket of a deployment: its own, which is encrypted, versioned and private, or one that lakehouse.yaml names.
 
 Settings that protect more than the declared ones are kept: a KMS key, further statements of the policy, rules of the
 lifecycle.
@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.aws_service import DENIED, Absent, AwsError, Response
 from lakehouse.deploy.aws.iam import policies
 from lakehouse.deploy.aws.iam.policy_documents import same
 from lakehouse.deploy.aws.table_locations import RESULTS
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.resource import Outputs, Updatable
+from lakehouse.deploy.resource import ExistingResource, Outputs, Updatable
 from resources.aws.secrets_manager import TAG
 
 DEFAULT_REGION = "us-east-1"
@@ -208,6 +209,41 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
     def _call(self, method: str, **parameters: Any) -> dict[str, Any]:
         # Bucket names are global: a bucket in another account is neither read nor changed.
         return self.service("s3").call(method, Bucket=self.bucket, ExpectedBucketOwner=self.names.account, **parameters)
+
+
+@dataclass(frozen=True, repr=False)
+class ExistingBucket(AwsResource[BucketState], ExistingResource[BucketState]):
+    """`aws/bucket`, which existed before the deployment: used, never changed or deleted."""
+
+    address = "aws/bucket"
+    key: ClassVar[str] = "bucket"
+    """Its key of `existing` in lakehouse.yaml."""
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.names.bucket
+
+    @property
+    def label(self) -> str:
+        """The bucket with its name."""
+        return f"S3 bucket '{self.bucket}'"
+
+    def read(self, outputs: Outputs) -> BucketState:
+        """Read the bucket's region.
+
+        Raises:
+            LakehouseError: It does not exist in the account, or is in another region.
+        """
+        names, bucket = self.names, self.bucket
+        response = self.service("s3").find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
+        region = (response.get("LocationConstraint") or DEFAULT_REGION) if response else "nowhere"
+        if region != names.region:
+            raise LakehouseError(
+                f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
+                f"{names.account} (it is in: {region}). Nothing was changed. Correct `existing.{self.key}`"
+            )
+        return BucketState(bucket, ())
 
 
 def _settings(

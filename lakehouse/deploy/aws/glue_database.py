@@ -1,13 +1,14 @@
-"""The Glue database of Spark's tables."""
+"""The Glue database of Spark's tables: the deployment's own, or one that lakehouse.yaml names."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.aws_service import Response
 from lakehouse.deploy.aws.table_locations import location
-from lakehouse.deploy.resource import Outputs, Updatable
+from lakehouse.deploy.resource import ExistingResource, Outputs, Updatable
 from resources.aws.secrets_manager import TAG
 
 KEPT = ("Description", "Parameters", "CreateTableDefaultPermissions")
@@ -84,3 +85,37 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
     @property
     def _location(self) -> str:
         return location(self.names, self.namespace)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
+    """`aws/glue_database`, whose state is Glue's description."""
+
+    address = "aws/glue_database"
+    namespace: str
+
+    @property
+    def label(self) -> str:
+        """The database with its name."""
+        return f"Glue database '{self.namespace}'"
+
+    def read(self, outputs: Outputs) -> Response:
+        """Read the database.
+
+        Raises:
+            LakehouseError: It does not exist, or its tables are created where the deployment's roles may not write.
+        """
+        response = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
+        if response is None:
+            raise LakehouseError(
+                f"There is no {self.label} in region {self.names.region}. Nothing was changed. Correct "
+                f"`existing.glue_database` in lakehouse.yaml"
+            )
+        database: Response = response["Database"]
+        uri, needed = database.get("LocationUri", ""), location(self.names, self.namespace)
+        if uri.rstrip("/") != needed:
+            raise LakehouseError(
+                f"Tables of the {self.label} are created at '{uri}', where the deployment's roles may not write. "
+                f"Nothing was changed. Set its location to {needed}, or name another `existing.glue_database`"
+            )
+        return database

@@ -9,11 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from lakehouse.deploy.aws.aws_resource import AwsResource
-from lakehouse.deploy.aws.aws_service import Service
-from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState, LifecycleRule
-from lakehouse.deploy.aws.existing_storage import read_region
-from lakehouse.deploy.resource import ExistingResource, Outputs
+from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState, ExistingBucket, LifecycleRule
+from lakehouse.deploy.resource import Outputs
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,35 +32,28 @@ class TableflowBucket(Bucket):
     def read(self, outputs: Outputs) -> BucketState | None:
         """Read the bucket, its settings and whether it is empty."""
         current = super().read(outputs)
-        if current is None:
-            return None
-        key = first_object(self.service("s3"), self.bucket, self.names.account)
-        return replace(current, first_object=key)
+        return current and replace(current, first_object=_first_object(self))
 
 
 @dataclass(frozen=True, repr=False)
-class ExistingTableflowBucket(AwsResource[BucketState], ExistingResource[BucketState]):
+class ExistingTableflowBucket(ExistingBucket):
     """`aws/tableflow_bucket`, which existed before the deployment: used, never changed or deleted."""
 
     address = "aws/tableflow_bucket"
+    key = "tableflow_bucket"
 
     @property
-    def label(self) -> str:
-        """The bucket with its name."""
-        return f"S3 bucket '{self.names.tableflow_bucket}'"
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.names.tableflow_bucket
 
     def read(self, outputs: Outputs) -> BucketState:
-        """Read whether the bucket is empty.
-
-        Raises:
-            LakehouseError: It does not exist in the account, or is in another region.
-        """
-        s3, name = self.service("s3"), self.names.tableflow_bucket
-        read_region(s3, self.names, name, "tableflow_bucket")
-        return BucketState(name, (), first_object(s3, name, self.names.account))
+        """Read the bucket's region and whether it is empty."""
+        return replace(super().read(outputs), first_object=_first_object(self))
 
 
-def first_object(s3: Service, bucket: str, account: str) -> str:
+def _first_object(bucket: Bucket | ExistingBucket) -> str:
     """Return the key of an object of a bucket; empty if there is none."""
-    response = s3.call("list_objects_v2", Bucket=bucket, ExpectedBucketOwner=account, MaxKeys=1)
+    owner = bucket.names.account
+    response = bucket.service("s3").call("list_objects_v2", Bucket=bucket.bucket, ExpectedBucketOwner=owner, MaxKeys=1)
     return next((str(file["Key"]) for file in response.get("Contents", ())), "")
