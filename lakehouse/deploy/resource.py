@@ -67,6 +67,11 @@ class Resource(ABC, Generic[T]):
         return f"<{type(self).__name__} {self.address}>"
 
     @property
+    def cloud_name(self) -> str:
+        """The cloud that has it: the first part of the address."""
+        return self.address.partition("/")[0]
+
+    @property
     def depends_on(self) -> tuple[Resource[Any], ...]:
         """The resources that must exist first: all that the fields refer to."""
         values = [getattr(self, field.name) for field in fields(self)]

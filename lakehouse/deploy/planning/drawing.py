@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from lakehouse.deploy.planning.planner import Action, Change
 
@@ -67,11 +68,8 @@ def _ids(changes: Sequence[Change]) -> dict[str, str]:
 
 
 def _by_cloud(changes: Sequence[Change]) -> Iterator[tuple[str, list[Change]]]:
-    """Yield the changes of each cloud, the first part of an address."""
-
-    def cloud_of(change: Change) -> str:
-        return change.resource.address.partition("/")[0]
-
+    """Yield the changes of each cloud."""
+    cloud_of = attrgetter("resource.cloud_name")
     for cloud, members in groupby(sorted(changes, key=cloud_of), cloud_of):
         yield cloud, list(members)
 

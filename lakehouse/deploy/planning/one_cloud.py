@@ -91,7 +91,7 @@ class OneCloud:
         needed = {change.resource.address for change in deleted if self._is_selected(change.resource)}
         for change in reversed(deleted):
             if not self._is_selected(change.resource) and needed & self._needs(change.resource):
-                cloud = _cloud(change.resource)
+                cloud = change.resource.cloud_name
                 raise LakehouseError(
                     f"{change.resource.label} in {cloud} depends on resources that would be deleted in "
                     f"{self.cloud}. Nothing was deleted. Run `lakehouse deploy delete --env {self.environment} --only "
@@ -114,7 +114,7 @@ class OneCloud:
         )
 
     def _is_selected(self, resource: Resource[Any]) -> bool:
-        return _cloud(resource) == self.cloud
+        return resource.cloud_name == self.cloud
 
     @cached_property
     def _selected(self) -> list[Resource[Any]]:
@@ -167,18 +167,8 @@ class OneCloud:
         return self._read_with({resource.address})
 
     def _read_with(self, addresses: set[str]) -> set[str]:
-        """Return the addresses of resources, and of all with which these are read."""
-        needed = set(addresses)
-        for resource in reversed(self.deployment):
-            if resource.address in needed:
-                needed |= {dependency.address for dependency in resource.read_depends_on}
-        return needed
+        return planner.read_with(self.deployment, addresses)
 
     def _explanation(self, missing: Resource[Any]) -> str:
-        cloud = _cloud(missing)
-        command = f"lakehouse deploy create --env {self.environment} --only {cloud}"
-        return f"needs {missing.label} in {cloud}, which does not exist: run `{command}` first"
-
-
-def _cloud(resource: Resource[Any]) -> str:
-    return resource.address.partition("/")[0]
+        command = f"lakehouse deploy create --env {self.environment} --only {missing.cloud_name}"
+        return f"needs {missing.label} in {missing.cloud_name}, which does not exist: run `{command}` first"

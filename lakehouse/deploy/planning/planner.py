@@ -54,7 +54,7 @@ def plan_reachable(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
     failures: dict[str, str] = {}
     unknown: set[str] = set()
     for resource in _in_order(resources):
-        cloud = resource.address.partition("/")[0]
+        cloud = resource.cloud_name
         before = [dependency.address for dependency in resource.depends_on if dependency.address in unknown]
         if cloud in failures or before:
             change = Change(resource, "unknown", failures.get(cloud) or f"waits for {', '.join(before)}")
@@ -125,11 +125,17 @@ def destroy(resources: Sequence[Resource[Any]], report: Report, *, delete_data: 
 
 def needed_by(resources: Sequence[Resource[Any]], kind: type[Any]) -> list[Resource[Any]]:
     """Return the resources of a kind and all that are needed to read them, in their order."""
-    needed: set[str] = set()
-    for resource in reversed(resources):
-        if isinstance(resource, kind) or resource.address in needed:
-            needed |= {resource.address, *(dependency.address for dependency in resource.read_depends_on)}
+    needed = read_with(resources, {resource.address for resource in resources if isinstance(resource, kind)})
     return [resource for resource in resources if resource.address in needed]
+
+
+def read_with(resources: Sequence[Resource[Any]], addresses: set[str]) -> set[str]:
+    """Return addresses of resources, and those of all with which these are read."""
+    needed = set(addresses)
+    for resource in reversed(resources):
+        if resource.address in needed:
+            needed |= {dependency.address for dependency in resource.read_depends_on}
+    return needed
 
 
 def read_all(resources: Sequence[Resource[Any]], known: Outputs | None = None) -> Outputs:
