@@ -8,7 +8,7 @@ from typing import Any
 
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable
-from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from lakehouse.deploy.snowflake.objects import SnowflakeResource
 from resources.confluent.waiting import wait
 
 VERIFIED_WITHIN_SECONDS = 120

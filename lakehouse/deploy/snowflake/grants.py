@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
-from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from lakehouse.deploy.snowflake.objects import SnowflakeResource
 from resources.snowflake import snowflake_sql as sql
 
 Held = frozenset[tuple[str, str]]

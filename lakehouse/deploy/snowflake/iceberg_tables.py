@@ -8,7 +8,7 @@ from typing import Any
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from lakehouse.deploy.snowflake.objects import Container, ExternalVolume, SnowflakeResource, namespace_of
 from resources.confluent.clusters import Cluster
 from resources.snowflake import snowflake_sql as sql
 
@@ -39,20 +39,19 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
     namespace: str | Resource[Cluster]
     """The catalog's namespace: a name, or the Kafka cluster whose id Tableflow uses as the name."""
     sources: tuple[Source, ...]
-    database: str
-    schema: str
+    schema: Container
     role: str
     """Owns the tables, as it must to refresh them (Snowflake, ALTER ICEBERG TABLE ... REFRESH)."""
     warehouse: str
-    volume: str
+    volume: ExternalVolume
     integration: str
     after: tuple[Resource[Any], ...]
-    """The schema, the volume and the integration."""
+    """The integration."""
 
     @property
     def label(self) -> str:
         """The tables with their schema."""
-        return f"Snowflake Iceberg tables in {self.database}.{self.schema}"
+        return f"Snowflake Iceberg tables in {'.'.join(self.schema.identifier)}"
 
     def read(self, outputs: Outputs) -> TableNames:
         """List the tables. Never None: some alone are not all.
@@ -60,16 +59,16 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
         Raises:
             UnclearState: A table of a topic's name is on another volume.
         """
-        shown = self.administrator.rows(sql.show_iceberg_tables(self.database))
+        [database, schema], [volume] = self.schema.identifier, self.volume.identifier
         on_volume = {
-            (row["database_name"], row["schema_name"], row["name"]): row["external_volume_name"] == self.volume
-            for row in shown
+            (row["database_name"], row["schema_name"], row["name"]): row["external_volume_name"] == volume
+            for row in self.administrator.rows(sql.show_iceberg_tables(database))
         }
         for source in self.sources:
-            if on_volume.get((self.database, self.schema, source.name)) is False:
+            if on_volume.get((database, schema, source.name)) is False:
                 raise UnclearState(
-                    f"Snowflake has an Iceberg table {self.database}.{self.schema}.{source.name} that is not on the "
-                    f"external volume {self.volume}. It was left unchanged. Rename or drop it"
+                    f"Snowflake has an Iceberg table {database}.{schema}.{source.name} that is not on the external "
+                    f"volume {volume}. It was left unchanged. Rename or drop it"
                 )
         return tuple(sorted(name for name, is_on_volume in on_volume.items() if is_on_volume))
 
@@ -84,16 +83,17 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
     def update(self, outputs: Outputs, current: TableNames) -> TableNames:
         """Create the missing tables."""
         missing = self._missing(outputs, current)
+        database, schema = self.schema.identifier
         with self.administrator.acting_as(self.role, self.warehouse):
             for source in missing:
                 self.administrator.change(
                     sql.create_iceberg_table(
-                        self.database,
-                        self.schema,
+                        database,
+                        schema,
                         source.name,
-                        volume=self.volume,
+                        volume=self.volume.identifier[0],
                         integration=self.integration,
-                        namespace=self._namespace(outputs),
+                        namespace=namespace_of(self.namespace, outputs),
                         catalog_table=source.catalog_table,
                         auto_refresh=True,
                         comment=self.administrator.comment,
@@ -112,13 +112,10 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
 
     def _missing(self, outputs: Outputs, current: TableNames) -> list[Source]:
         # Not part of `read`: a catalog that does not answer must not keep a deletion from finding the tables.
-        namespace = self._namespace(outputs)
+        namespace = namespace_of(self.namespace, outputs)
         return [
             source
             for source in self.sources
-            if (self.database, self.schema, source.name) not in current
+            if (*self.schema.identifier, source.name) not in current
             and self.is_registered(namespace, source.catalog_table)
         ]
-
-    def _namespace(self, outputs: Outputs) -> str:
-        return self.namespace if isinstance(self.namespace, str) else outputs[self.namespace].id

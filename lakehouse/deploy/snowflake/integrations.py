@@ -11,8 +11,15 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.snowflake.access_verification import AccessVerification, Verification
 from lakehouse.deploy.snowflake.administrator import Administrator
-from lakehouse.deploy.snowflake.objects import AwsAccess, Principal, described, differing, left_as_it_is
-from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from lakehouse.deploy.snowflake.objects import (
+    AwsAccess,
+    Principal,
+    SnowflakeResource,
+    described,
+    differing,
+    left_as_it_is,
+    namespace_of,
+)
 from resources.confluent.clusters import Cluster
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.oauth import ClientCredentials
@@ -86,7 +93,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
                 _source(client),
                 uri=rest.uri,
                 catalog=rest.warehouse,
-                namespace=self._namespace(outputs),
+                namespace=namespace_of(self.namespace, outputs),
                 client_id=client.client_id,
                 client_secret=client.client_secret,
                 scopes=client.scope.split(),
@@ -113,9 +120,6 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         """Drop the integration."""
         self.administrator.change(sql.drop(KIND, self.integration))
 
-    def _namespace(self, outputs: Outputs) -> str:
-        return self.namespace if isinstance(self.namespace, str) else outputs[self.namespace].id
-
     def _declared(self, outputs: Outputs) -> dict[str, str]:
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
         token = {"OAUTH_TOKEN_URI": rest.oauth2_server_uri} if rest.oauth2_server_uri else {}
@@ -123,7 +127,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
             "CATALOG_SOURCE": _source(client),
             "CATALOG_URI": rest.uri,
             "CATALOG_NAME": rest.warehouse,
-            "CATALOG_NAMESPACE": self._namespace(outputs),
+            "CATALOG_NAMESPACE": namespace_of(self.namespace, outputs),
             "OAUTH_CLIENT_ID": client.client_id,
             "OAUTH_ALLOWED_SCOPES": f"[{', '.join(client.scope.split())}]",
             REFRESH: str(integrations.REFRESH_SECONDS),

@@ -10,8 +10,16 @@ from typing import Any
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Updatable
 from lakehouse.deploy.snowflake.administrator import Administrator, Row
-from lakehouse.deploy.snowflake.snowflake_resource import SnowflakeResource
+from resources.confluent.clusters import Cluster
 from resources.snowflake import snowflake_sql as sql
+
+
+@dataclass(frozen=True, repr=False)
+class SnowflakeResource(Resource[T]):
+    """A resource in one account."""
+
+    address: str
+    administrator: Administrator
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -148,6 +156,11 @@ def differing(declared: Mapping[str, str], settings: Mapping[str, Any]) -> list[
         for setting, value in declared.items()
         if settings.get(setting, value) != value
     ]
+
+
+def namespace_of(declared: str | Resource[Cluster], outputs: Outputs) -> str:
+    """Return the namespace of a catalog: the declared name, or the id of the Kafka cluster, which Tableflow uses."""
+    return declared if isinstance(declared, str) else outputs[declared].id
 
 
 def left_as_it_is(label: str, differences: Sequence[str]) -> LakehouseError:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from lakehouse.core.polling import Clock
 from lakehouse.deploy.resource import Resource
@@ -17,7 +16,6 @@ from lakehouse.deploy.snowflake.objects import Container, ExternalVolume
 from resources.confluent.clusters import Cluster
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake import snowflake_integrations as integrations
-from resources.snowflake import snowflake_sql as sql
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,26 +32,11 @@ class RestTables:
     """The catalog's namespace: a name, or the Kafka cluster whose id Tableflow uses as the name."""
     sources: tuple[Source, ...]
     integration_name: str
-    database: Resource[Any]
-    database_name: str
-    schema_name: str
+    schema: Container
     role: str
     warehouse: str
     volume: ExternalVolume
     """The volume over the files of the tables."""
-
-    @cached_property
-    def schema(self) -> Container:
-        """The schema."""
-        creation = sql.create_schema(self.database_name, self.schema_name, comment=self.administrator.comment)
-        return Container(
-            f"snowflake/{self.part}_schema",
-            self.administrator,
-            kind="SCHEMA",
-            identifier=(self.database_name, self.schema_name),
-            creation=creation,
-            after=(self.database,),
-        )
 
     @cached_property
     def integration(self) -> RestIntegration:
@@ -70,11 +53,11 @@ class RestTables:
     @property
     def grants(self) -> Iterator[Grant]:
         """The grants to the role."""
-        schema = (self.database_name, self.schema_name)
-        yield privilege("USAGE", "SCHEMA", schema, self.role)
-        yield privilege("CREATE ICEBERG TABLE", "SCHEMA", schema, self.role)
+        database, schema = self.schema.identifier
+        yield privilege("USAGE", "SCHEMA", (database, schema), self.role)
+        yield privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, schema), self.role)
         yield privilege("USAGE", "INTEGRATION", (self.integration_name,), self.role)
-        yield reading(*schema, self.role)
+        yield reading(database, schema, self.role)
 
     def verification(self, clock: Clock) -> RestAccessVerification:
         """Return the verification of Snowflake's access."""
@@ -98,12 +81,11 @@ class RestTables:
             self.administrator,
             sources=self.sources,
             namespace=self.namespace,
-            database=self.database_name,
-            schema=self.schema_name,
+            schema=self.schema,
             role=self.role,
             warehouse=self.warehouse,
-            volume=self.volume.identifier[0],
+            volume=self.volume,
             integration=self.integration_name,
             is_registered=lambda namespace, table: rest_catalog().registration(namespace, table) is not None,
-            after=(self.schema, self.volume, self.integration),
+            after=(self.integration,),
         )

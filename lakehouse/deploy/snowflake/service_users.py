@@ -46,7 +46,6 @@ class ServiceUsers:
     """Of an administrator, or of the user that replaces keys."""
     secrets: Secrets
     names: Names
-    owner: str
     namespace: str
     """Default database and schema of the service user, as `DB.SCHEMA`."""
 
@@ -110,7 +109,7 @@ class ServiceUsers:
 
     @property
     def _administrator(self) -> Administrator:
-        return Administrator(self.session, self.owner)
+        return Administrator(self.session, self.names.owner)
 
     def _role(self, part: str, name: str) -> AccountObject:
         creation = sql.create_role(name, comment=self._administrator.comment)

@@ -87,12 +87,12 @@ class SnowflakeResources:
     def users(self) -> ServiceUsers:
         """The roles, users and key pairs."""
         namespace = f"{self._database_name}.{self._schema_name}"
-        return ServiceUsers(self.session, self.secrets, self.names, self.names.owner, namespace)
+        return ServiceUsers(self.session, self.secrets, self.names, namespace)
 
     @cached_property
     def warehouse(self) -> AccountObject | ExistingObject:
         """The warehouse in which queries run."""
-        address, name = "snowflake/warehouse", self._warehouse_name
+        address, name = "snowflake/warehouse", self.names.snowflake("WAREHOUSE")
         if self.names.existing.snowflake_warehouse:
             return ExistingObject(address, self._administrator, kind="WAREHOUSE", name=name)
         creation = sql.create_warehouse(name, comment=self._administrator.comment)
@@ -120,7 +120,7 @@ class SnowflakeResources:
     @cached_property
     def volume(self) -> ExternalVolume:
         """The external volume over the bucket of Spark's tables."""
-        return self._volume("snowflake/volume", self._volume_name, self.names.bucket)
+        return self._volume("snowflake/volume", self.names.snowflake("VOLUME"), self.names.bucket)
 
     @cached_property
     def tableflow_volume(self) -> ExternalVolume:
@@ -135,7 +135,7 @@ class SnowflakeResources:
         names, role_arn = self.names, self.names.role_arn("snowflake")
         external_id = names.external_id("catalog")
         creation = integrations.create_glue_rest_integration(
-            self._integration_name,
+            self.names.snowflake("GLUE"),
             role_arn=role_arn,
             external_id=external_id,
             catalog_id=names.account,
@@ -147,7 +147,7 @@ class SnowflakeResources:
             "snowflake/integration",
             self._administrator,
             kind="CATALOG INTEGRATION",
-            identifier=(self._integration_name,),
+            identifier=(self.names.snowflake("GLUE"),),
             creation=creation,
             declared={
                 "CATALOG_NAMESPACE": self.config.namespace,
@@ -159,16 +159,16 @@ class SnowflakeResources:
         )
 
     def _grants(self, volumes: Sequence[ExternalVolume], catalogs: Sequence[RestTables]) -> Iterator[Grant]:
-        role, database, schema = self._role_name, self._database_name, self._schema_name
+        role, schema = self.names.snowflake("ROLE"), self.schema.identifier
         yield from self.users.grants()
-        yield privilege("USAGE", "WAREHOUSE", (self._warehouse_name,), role)
-        yield privilege("USAGE", "DATABASE", (database,), role)
-        yield privilege("USAGE", "SCHEMA", (database, schema), role)
-        yield privilege("CREATE ICEBERG TABLE", "SCHEMA", (database, schema), role)
+        yield privilege("USAGE", "WAREHOUSE", (self.names.snowflake("WAREHOUSE"),), role)
+        yield privilege("USAGE", "DATABASE", (self._database_name,), role)
+        yield privilege("USAGE", "SCHEMA", schema, role)
+        yield privilege("CREATE ICEBERG TABLE", "SCHEMA", schema, role)
         for volume in volumes:
             yield privilege("USAGE", "EXTERNAL VOLUME", volume.identifier, role)
-        yield privilege("USAGE", "INTEGRATION", (self._integration_name,), role)
-        yield reading(database, schema, role)
+        yield privilege("USAGE", "INTEGRATION", self.integration.identifier, role)
+        yield reading(self._database_name, self._schema_name, role)
         for catalog in catalogs:
             yield from catalog.grants
 
@@ -188,7 +188,7 @@ class SnowflakeResources:
             "snowflake/integration_verified",
             self._administrator,
             label=f"Snowflake's access to Glue in {self.names.region}",
-            question=integrations.verify_catalog_integration(self._integration_name),
+            question=integrations.verify_catalog_integration(self.integration.identifier[0]),
             after=(self.integration, snowflake_role),
             clock=self.clock,
         )
@@ -203,27 +203,25 @@ class SnowflakeResources:
         tables = partial(
             IcebergTables,
             administrator=self._administrator,
-            database=self._database_name,
-            schema=self._schema_name,
-            role=self._role_name,
-            warehouse=self._warehouse_name,
-            integration=self._integration_name,
+            schema=self.schema,
+            role=self.names.snowflake("ROLE"),
+            warehouse=self.names.snowflake("WAREHOUSE"),
+            integration=self.integration.identifier[0],
+            after=(self.integration,),
             is_registered=lambda database, table: glue.registration(database, table) is not None,
         )
         yield tables(
             "snowflake/tables",
             sources=self._spark_sources,
             namespace=self.config.namespace,
-            volume=self._volume_name,
-            after=(self.schema, self.volume, self.integration),
+            volume=self.volume,
         )
         if tableflow_cluster:
             yield tables(
                 "snowflake/tableflow_tables",
                 sources=self._tableflow_sources,
                 namespace=tableflow_cluster,
-                volume=self.tableflow_volume.identifier[0],
-                after=(self.schema, self.tableflow_volume, self.integration),
+                volume=self.tableflow_volume,
             )
 
     def _rest_catalogs(
@@ -234,10 +232,8 @@ class SnowflakeResources:
         tables = partial(
             RestTables,
             administrator=self._administrator,
-            database=self.database,
-            database_name=self._database_name,
-            role=self._role_name,
-            warehouse=self._warehouse_name,
+            role=self.names.snowflake("ROLE"),
+            warehouse=self.names.snowflake("WAREHOUSE"),
         )
         if self.rest_catalog:
             yield tables(
@@ -247,7 +243,7 @@ class SnowflakeResources:
                 namespace=self.config.namespace,
                 sources=self._spark_sources,
                 integration_name=self.names.snowflake("REST"),
-                schema_name=f"{self._schema_name}_REST",
+                schema=self._schema("snowflake/rest_schema", f"{self._schema_name}_REST"),
                 volume=self.volume,
             )
         if tableflow_cluster and open_catalog:
@@ -258,7 +254,7 @@ class SnowflakeResources:
                 namespace=open_catalog.declared.namespace or tableflow_cluster,
                 sources=self._tableflow_sources,
                 integration_name=self.names.snowflake("OPEN_CATALOG"),
-                schema_name=f"{self._schema_name}_OPEN_CATALOG",
+                schema=self._schema("snowflake/open_catalog_schema", f"{self._schema_name}_OPEN_CATALOG"),
                 volume=self.tableflow_volume,
             )
 
@@ -312,28 +308,12 @@ class SnowflakeResources:
         return Administrator(self.session, self.names.owner)
 
     @property
-    def _role_name(self) -> str:
-        return self.names.snowflake("ROLE")
-
-    @property
-    def _warehouse_name(self) -> str:
-        return self.names.snowflake("WAREHOUSE")
-
-    @property
     def _database_name(self) -> str:
         return self.names.snowflake("DATABASE")
 
     @property
     def _schema_name(self) -> str:
         return naming.snowflake_name(self.config.namespace)
-
-    @property
-    def _volume_name(self) -> str:
-        return self.names.snowflake("VOLUME")
-
-    @property
-    def _integration_name(self) -> str:
-        return self.names.snowflake("GLUE")
 
 
 def _source(topic: Topic, catalog_table: str) -> Source:
