@@ -63,10 +63,6 @@ class Instance(FakeSnow):
         self.duck_conn.execute("SET GLOBAL enable_external_access = false")
         fakesnow.transforms.numeric_agg_implicit_cast = keep_numbers
 
-    def open(self, user: str, role: str, warehouse: str | None, database: str | None, schema: str | None) -> Connection:
-        """Open a session for an authenticated user."""
-        return Connection(self, user, role, warehouse, database, schema)
-
 
 class Connection(FakeSnowflakeConnection):
     """A session: fakesnow's connection with a user, a role and a warehouse."""

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from lakehouse.local.http import body
 from lakehouse.local.snowflake.account import Account
-from lakehouse.local.snowflake.engine import Instance
+from lakehouse.local.snowflake.engine import Connection, Instance
 from lakehouse.local.snowflake.execution.iceberg import Lake
 from lakehouse.local.snowflake.login import Authenticator, LoginRefused
 from lakehouse.local.snowflake.parsing.statements import parse
@@ -67,7 +67,7 @@ def application(
         if not database:
             namespace = (_default(state, user, "NAMESPACE") or "").split(".")
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
-        connection = await run_in_threadpool(instance.open, user, role, warehouse, database, schema)
+        connection = await run_in_threadpool(Connection, instance, user, role, warehouse, database, schema)
         session = sessions.open(connection)
         response = _login_response(session, sessions.validity, user, role, warehouse, database, schema)
         return JSONResponse({"success": True, "data": response})

@@ -25,9 +25,14 @@ class Result:
     rows: Sequence[tuple[Value, ...]] = ()
 
 
-def status(message: str) -> Result:
+def status(message: str = "Statement executed successfully.") -> Result:
     """Return the one-row result of a statement without data."""
     return Result(["status"], [(message,)])
+
+
+def text(value: object) -> str:
+    """Return the value of an option as SHOW and DESC print it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def like(pattern: str) -> re.Pattern[str]:

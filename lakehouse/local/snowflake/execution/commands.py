@@ -17,14 +17,13 @@ from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.execution import grant_commands, storage, table_commands
 from lakehouse.local.snowflake.parsing.statements import Alter, Create, Describe, Drop, Refresh, Show, Statement, Use
 from lakehouse.local.snowflake.parsing.tokens import Name
-from lakehouse.local.snowflake.session import Result, Session, like, status
+from lakehouse.local.snowflake.session import Result, Session, like, status, text
 
 KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 """The two keys of a user: one can be replaced while the other is in use."""
 
 _CREATE_PRIVILEGE = {"CATALOG INTEGRATION": "CREATE INTEGRATION"}
 _ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA", "CATALOG INTEGRATION")
-_SUCCESS = "Statement executed successfully."
 
 
 def run(session: Session, statement: Statement) -> Result:
@@ -108,7 +107,7 @@ def _alter(session: Session, statement: Alter) -> Result:
         if statement.kind == "CATALOG INTEGRATION":
             options = storage.altered(entity, options)
         entity.options |= options | (_fingerprints(options) if statement.kind == "USER" else {})
-    return status(_SUCCESS)
+    return status()
 
 
 def _drop(session: Session, statement: Drop) -> Result:
@@ -143,14 +142,14 @@ def _describe_user(session: Session, name: Name) -> Result:
         session.account.require_ownership(user, session.role)
     keys = dict.fromkeys(name for key in KEY_OPTIONS for name in (key, f"{key}_FP"))
     properties = {"NAME": user.name[0], **keys, **user.options}
-    rows = [(key, "null" if value is None else _text(value), "null", "") for key, value in properties.items()]
+    rows = [(key, "null" if value is None else text(value), "null", "") for key, value in properties.items()]
     return Result(["property", "value", "default", "description"], rows)
 
 
 def _show(session: Session, statement: Show) -> Result:
     pattern = like(statement.like)
     rows = [
-        (entity.created, entity.name[-1], entity.owner, _text(entity.options.get("COMMENT") or ""))
+        (entity.created, entity.name[-1], entity.owner, text(entity.options.get("COMMENT") or ""))
         for entity in session.account.all_visible(statement.kind, session.role)
         if pattern.fullmatch(entity.name[-1]) and entity.name[: len(statement.within)] == statement.within
     ]
@@ -166,7 +165,7 @@ def _use(session: Session, statement: Use) -> Result:
     else:
         session.account.require("USAGE", "WAREHOUSE", (statement.name,), session.role)
         session.warehouse = statement.name
-    return status(_SUCCESS)
+    return status()
 
 
 def _fingerprints(options: dict[str, Any]) -> dict[str, str | None]:
@@ -195,7 +194,3 @@ def fingerprint(public_key: str) -> str:
             "New public key rejected by current policy. Reason: 'RSA of 2048 bits or more'"
         )
     return "SHA256:" + base64.b64encode(hashlib.sha256(der).digest()).decode()
-
-
-def _text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

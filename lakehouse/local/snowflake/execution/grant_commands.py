@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lakehouse.local.snowflake import snowflake_errors
+from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.parsing.grant_statements import (
     Grant,
     GrantOnTables,
@@ -16,8 +17,6 @@ from lakehouse.local.snowflake.session import Result, Session, status
 
 PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
 """Number of parts in the full name of an object; one for the other kinds."""
-
-_SUCCESS = "Statement executed successfully."
 
 
 def run(session: Session, statement: GrantStatement) -> Result:
@@ -43,54 +42,54 @@ def _grant(session: Session, statement: Grant) -> Result:
     account = session.account
     name: Name = ()
     account.get("ROLE", (statement.role,), session.role)
+    entity = None
     if statement.kind != "ACCOUNT":
         name = session.resolve(statement.name, PARTS.get(statement.kind, 1))
         kind = "CATALOG INTEGRATION" if statement.kind == "INTEGRATION" else statement.kind
         entity = account.find(kind, name)
         if entity is None:
             raise snowflake_errors.missing(statement.kind, ".".join(name))
-        if not account.owns(entity, session.role):
-            account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
-    else:
-        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    _require_grantor(session, entity)
     for privilege in statement.privileges:
         account.grant(privilege, statement.kind, name, statement.role, revoke=statement.revoke)
-    return status(_SUCCESS)
+    return status()
 
 
 def _grant_role(session: Session, statement: GrantRole) -> Result:
     account = session.account
     role = account.get("ROLE", (statement.role,), session.role)
     account.get(statement.grantee_kind, (statement.grantee,), session.role)
-    if not account.owns(role, session.role):
-        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    _require_grantor(session, role)
     account.grant_role(statement.role, statement.grantee_kind, statement.grantee, revoke=statement.revoke)
-    return status(_SUCCESS)
+    return status()
 
 
 def _grant_on_tables(session: Session, statement: GrantOnTables) -> Result:
     account, name = session.account, session.resolve(statement.schema, 2)
     account.get("ROLE", (statement.role,), session.role)
-    schema = account.get("SCHEMA", name, session.role)
-    if not account.owns(schema, session.role):
-        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    _require_grantor(session, account.get("SCHEMA", name, session.role))
     if statement.future:
         account.grant_future(name, statement.role)
     else:
         for table in account.all("ICEBERG TABLE"):
             if table.name[:2] == name:
                 account.grant("SELECT", table.kind, table.name, statement.role)
-    return status(_SUCCESS)
+    return status()
 
 
 def _grant_ownership(session: Session, statement: GrantOwnership) -> Result:
     account = session.account
     account.get("ROLE", (statement.role,), session.role)
     entity = account.get(statement.kind, session.resolve(statement.name, PARTS.get(statement.kind, 1)), session.role)
-    if not account.owns(entity, session.role):
-        account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
+    _require_grantor(session, entity)
     entity.owner = statement.role
-    return status(_SUCCESS)
+    return status()
+
+
+def _require_grantor(session: Session, entity: Entity | None) -> None:
+    """Check that the session's role may grant privileges on an object, or on the account."""
+    if entity is None or not session.account.owns(entity, session.role):
+        session.account.require("MANAGE GRANTS", "ACCOUNT", (), session.role)
 
 
 def _show(session: Session, statement: ShowGrants) -> Result:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lakehouse.local.snowflake.account import Account, Entity
 from lakehouse.local.snowflake.parsing.statements import Describe
-from lakehouse.local.snowflake.session import Result, Session
+from lakehouse.local.snowflake.session import Result, Session, text
 from lakehouse.local.snowflake.snowflake_errors import invalid_option
 
 IAM_USER_ARN = "arn:aws:iam::999999999999:user/local-snowflake"
@@ -39,7 +39,7 @@ def describe(session: Session, statement: Describe) -> Result:
 
 
 def _volume(volume: Entity) -> Result:
-    writes = _boolean(volume.options.get("ALLOW_WRITES", True))
+    writes = text(volume.options.get("ALLOW_WRITES", True))
     rows: list[tuple[str, ...]] = [("", "ALLOW_WRITES", "Boolean", writes, "true")]
     for number, location in enumerate(volume.options["STORAGE_LOCATIONS"], 1):
         shown = {
@@ -111,7 +111,7 @@ def _shown(value: Any) -> str:
     if isinstance(value, dict):
         public = {key: setting for key, setting in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
         return f"{{{', '.join(f'{key}={_shown(setting)}' for key, setting in public.items())}}}"
-    return f"[{', '.join(value)}]" if isinstance(value, list) else _boolean(value)
+    return f"[{', '.join(value)}]" if isinstance(value, list) else text(value)
 
 
 def _assumed_role(account: Account, entity: Entity) -> tuple[str, str]:
@@ -147,7 +147,3 @@ def verify(session: Session, kind: str, name: str) -> str:
 
 def _external_id(account: Account, name: str) -> str:
     return f"{account.name}_SFCRole=2_{hashlib.sha256(name.encode()).hexdigest()[:16]}"
-
-
-def _boolean(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)

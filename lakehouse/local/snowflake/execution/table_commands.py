@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakehouse.core.sql.quoting import DUCKDB
@@ -14,25 +15,26 @@ from lakehouse.local.snowflake.parsing.statements import Alter, Create, Drop, Re
 from lakehouse.local.snowflake.parsing.tokens import Name
 from lakehouse.local.snowflake.session import Result, Session, like, status
 
-_COLUMNS = (
-    "created_on",
-    "name",
-    "database_name",
-    "schema_name",
-    "owner",
-    "external_volume_name",
-    "catalog_name",
-    "iceberg_table_type",
-    "catalog_table_name",
-    "catalog_namespace",
-    "base_location",
-    "can_write_metadata",
-    "comment",
-    "name_mapping",
-    "owner_role_type",
-    "catalog_sync_name",
-    "auto_refresh_status",
-)
+_SHOWN: Mapping[str, Callable[[IcebergTable], Any]] = {
+    "created_on": lambda table: table.created,
+    "name": lambda table: table.name[2],
+    "database_name": lambda table: table.name[0],
+    "schema_name": lambda table: table.name[1],
+    "owner": lambda table: table.owner,
+    "external_volume_name": lambda table: table.options["EXTERNAL_VOLUME"].upper(),
+    "catalog_name": lambda table: table.options["CATALOG"].upper(),
+    "iceberg_table_type": lambda table: "UNMANAGED",
+    "catalog_table_name": lambda table: table.options["CATALOG_TABLE_NAME"],
+    "catalog_namespace": lambda table: table.namespace,
+    "base_location": lambda table: "",
+    "can_write_metadata": lambda table: "Y",
+    "comment": lambda table: table.options.get("COMMENT", ""),
+    "name_mapping": lambda table: "",
+    "owner_role_type": lambda table: "ROLE",
+    "catalog_sync_name": lambda table: "",
+    "auto_refresh_status": lambda table: '{"executionState":"RUNNING"}' if table.options.get("AUTO_REFRESH") else "",
+}
+"""The columns of SHOW ICEBERG TABLES."""
 
 
 def create(session: Session, statement: Create) -> Result:
@@ -75,12 +77,12 @@ def refresh(session: Session, statement: Refresh) -> Result:
     with account.loading:
         with account.lock:
             if statement.if_exists and account.find("ICEBERG TABLE", name) is None:
-                return status("Statement executed successfully.")
+                return status()
             table = _owned(session, name)
             if table.options.get("AUTO_REFRESH"):
                 raise snowflake_errors.failed(f"{table.label} has AUTO_REFRESH = TRUE and cannot be refreshed by hand")
         _load(session, table)
-    return status("Statement executed successfully.")
+    return status()
 
 
 def refresh_if_due(session: Session, name: Name) -> None:
@@ -105,7 +107,7 @@ def alter(session: Session, statement: Alter) -> Result:
         raise snowflake_errors.not_emulated(f"ALTER ICEBERG TABLE ... {', '.join(statement.options)}")
     with session.account.lock:
         _owned(session, session.resolve(statement.name, 3)).options |= statement.options
-    return status("Statement executed successfully.")
+    return status()
 
 
 def drop(session: Session, statement: Drop) -> Result:
@@ -130,13 +132,13 @@ def show(session: Session, statement: Show) -> Result:
         if len(within) == 1 and session.account.find("DATABASE", within) is None:
             within = session.resolve(within, 2)
         rows = [
-            _shown(table)
+            tuple(value(table) for value in _SHOWN.values())
             for table in session.account.all_visible("ICEBERG TABLE", session.role)
             if isinstance(table, IcebergTable)
             and table.name[: len(within)] == within
             and pattern.fullmatch(table.name[-1])
         ]
-    return Result(_COLUMNS, rows)
+    return Result(list(_SHOWN), rows)
 
 
 def information(session: Session, name: Name) -> str:
@@ -204,26 +206,3 @@ def _integration(account: Account, options: dict[str, Any]) -> Entity:
 def _used(options: dict[str, Any], kind: str) -> Name:
     """Return the name of the volume or integration in a table's options, where it is a string in any case."""
     return (options["EXTERNAL_VOLUME" if kind == "EXTERNAL VOLUME" else "CATALOG"].upper(),)
-
-
-def _shown(table: IcebergTable) -> tuple[Any, ...]:
-    options = table.options
-    return (
-        table.created,
-        table.name[2],
-        table.name[0],
-        table.name[1],
-        table.owner,
-        options["EXTERNAL_VOLUME"].upper(),
-        options["CATALOG"].upper(),
-        "UNMANAGED",
-        options["CATALOG_TABLE_NAME"],
-        table.namespace,
-        "",
-        "Y",
-        options.get("COMMENT", ""),
-        "",
-        "ROLE",
-        "",
-        '{"executionState":"RUNNING"}' if options.get("AUTO_REFRESH") else "",
-    )

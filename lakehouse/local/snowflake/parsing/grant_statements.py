@@ -80,9 +80,7 @@ GrantStatement = Grant | GrantRole | GrantOnTables | GrantOwnership | ShowGrants
 def read_grant(tokens: TokenReader) -> GrantStatement:
     """Parse the tokens after GRANT."""
     if tokens.accept("OWNERSHIP", "ON"):
-        kind = tokens.accept_one_of(*OPTIONS)
-        if not kind:
-            raise tokens.error("kind of object")
+        kind = tokens.expect_one_of("kind of object", *OPTIONS)
         name = tokens.name()
         tokens.expect("TO", "ROLE")
         role = tokens.identifier()
@@ -101,25 +99,16 @@ def _read_privileges_or_role(tokens: TokenReader, direction: str) -> Grant | Gra
     if tokens.accept("ROLE"):
         role = tokens.identifier()
         tokens.expect(direction)
-        grantee_kind = tokens.accept_one_of("USER", "ROLE")
-        if not grantee_kind:
-            raise tokens.error("USER or ROLE")
+        grantee_kind = tokens.expect_one_of("USER or ROLE", "USER", "ROLE")
         return GrantRole(role, grantee_kind, tokens.identifier(), revoke)
     unique = {privilege for privileges in PRIVILEGES.values() for privilege in privileges}
     # The longest first, in case one privilege is the beginning of another.
     words = sorted(unique, key=len, reverse=True)
-    privileges = []
-    while True:
-        privilege = tokens.accept_one_of(*words)
-        if not privilege:
-            raise tokens.error("privilege")
-        privileges.append(privilege)
-        if not tokens.accept(","):
-            break
+    privileges = [tokens.expect_one_of("privilege", *words)]
+    while tokens.accept(","):
+        privileges.append(tokens.expect_one_of("privilege", *words))
     tokens.expect("ON")
-    kind = tokens.accept_one_of("TABLE", *PRIVILEGES)
-    if not kind:
-        raise tokens.error("kind of object")
+    kind = tokens.expect_one_of("kind of object", "TABLE", *PRIVILEGES)
     kind = "ICEBERG TABLE" if kind == "TABLE" else kind
     for privilege in privileges:
         if privilege not in PRIVILEGES[kind]:

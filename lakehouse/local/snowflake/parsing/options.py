@@ -187,10 +187,7 @@ def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -
         case "number":
             return tokens.number()
         case "boolean":
-            word = tokens.accept_one_of("TRUE", "FALSE")
-            if not word:
-                raise tokens.error("TRUE or FALSE")
-            return word == "TRUE"
+            return tokens.expect_one_of("TRUE or FALSE", "TRUE", "FALSE") == "TRUE"
         case "word":
             word = tokens.string().upper() if tokens.at_string() else tokens.identifier()
             if word not in option.choices:

@@ -50,6 +50,17 @@ class TokenReader:
         """Read and return the first choice (keywords separated by spaces) that is next; None if none is."""
         return next((choice for choice in choices if self.accept(*choice.split())), None)
 
+    def expect_one_of(self, expected: str, *choices: str) -> str:
+        """Read and return the first choice that is next.
+
+        Raises:
+            ProgrammingError: None is; it names what is expected.
+        """
+        choice = self.accept_one_of(*choices)
+        if choice is None:
+            raise self.error(expected)
+        return choice
+
     def expect(self, *words: str) -> None:
         """Read these keywords, which must be next."""
         if not self.accept(*words):
