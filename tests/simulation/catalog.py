@@ -101,6 +101,9 @@ class MemoryIcebergCatalog(ClockChecked):
         kept = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id not in snapshot_ids]
         self._keep(table.name(), self._metadata[location].model_copy(update={"snapshots": kept}), location)
 
+    def _load_file_io(self, properties: Any = None, location: str | None = None) -> MemoryFileIO:
+        return self._io
+
     def _keep(self, name: tuple[str, ...], metadata: TableMetadata, location: str) -> None:
         write_metadata(location, metadata)
         before = self._metadata.get(self._locations.get(name, ""))

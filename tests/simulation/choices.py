@@ -28,7 +28,10 @@ class Choices:
     def below(self, count: int) -> int:
         """Return a number from 0 (inclusive) to `count` (exclusive)."""
         if self._random:
-            number = self._random.randrange(count)
+            # As `randrange` does, which takes longer.
+            bits = count.bit_length()
+            while (number := self._random.getrandbits(bits)) >= count:
+                pass
         else:
             position = len(self.drawn)
             number = min(self._recorded[position], count - 1) if position < len(self._recorded) else 0

@@ -1,6 +1,6 @@
 """Work that the project and pyiceberg repeat on values that never change, done once: its results are the same.
 
-Metadata models are frozen, so a deep copy of one may share its frozen parts. Manifests are written once, under a name
+The models in metadata are frozen, so a deep copy of it may share them. Manifests are written once, under a name
 that no simulation uses again, so each is parsed once. The columns of a table depend on its schemas only. A test
 compares the traces of schedules with and without this module.
 """
@@ -17,20 +17,17 @@ import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2, read_manifest_list
-from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.table.metadata import TableMetadataV2
-from pyiceberg.table.refs import SnapshotRef
-from pyiceberg.table.snapshots import MetadataLogEntry, Snapshot, SnapshotLogEntry
-from pyiceberg.table.sorting import SortOrder
+from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
+from pyiceberg.table.snapshots import Summary
 
 from lakehouse.formats import evolution
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from spark.tables import dead_letters
 from tests.simulation.world import replaced
 
-FROZEN = (Schema, PartitionSpec, SortOrder, Snapshot, SnapshotLogEntry, MetadataLogEntry, SnapshotRef)
-"""Models that are never changed, so that a deep copy is the same object."""
+KNOWN = 500
+"""Maximum number of results that are kept: more slow the collector down, and are of schedules that have ended."""
 
 
 def by(key: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
@@ -46,7 +43,10 @@ def by(key: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., A
     def once(*arguments: Any, **keywords: Any) -> Any:
         of = key(*arguments, **keywords)
         if of not in known:
-            known[of] = (function(*arguments, **keywords), arguments, keywords)
+            result = function(*arguments, **keywords)
+            if len(known) == KNOWN:
+                known.clear()
+            known[of] = (result, arguments, keywords)
         return known[of][0]
 
     return once
@@ -57,20 +57,25 @@ def identities(*arguments: Any, **keywords: Any) -> tuple[int, ...]:
     return tuple(map(id, (*arguments, *keywords.values())))
 
 
-def copied_metadata(metadata: TableMetadataV2, memo: Any = None) -> TableMetadataV2:
-    """Return a deep copy of metadata, which shares the frozen models in its lists."""
-    values = {
-        name: value.copy() if isinstance(value, list | dict) else value for name, value in metadata.__dict__.items()
-    }
-    return metadata.model_copy(update=values)
+def copied_metadata(metadata: TableMetadataV2, *, update: Any = None, deep: bool = False) -> TableMetadataV2:
+    """Return a copy of metadata; a deep one shares the frozen models in its lists."""
+    values = metadata.__dict__ | (update or {})
+    if deep:
+        values = {name: value.copy() if type(value) in (list, dict) else value for name, value in values.items()}
+    copied = object.__new__(TableMetadataV2)
+    object.__setattr__(copied, "__dict__", values)
+    object.__setattr__(copied, "__pydantic_fields_set__", metadata.model_fields_set | (update or {}).keys())
+    object.__setattr__(copied, "__pydantic_extra__", None)
+    object.__setattr__(copied, "__pydantic_private__", None)
+    return copied
 
 
 def _shape_key(table: Schema, shape: Any) -> tuple[Any, ...]:
-    return id(table), id(shape.struct), tuple(shape.previous_names.items())
+    return id(table), shape.struct, tuple(shape.previous_names.items())
 
 
 def _columns_key(metadata: Any, value: Any, key: Any) -> tuple[Any, ...]:
-    return tuple(metadata.items()), id(value), id(key)
+    return tuple(metadata.items()), value, key
 
 
 def _side_key(name: str, versions: Any, record: str = "", read_by: Any = ()) -> tuple[Any, ...]:
@@ -81,6 +86,7 @@ PURE: dict[Any, dict[str, Any]] = {
     pyiceberg.table.metadata: {
         "assign_fresh_schema_ids": by(identities, pyiceberg.table.metadata.assign_fresh_schema_ids),
     },
+    TableMetadataUtil: {"parse_raw": by(lambda text: text, TableMetadataUtil.parse_raw)},
     ManifestWriter: {
         "_with_partition": by(
             lambda self, version: (version, id(self._schema), self._spec), ManifestWriter._with_partition
@@ -97,11 +103,16 @@ PURE: dict[Any, dict[str, Any]] = {
 """Functions whose result depends on their arguments only, which are computed once."""
 
 
+PRIVATE: dict[Any, dict[str, Any]] = {
+    Summary: {"_additional_properties": property(lambda self: self.__pydantic_private__["_additional_properties"])}
+}
+"""Private attributes of models, which pydantic looks up otherwise after everything else, and with an error."""
+
+
 @contextmanager
 def computed_once() -> Iterator[None]:
     """Share frozen models between copies, and compute results once that depend on them only."""
-    shared: dict[Any, dict[str, Any]] = {model: {"__deepcopy__": lambda self, memo=None: self} for model in FROZEN}
-    with replaced({TableMetadataV2: {"__deepcopy__": copied_metadata}, **shared}), replaced(PURE):
+    with replaced({TableMetadataV2: {"model_copy": copied_metadata}}), replaced(PURE), replaced(PRIVATE):
         yield
 
 

@@ -10,13 +10,15 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from copy import copy
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
 import requests
 from botocore.exceptions import ClientError, ConnectTimeoutError
+from pydantic import PrivateAttr
 from snowflake.connector.errors import OperationalError, ProgrammingError
 
 from resources.aws.glue import Glue
@@ -133,15 +135,24 @@ def _refusal(code: str, operation: str) -> tuple[Any, str]:
 class SimulatedGlue(Glue):
     """The production client on the one in memory."""
 
+    _client: Any = PrivateAttr(None)
+
     @classmethod
     def on(cls, client: MemoryGlueClient) -> SimulatedGlue:
         """Return the production client on one of boto3."""
+        glue = copy(_glue())
+        glue._client = client
+        return glue
 
-        class On(cls):  # type: ignore[valid-type, misc]
-            def client(self) -> Any:
-                return client
+    def client(self) -> Any:
+        """Return the client in memory."""
+        return self._client
 
-        return On(region="memory", catalog_id="1")
+
+# Dagster validates a resource for longer than most of its calls take here, so there is one template of each.
+@cache
+def _glue() -> SimulatedGlue:
+    return SimulatedGlue(region="memory", catalog_id="1")
 
 
 class MemoryRestServer:
@@ -339,14 +350,22 @@ class _Cursor:
 class SimulatedSnowflake(Snowflake):
     """The production client with connections to the server in memory."""
 
+    _server: Any = PrivateAttr(None)
+
     @classmethod
     def on(cls, server: MemorySnowflakeServer) -> SimulatedSnowflake:
         """Return the production client with connections to a server."""
+        snowflake = copy(_snowflake())
+        snowflake._server = server
+        return snowflake
 
-        class On(cls):  # type: ignore[valid-type, misc]
-            @contextmanager
-            def connect(self) -> Iterator[Any]:
-                yield SimpleNamespace(cursor=lambda: _Cursor(server))
+    @contextmanager
+    def connect(self) -> Iterator[Any]:
+        """Provide a session."""
+        yield SimpleNamespace(cursor=lambda: _Cursor(self._server))
 
-        roles = {"aws_role_arn": "arn:aws:iam::1:role/memory", "glue_catalog_id": "1", "region": "memory"}
-        return On(warehouse="WH", database="DB", host="memory", **roles)
+
+@cache
+def _snowflake() -> SimulatedSnowflake:
+    roles = {"aws_role_arn": "arn:aws:iam::1:role/memory", "glue_catalog_id": "1", "region": "memory"}
+    return SimulatedSnowflake(warehouse="WH", database="DB", host="memory", **roles)

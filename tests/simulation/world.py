@@ -303,14 +303,20 @@ def simulated_time(world: World) -> Iterator[None]:
 
 @contextmanager
 def replaced(names: dict[Any, dict[str, Any]]) -> Iterator[None]:
-    """Replace public names of modules."""
-    before = {module: {name: getattr(module, name) for name in values} for module, values in names.items()}
+    """Replace names of modules and classes."""
+    before = {owner: {name: vars(owner).get(name, _INHERITED) for name in values} for owner, values in names.items()}
     try:
-        for module, values in names.items():
+        for owner, values in names.items():
             for name, value in values.items():
-                setattr(module, name, value)
+                setattr(owner, name, value)
         yield
     finally:
-        for module, values in before.items():
+        for owner, values in before.items():
             for name, value in values.items():
-                setattr(module, name, value)
+                if value is _INHERITED:
+                    delattr(owner, name)
+                else:
+                    setattr(owner, name, value)
+
+
+_INHERITED = object()
