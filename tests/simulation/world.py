@@ -38,8 +38,8 @@ an error, and its effect happens later; its response takes minutes; the clock of
 MISTAKES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
 """Errors with which no program ends, whatever the systems return: the project or the simulation has a defect."""
 
-RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b")
-"""Names of branches and ids of snapshots, which differ in each run."""
+RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
+"""Names of branches, and ids of snapshots and tables, which differ in each run."""
 
 BEGINNING = 1_800_000_000.0
 
