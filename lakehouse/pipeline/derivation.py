@@ -46,13 +46,11 @@ class Produced:
     Attributes:
         messages: The number of messages: one per group that was derived again, or all messages made from single rows.
         source_snapshot_id: The snapshot of the source's table; None if it had none.
-        upto: The bookmark: offsets (exclusive) by partition.
         lineage: The columns of the source that each column was derived from.
     """
 
     messages: int
     source_snapshot_id: int | None
-    upto: Positions
     lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
@@ -84,13 +82,13 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     ref, table = catalog.resolve_table(table_of(config, source, clients))
     snapshot = table.current_snapshot() if table else None
     if table is None or snapshot is None:
-        return Produced(0, None, {})
+        return Produced(0, None)
     spark = clients.spark.session(catalog.spark_settings())
     read = partial(derived_rows.published, spark, ref, names=_names(source))
     by_tableflow = source.engine == "tableflow"
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
     if last is None:
-        return Produced(0, snapshot.snapshot_id, {})
+        return Produced(0, snapshot.snapshot_id)
     bookmark = find_bookmark(config, topic, source, clients, table, last)
     since = bookmark.offsets if bookmark else {}
     if by_tableflow:
@@ -104,7 +102,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         else bookmark.replays != current.replays or _is_rolled_back(table, bookmark.snapshot_id)
     )
     if bookmark and (bookmark.is_past(last.end) or since == last.end and not is_late):
-        return Produced(0, current.snapshot_id, since)
+        return Produced(0, current.snapshot_id)
     rows = read(current.snapshot_id)
     if bookmark is None and not topic.source.group_by:
         require_one_topic(topic, source, table, rows, last.end)
@@ -122,7 +120,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
             commit(kafka, producer, part)
         produced += result.num_rows
     lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
-    return Produced(produced, current.snapshot_id, last.end, lineage)
+    return Produced(produced, current.snapshot_id, lineage)
 
 
 def _is_rolled_back(table: Table, snapshot_id: int) -> bool:
