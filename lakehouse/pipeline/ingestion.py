@@ -32,6 +32,7 @@ from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.pauses import pauses
+from resources.iceberg.snapshots import summary_of
 from spark.decoding import explain
 from spark.tables import write
 from spark.tables.write import Target, Written
@@ -176,8 +177,8 @@ def publish(context: BatchContext) -> Published:
     fingerprint_properties = schema_fingerprints.properties(audited.table, context.schemas)
     table = context.commit.publish(audited, asdict(counts), fingerprint_properties)
     snapshot = table.current_snapshot()
-    assert snapshot is not None and snapshot.summary is not None
-    summary = snapshot.summary.additional_properties
+    assert snapshot is not None
+    summary = summary_of(snapshot)
     added, files = (int(summary.get(name, 0)) for name in ("added-files-size", "total-data-files"))
     seconds = time.monotonic() - began
     return Published(batch, counts, audited.findings, snapshot.snapshot_id, seconds, added, files)

@@ -14,7 +14,7 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog, published_table
-from resources.iceberg.snapshots import commits, snapshot_count
+from resources.iceberg.snapshots import commits, snapshot_count, summary_of
 from resources.spark.spark import Spark
 from spark.tables import maintenance_procedures as work
 
@@ -116,8 +116,8 @@ def maintain(
 def size(table: "Table") -> Size:
     """Return the size of a table that has a snapshot."""
     snapshot = table.current_snapshot()
-    assert snapshot is not None and snapshot.summary is not None
-    summary = snapshot.summary.additional_properties
+    assert snapshot is not None
+    summary = summary_of(snapshot)
     return Size(
         data_files=int(summary.get("total-data-files", 0)),
         data_bytes=int(summary.get("total-files-size", 0)),

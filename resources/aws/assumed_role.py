@@ -42,8 +42,6 @@ def botocore_session(role_arn: str | None, region: str | None) -> Session:
         session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
     return session
 
-    """Return a session of boto3 with the same credentials."""
-
 
 def boto3_session(role_arn: str | None, region: str | None) -> boto3.Session:
     """Return the same as a session of boto3."""

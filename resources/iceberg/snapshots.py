@@ -24,6 +24,11 @@ def history(table: Table, snapshot_id: int | None = None) -> Iterator[Snapshot]:
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
 
 
+def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
+    """Return the properties in a snapshot's summary."""
+    return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
 def full_history(table: Table) -> Iterator[Snapshot]:
     """Yield main's snapshots, newest first, including expired ones if only these have a batch.
 
@@ -56,7 +61,7 @@ def last_batch(table: Table | None) -> Batch | None:
         if batch := batch_of(snapshot):
             return batch
     current = table.current_snapshot()
-    if rows := int(current.summary.additional_properties.get("total-records", 0)) if current and current.summary else 0:
+    if rows := int(summary_of(current).get("total-records", 0)) if current else 0:
         raise UnclearState(
             f"Table {'.'.join(table.name())} has {rows:,} rows and no snapshot with its Kafka offsets. "
             f"Nothing was changed. Set the position with `lakehouse resume`, choose another table name, or drop "
@@ -94,7 +99,7 @@ def _compact(counts: Mapping[str, int]) -> str:
 
 def batch_of(snapshot: Snapshot) -> Batch | None:
     """Return the batch in a snapshot's token; None for a snapshot of another writer."""
-    token = snapshot.summary.additional_properties.get(TOKEN) if snapshot.summary else None
+    token = summary_of(snapshot).get(TOKEN)
     return Batch.from_json(token) if token else None
 
 
@@ -165,7 +170,7 @@ def snapshot_count(table: Table, publications: int) -> int:
     number = 0
     for snapshot in history(table):
         number += 1
-        publications -= PART not in (snapshot.summary.additional_properties if snapshot.summary else {})
+        publications -= PART not in summary_of(snapshot)
         if not publications:
             break
     return number
@@ -174,7 +179,5 @@ def snapshot_count(table: Table, publications: int) -> int:
 def commits(table: Table) -> list[tuple[int, int]]:
     """Return main's (snapshot id, commit time in milliseconds), newest first; a commit in parts counts once."""
     return [
-        (snapshot.snapshot_id, snapshot.timestamp_ms)
-        for snapshot in history(table)
-        if snapshot.summary is None or PART not in snapshot.summary.additional_properties
+        (snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in history(table) if PART not in summary_of(snapshot)
     ]

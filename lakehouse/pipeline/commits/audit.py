@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from functools import reduce
+from itertools import islice, takewhile
 from typing import Any
 from uuid import UUID
 
@@ -24,7 +25,7 @@ from lakehouse.core.offsets.batch import PART, PARTS
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
-from resources.iceberg.snapshots import history
+from resources.iceberg.snapshots import history, summary_of
 from spark.tables.staged_checks import Result
 
 MAX_SNAPSHOTS_BY_FILE = 5
@@ -164,17 +165,14 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
 
 def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:
     """Return the snapshots of the branch after its base, newest first."""
-    snapshots = []
-    snapshot = table.snapshot_by_name(staged.branch)
-    while snapshot is not None and snapshot.snapshot_id != staged.base:
-        snapshots.append(snapshot)
-        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
-    return snapshots
+    newest = table.snapshot_by_name(staged.branch)
+    snapshots = history(table, newest.snapshot_id) if newest else ()
+    return list(takewhile(lambda snapshot: snapshot.snapshot_id != staged.base, snapshots))
 
 
 def _completes(snapshot: Snapshot, staged: Staged) -> bool:
     """Return whether a snapshot is the last or only commit of a write."""
-    return not _is_silent(snapshot) and staged.summary.items() <= _summary(snapshot).items()
+    return not _is_silent(snapshot) and staged.summary.items() <= summary_of(snapshot).items()
 
 
 def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
@@ -183,20 +181,16 @@ def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
     Args:
         commits: The commit followed by its ancestors, newest first.
     """
-    parts = int(_summary(commits[0]).get(PARTS, 1))
-    are_parts = [PART in _summary(snapshot) for snapshot in commits[1:parts]]
+    parts = int(summary_of(commits[0]).get(PARTS, 1))
+    are_parts = [PART in summary_of(snapshot) for snapshot in commits[1:parts]]
     return len(are_parts) < parts - 1 or not all(are_parts)
 
 
 def _is_silent(snapshot: Snapshot) -> bool:
     """Return whether a snapshot is a partial commit, or the empty first snapshot of a new table's branch."""
-    summary = _summary(snapshot)
+    summary = summary_of(snapshot)
     first = snapshot.parent_snapshot_id is None and summary.get("total-records", "0") == "0"
     return PART in summary or first
-
-
-def _summary(snapshot: Snapshot) -> dict[str, str]:
-    return snapshot.summary.additional_properties if snapshot.summary else {}
 
 
 def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
@@ -238,7 +232,7 @@ def committed_rows(snapshot: Snapshot) -> int:
 
     Source: Iceberg, Spark writes: snapshot summary.
     """
-    summary = _summary(snapshot)
+    summary = summary_of(snapshot)
     merged = [summary.get(f"spark.merge-into.num-target-rows-{kind}") for kind in ("inserted", "updated")]
     if merged[0] is not None:
         return sum(int(n or 0) for n in merged)
@@ -283,10 +277,8 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
 def _since(table: Table, newest: int, oldest: int) -> list[Snapshot] | None:
     """Return the snapshots after `oldest` up to `newest`; None if there are too many or `oldest` is not an ancestor."""
     snapshots: list[Snapshot] = []
-    snapshot = table.snapshot_by_id(newest)
-    while snapshot is not None and len(snapshots) < MAX_SNAPSHOTS_BY_FILE:
+    for snapshot in islice(history(table, newest), MAX_SNAPSHOTS_BY_FILE):
         if snapshot.snapshot_id == oldest:
             return snapshots
         snapshots.append(snapshot)
-        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
     return None
