@@ -27,10 +27,10 @@ DEFERRED = {
     "lakehouse/config": {"pyiceberg"},
     # Definitions load the class of each reader.
     "lakehouse/readers": {"lakehouse", "openlineage", "pyiceberg", "resources"},
-    # Spark's Python workers load the libraries of Protobuf for topics in Protobuf only.
-    "spark": {"google", "ptars", "pyiceberg"},
+    # Spark's Python workers load the decoder of Protobuf for topics in Protobuf only.
+    "spark": {"ptars", "pyiceberg"},
     # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine.
-    "lakehouse/cli": {"assets", "dagster", "lakehouse", "resources", "yaml"},
+    "lakehouse/cli": {"assets", "dagster", "lakehouse", "resources"},
 }
 """Libraries that functions of a package may import. All other imports are at the top of their module.
 

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 from xml.etree import ElementTree
 
+import dagster as dg
+
 from assets.entry import partitions
 from assets.streaming.results import CHECK as STREAMING
 from lakehouse.config.checks import RowCount
@@ -45,8 +47,6 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
         names: Entries of lakehouse.yaml.
         kafka_topics: The topics in Kafka, to be matched with routes.
     """
-    import dagster as dg
-
     from lakehouse.definitions import defs
 
     loaded = defs()

@@ -10,6 +10,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pool import DescriptorPool
 
 from lakehouse.formats.protobuf import protobuf_format
 
@@ -48,8 +50,6 @@ def structs(bodies: pa.Array, descriptors: bytes, message: str) -> pa.StructArra
 @lru_cache(maxsize=128)
 def _handler(descriptors: bytes, message: str) -> MessageHandler:
     """Return the compiled decoder of a message; cached per worker process."""
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
-    from google.protobuf.descriptor_pool import DescriptorPool
     from ptars import HandlerPool, PtarsConfig
 
     files = FileDescriptorSet.FromString(descriptors)

@@ -7,6 +7,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
+import dagster as dg
+import yaml
 
 from lakehouse.cli.commands.deploy_options import (
     administrator_credentials,
@@ -221,8 +223,6 @@ def verify(debug: bool, **options: Any) -> None:
     \b
     Exit code 0: nothing is missing. 1: a permission is missing, or a call failed.
     """
-    import dagster as dg
-
     from lakehouse.config import loader
     from lakehouse.deploy.verification.verify import SYSTEMS, Verification
     from resources.build import build_resources
@@ -251,8 +251,6 @@ def environment(debug: bool, **options: Any) -> None:
     \b
       lakehouse deploy environment --env aws
     """
-    import yaml
-
     from lakehouse.config import loader
     from lakehouse.deploy.settings import settings_of
 
