@@ -9,14 +9,13 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.polling import retry
 
 NEEDED_BYTES = 2 * 1024**3
 """Free disk space below which nothing is started, so that Kafka and S3 do not fill the disk during a write."""
@@ -154,50 +153,28 @@ class Home:
         """Exclude another `up` or `down`. The kernel releases the lock when its process ends.
 
         Raises:
-            LakehouseError: Another process has the lock.
+            LakehouseError: Another process has the lock, or its file is a symbolic link.
         """
-        with hold(
-            self.folder(".") / "lock",
-            lambda holder: (
-                f"Another lakehouse command ({holder}) is starting or stopping the stack in {self.path}."
-                " Nothing was changed. Wait for it to end, or stop it, then run the command again"
-            ),
-        ):
-            yield
-
-
-@contextmanager
-def hold(path: Path, busy: Callable[[str], str], seconds: float = 0) -> Iterator[None]:
-    """Lock a file, which is created if missing. The kernel releases the lock when its process ends.
-
-    Args:
-        path: The file, in a folder that only the user can write to.
-        busy: Returns the error message for the name of the process that has the lock.
-        seconds: Time to wait for the lock.
-
-    Raises:
-        LakehouseError: Another process has the lock, or the file is a symbolic link.
-    """
-    try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    except OSError as error:
-        if error.errno != errno.ELOOP:
-            raise
-        raise LakehouseError(f"The lock {path} is a symbolic link. Nothing was started. Remove it") from error
-    with os.fdopen(handle, "r+") as lock:
+        path = self.folder(".") / "lock"
         try:
-            retry(
-                lambda: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB),
-                when=lambda error: isinstance(error, BlockingIOError),
-                pause=0.1,
-                deadline_seconds=seconds,
-            )
-        except BlockingIOError as error:
-            raise LakehouseError(busy(f"process {lock.read().strip() or 'unknown'}")) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            if error.errno != errno.ELOOP:
+                raise
+            raise LakehouseError(f"The lock {path} is a symbolic link. Nothing was started. Remove it") from error
+        with os.fdopen(handle, "r+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                holder = lock.read().strip() or "unknown"
+                raise LakehouseError(
+                    f"Another lakehouse command (process {holder}) is starting or stopping the stack in {self.path}."
+                    " Nothing was changed. Wait for it to end, or stop it, then run the command again"
+                ) from error
+            lock.truncate(0)
+            lock.write(str(os.getpid()))
+            lock.flush()
+            yield
 
 
 def write_atomically(path: Path, content: str | bytes) -> Path:

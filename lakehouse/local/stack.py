@@ -112,20 +112,18 @@ def up(
         jars.fetch(names, progress)
         if kafka_sasl is not None:
             kafka_server.use_sasl(home, kafka_sasl)
-        with ports.in_turn():
-            return _up(home, names, on_ready)
-
-
-def _up(home: Home, names: Collection[str], on_ready: Callable[[State], None]) -> list[State]:
-    before = process.running(home)
-    context = context_of(home, ports.choose(home, _ports_in_use(before)))
-    home.catalog.touch(mode=0o600)  # the mode must not depend on the process that uses it first
-    starter = _Starter(home, before, on_ready)
-    try:
-        return starter.start([describe(context) for name, describe in SERVERS.items() if name in {LOGS, *names}])
-    except BaseException:
-        _stop(home, starter.started)
-        raise
+        before = process.running(home)
+        with ports.chosen(home, _ports_in_use(before)) as port_by_name:
+            context = context_of(home, port_by_name)
+            home.catalog.touch(mode=0o600)  # the mode must not depend on the process that uses it first
+            starter = _Starter(home, before, on_ready)
+            try:
+                return starter.start(
+                    [describe(context) for name, describe in SERVERS.items() if name in {LOGS, *names}]
+                )
+            except BaseException:
+                _stop(home, starter.started)
+                raise
 
 
 def down(home: Home) -> list[str]:

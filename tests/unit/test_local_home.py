@@ -1,11 +1,11 @@
 """The state folder: lock, files, ports, permissions and disk space."""
 
+import json
 import os
 import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import uuid
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -115,14 +115,20 @@ def test_credentials_are_created_once_and_private(home):
         assert secret not in repr(first)
 
 
+def choose(home, in_use):
+    """Return the ports that a stack chooses, without starting it."""
+    with ports.chosen(home, in_use) as chosen:
+        return chosen
+
+
 def test_ports_repeated_choice_is_stable(home):
-    assert ports.choose(home, {}) == ports.choose(home, {}) == ports.recorded(home)
+    assert choose(home, {}) == choose(home, {}) == ports.recorded(home)
 
 
 def test_ports_occupied_port_is_replaced(home):
-    chosen = ports.choose(home, {})
+    chosen = choose(home, {})
     with socket.create_server(("127.0.0.1", chosen["kafka"])):
-        second = ports.choose(home, {})
+        second = choose(home, {})
     assert second["kafka"] != chosen["kafka"]
     assert len(set(second.values())) == len(ports.USUAL)
     assert {name: second[name] for name in second if name != "kafka"} == {
@@ -136,62 +142,60 @@ def test_ports_are_below_ephemeral_range(home):
             with suppress(OSError):
                 servers.enter_context(socket.create_server(("127.0.0.1", port)))
         # Linux assigns outgoing connections ports from 32768, other systems from higher ones.
-        assert max(ports.choose(home, {}).values()) < 32_768
+        assert max(choose(home, {}).values()) < 32_768
 
 
 def test_ports_of_running_servers_are_kept(home):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
-        assert ports.choose(home, {"kafka": port})["kafka"] == port
+        assert choose(home, {"kafka": port})["kafka"] == port
 
 
 @pytest.mark.parametrize("content", ["", '{"kafka": 90', "[]", '{"kafka": "x"}', "null"])
 def test_ports_damaged_record_is_replaced(home, content):
     write_atomically(home.endpoints, content)
-    assert set(ports.choose(home, {})) == set(ports.USUAL)
+    assert set(choose(home, {})) == set(ports.USUAL)
     assert ports.recorded(home)
 
 
-LOCKING_PROGRAM = """
-import sys
+STARTING_PROGRAM = """
+import json, sys
+from pathlib import Path
 from lakehouse.local import doctor, show, stack
+from lakehouse.local.home import Home
 from lakehouse.local.processes import ports
-with ports.in_turn():
-    print("held", flush=True)
+with ports.chosen(Home(Path(sys.argv[1])), {}) as chosen:
+    print(json.dumps(chosen), flush=True)
     sys.stdin.read()
 """
 
 
-def test_in_turn_timeout_names_other_process(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(ports, "TURN_SECONDS", 0.3)
-    with subprocess.Popen(
-        [sys.executable, "-c", LOCKING_PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    ) as other:
-        assert other.stdout.readline() == b"held\n"
-        with (
-            pytest.raises(LakehouseError, match=f"process {other.pid}.*Nothing was started.*run the command again"),
-            ports.in_turn(),
-        ):
-            pass
-        other.stdin.close()
-        other.wait()
-        with ports.in_turn():  # released
-            pass
+def test_ports_of_stack_that_starts_are_not_chosen_by_another(home, tmp_path):
+    recorded = choose(home, {})
+    other = tmp_path / "other"
+    other.mkdir()
+    write_atomically(other / "endpoints.json", json.dumps(recorded))
+    command = [sys.executable, "-c", STARTING_PROGRAM, str(other)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as starting:
+        assert json.loads(starting.stdout.readline()) == recorded
+        meanwhile = choose(home, {})
+        starting.kill()
+    assert not {*meanwhile.values()} & {*recorded.values()}
+    assert choose(Home(other), {}) == recorded  # the killed process reserves nothing
 
 
-def test_in_turn_lock_is_private_and_follows_no_link(tmp_path, monkeypatch):
-    monkeypatch.setenv("LAKEHOUSE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path / "shared"))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    (tmp_path / "shared").mkdir()
-    with ports.in_turn():
-        assert list((tmp_path / "shared").iterdir()) == []
-    (lock,) = (tmp_path / "cache").iterdir()
-    assert stat.S_IMODE(lock.stat().st_mode) == 0o600
+def test_ports_chosen_at_once_differ(home, tmp_path):
+    with ports.chosen(home, {}) as first, ports.chosen(Home(tmp_path / "other"), {}) as second:
+        assert not {*first.values()} & {*second.values()}
+
+
+def test_exclusive_lock_is_private_and_follows_no_link(home, tmp_path):
+    with home.exclusive():
+        lock = home.path / "lock"
+        assert stat.S_IMODE(lock.stat().st_mode) == 0o600
     lock.unlink()
     lock.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(LakehouseError, match="symbolic link"), ports.in_turn():
+    with pytest.raises(LakehouseError, match="symbolic link"), home.exclusive():
         pass
     assert not (tmp_path / "elsewhere").exists()
 
@@ -203,7 +207,7 @@ def test_folder_every_level_is_private(home):
 
 
 def test_environment_without_stack_raises(home):
-    ports.choose(home, {})
+    choose(home, {})
     with pytest.raises(LakehouseError, match="not up.*lakehouse up"):
         environment(home)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import socket
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from itertools import chain
 
-from lakehouse.local import jars
-from lakehouse.local.home import Home, hold, write_atomically
+from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.processes import reserved
 from lakehouse.local.processes.server_context import LOOPBACK
 
@@ -32,9 +31,6 @@ They are below the ports of outgoing connections (from 32768 on Linux, from 4915
 such a connection could occupy its port, and the server would have to move away from its clients.
 """
 
-TURN_SECONDS = 300
-"""Time to wait while another stack of this user starts: the timeout of one server."""
-
 _CHANCE = random.SystemRandom()
 
 
@@ -55,27 +51,6 @@ def is_free(port: int) -> bool:
     return True
 
 
-@contextmanager
-def in_turn() -> Iterator[None]:
-    """Let one stack of this user start at a time: two stacks would choose the same ports as long as the servers of
-    neither listen.
-
-    Raises:
-        LakehouseError: Another stack is still starting after `TURN_SECONDS`.
-    """
-    cache = jars.cache()
-    cache.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with hold(
-        cache / f"ports-{os.getuid()}.lock",
-        lambda holder: (
-            f"Another `lakehouse up` ({holder}) has been starting servers for {TURN_SECONDS / 60:.0f} minutes."
-            " Nothing was started. Wait for it to end, or stop it, then run the command again"
-        ),
-        TURN_SECONDS,
-    ):
-        yield
-
-
 def recorded(home: Home) -> dict[str, int]:
     """Return the ports of the last `up`, by name; empty if there was none or endpoints.json cannot be read."""
     try:
@@ -85,28 +60,49 @@ def recorded(home: Home) -> dict[str, int]:
         return {}
 
 
-def choose(home: Home, in_use: Mapping[str, int]) -> dict[str, int]:
+@contextmanager
+def chosen(home: Home, in_use: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Choose a port for every server, and record them in the state folder.
+
+    No other stack chooses these ports before the context ends, by when the servers listen.
 
     Args:
         home: The state folder.
         in_use: Ports of its running servers, which keep them.
 
-    Returns:
+    Yields:
         Port by name.
     """
     before = recorded(home)
     ports = dict(in_use)
-    for name, usual in USUAL.items():
-        if name not in ports:
-            preferred = (port for port in (before.get(name), usual) if port and port not in ports.values())
-            ports[name] = next(filter(is_free, preferred), None) or _any_free(set(ports.values()) | set(USUAL.values()))
-    write_atomically(home.endpoints, json.dumps(ports, indent=2))
-    return ports
+    with ExitStack() as reservations:
+        for name, usual in USUAL.items():
+            if name not in ports:
+                candidates = chain(filter(None, (before.get(name), usual)), _others())
+                ports[name] = next(
+                    port for port in candidates if port not in ports.values() and _reserve(port, reservations)
+                )
+        write_atomically(home.endpoints, json.dumps(ports, indent=2))
+        yield ports
 
 
-def _any_free(excluded: set[int]) -> int:
+def _others() -> Iterator[int]:
     while True:
-        port = _CHANCE.choice(OTHERS)
-        if port not in excluded and is_free(port):
-            return port
+        yield _CHANCE.choice(OTHERS)
+
+
+def _reserve(port: int, reservations: ExitStack) -> bool:
+    """Reserve a port if it is free, and return whether it was.
+
+    The reservation is the UDP port of the same number, which no server uses. The kernel releases it when this process
+    ends, however it ends.
+    """
+    reservation = socket.socket(type=socket.SOCK_DGRAM)
+    try:
+        reservation.bind((LOOPBACK, port))
+    except OSError:
+        reservation.close()
+        return False
+    reservations.enter_context(reservation)
+    # Only now: the servers of a stack that had reserved the port until a moment ago listen.
+    return is_free(port)
