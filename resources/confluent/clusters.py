@@ -78,12 +78,12 @@ class Clusters:
         response = self.client.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
         return response and Cluster.of(response)
 
-    def create(self, name: str, region: str, cloud: str = "AWS") -> Cluster:
+    def create(self, name: str, region: str) -> Cluster:
         """Start to create a Standard cluster in one zone. `wait` until it is READY."""
         spec = {
             "display_name": name,
             "availability": "SINGLE_ZONE",
-            "cloud": cloud,
+            "cloud": "AWS",
             "region": region,
             "config": {"kind": "Standard"},
             "environment": {"id": self.environment_id},

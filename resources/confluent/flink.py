@@ -24,9 +24,9 @@ class Regions:
 
     client: ApiClient
 
-    def find(self, region: str, cloud: str = "AWS") -> Region | None:
-        """Return the region with the cloud's own name; None if Confluent does not offer Flink in it."""
-        responses = self.client.items("/fcpm/v2/regions", {"cloud": cloud, "region_name": region})
+    def find(self, region: str) -> Region | None:
+        """Return the region of AWS with this name; None if Confluent does not offer Flink in it."""
+        responses = self.client.items("/fcpm/v2/regions", {"cloud": "AWS", "region_name": region})
         return single_match(
             f"Flink region '{region}'", [Region(response["id"], response["http_endpoint"]) for response in responses]
         )
@@ -72,11 +72,11 @@ class ComputePools:
         response = self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
         return response and ComputePool.of(response)
 
-    def create(self, name: str, region: str, max_cfu: int, cloud: str = "AWS") -> ComputePool:
+    def create(self, name: str, region: str, max_cfu: int) -> ComputePool:
         """Start to create a compute pool with at most `max_cfu` Confluent Flink Units. `wait` until it is READY."""
         spec = {
             "display_name": name,
-            "cloud": cloud,
+            "cloud": "AWS",
             "region": region,
             "max_cfu": max_cfu,
             "default_pool": False,

@@ -20,7 +20,6 @@ class ProviderIntegration:
     """Permission for Confluent to assume a role in an AWS account.
 
     Attributes:
-        customer_role_arn: The role in our account.
         iam_role_arn: Confluent's role, which assumes ours.
         external_id: The external id that Confluent presents.
         usages: Resources that use the integration.
@@ -28,7 +27,6 @@ class ProviderIntegration:
 
     id: str
     name: str
-    customer_role_arn: str
     iam_role_arn: str
     external_id: str
     usages: tuple[str, ...]
@@ -40,7 +38,6 @@ class ProviderIntegration:
         return ProviderIntegration(
             id=response["id"],
             name=response["display_name"],
-            customer_role_arn=config["customer_iam_role_arn"],
             iam_role_arn=config["iam_role_arn"],
             external_id=config["external_id"],
             usages=tuple(response.get("usages") or ()),
