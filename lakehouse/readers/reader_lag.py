@@ -5,12 +5,13 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.offsets.batch import next_batch
+from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
 from lakehouse.pipeline.batches.positions import current_position, read_log
 from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent, table_of
@@ -22,6 +23,9 @@ from resources.iceberg.snapshots import commits
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.readable_offsets import leaderless_error
+
+if TYPE_CHECKING:
+    from resources.kafka.kafka import Kafka
 
 _LOG = logging.getLogger(__name__)
 
@@ -90,12 +94,8 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
     if last is None:
         return Lag(0, 0.0), None
     log = read_log(clients.kafka, source.topic)
-    target = clients.kafka.describe([topic.topic]).get(topic.topic)
-    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
-    is_current = (
-        bookmark and target and bookmark.is_of(last.cluster_id, last.topic_id) and bookmark.target_id == target.topic_id
-    )
-    since = bookmark.offsets if bookmark and is_current else {}
+    bookmark = _bookmark(topic, clients.kafka)
+    since = bookmark.offsets if bookmark and bookmark.is_of(last.cluster_id, last.topic_id) else {}
     pending_offsets = pending({p: since.get(p, 0) for p in last.end}, last.end)
     for partition, position in pending_offsets.items():
         if position < log.start.get(partition, 0):
@@ -115,10 +115,8 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients
         LakehouseError: The snapshot that it was derived from is expired.
     """
     table = catalog_of(source, clients).load(table_of(config, source, clients))
-    target = clients.kafka.describe([topic.topic]).get(topic.topic)
-    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic), settled=False) if target else None
-    is_current = bookmark and target and bookmark.target_id == target.topic_id
-    derived_from = bookmark.snapshot_id if bookmark and is_current else None
+    bookmark = _bookmark(topic, clients.kafka)
+    derived_from = bookmark.snapshot_id if bookmark else None
     behind = snapshots_behind(commits(table) if table else [], derived_from, now_ms)
     if behind is None:
         raise LakehouseError(
@@ -126,6 +124,13 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients
             f"newer rows have waited is unknown. Materialize kafka/{topic.name}"
         )
     return behind
+
+
+def _bookmark(topic: Topic, kafka: Kafka) -> Bookmark | None:
+    """Return the bookmark of a derived topic; None if there is none since the topic was created."""
+    target = kafka.describe([topic.topic]).get(topic.topic)
+    bookmark = bookmark_topic.read(kafka, derived_bookmark_name(topic), settled=False) if target else None
+    return bookmark if bookmark and target and bookmark.target_id == target.topic_id else None
 
 
 def _iceberg(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag, int | None]:
