@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+from typing import Any, Literal
 
 import boto3
 from botocore.config import Config
@@ -21,14 +22,7 @@ def server(context: Context) -> Server:
     url = context.url("aws")
 
     def provision(env: object) -> None:
-        iam = boto3.session.Session().client(
-            "iam",
-            endpoint_url=url,
-            region_name=context.environment["AWS_REGION"],
-            aws_access_key_id=context.credentials.aws_access_key_id,
-            aws_secret_access_key=context.credentials.aws_secret_access_key,
-            config=Config(proxies={}),
-        )
+        iam = client(context, "iam", url)
         trust = {
             "Effect": "Allow",
             "Principal": {"AWS": f"arn:aws:iam::{ACCOUNT}:root"},
@@ -48,4 +42,16 @@ def server(context: Context) -> Server:
         env={**guard.variables(), "MOTO_DISABLE_GLOBAL_CORS": "true"},
         ports={"aws": context.ports["aws"]},
         provision=provision,
+    )
+
+
+def client(context: Context, service: Literal["iam", "s3"], url: str) -> Any:
+    """Return a client of a service at an address of the stack, with the stack's credentials."""
+    return boto3.session.Session().client(
+        service,
+        endpoint_url=url,
+        region_name=context.environment["AWS_REGION"],
+        aws_access_key_id=context.credentials.aws_access_key_id,
+        aws_secret_access_key=context.credentials.aws_secret_access_key,
+        config=Config(s3={"addressing_style": "path"}, proxies={}),
     )

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import boto3
-from botocore.config import Config
-
 from lakehouse.local import jars
 from lakehouse.local.client_environment import BUCKET
 from lakehouse.local.home import write_atomically
@@ -12,6 +9,7 @@ from lakehouse.local.java import java
 from lakehouse.local.processes import probe
 from lakehouse.local.processes.process import Server
 from lakehouse.local.processes.server_context import Context
+from lakehouse.local.servers.aws import client
 
 
 def server(context: Context) -> Server:
@@ -33,15 +31,7 @@ def server(context: Context) -> Server:
         write_atomically(configuration, "".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def provision(env: object) -> None:
-        options = Config(s3={"addressing_style": "path"}, proxies={})
-        s3 = boto3.session.Session().client(
-            "s3",
-            endpoint_url=url,
-            region_name=context.environment["AWS_REGION"],
-            aws_access_key_id=context.credentials.aws_access_key_id,
-            aws_secret_access_key=context.credentials.aws_secret_access_key,
-            config=options,
-        )
+        s3 = client(context, "s3", url)
         if BUCKET not in {bucket["Name"] for bucket in s3.list_buckets()["Buckets"]}:
             s3.create_bucket(Bucket=BUCKET)
 
