@@ -112,6 +112,9 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
     replayed = read_again(replace(context, batch=_within(whole, log)), branch)
     if branch is not None and any(finding.blocks for finding in replayed.findings):
         raise AuditFailed(context.ref.name, branch, list(replayed.findings), "the branch is left unchanged")
+    if branch is None:
+        # A redrive would mark them too, unless the log no longer has the record of an older one.
+        letters.mark_existing_rows(clients, topic, context.ref, position, position)
     return replayed
 
 

@@ -179,6 +179,21 @@ def test_resume_after_redrive_interrupted_before_marks_sets_marks(resources, mon
     assert [row["kafka_offset"] for row in stream.rows()] == rows
 
 
+def test_replay_marks_dead_letters_that_became_rows(resources):
+    stream = Stream(resources, partitions=1)
+    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
+    stream.produce([{"value": b"never"}])
+    stream.produce_trades(range(40, 60))
+    stream.ingest()
+    assert len(stream.rows()) + len(stream.dead_letters()) == 21
+
+    replay(stream.namespace, unchecked, stream.systems, "earliest")
+
+    waiting = [x["kafka_offset"] for x in stream.dead_letters() if x["redriven_timestamp"] is None]
+    assert waiting == [0]
+    assert [row["kafka_offset"] for row in stream.rows()] == list(range(1, 21))
+
+
 def test_redrive_concurrently_recovered_letters_are_conflict(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     unchecked, checked = stream.topic, with_checks(stream.topic, CHEAP)
