@@ -112,6 +112,8 @@ def cluster(stack, tmp_path_factory):
         "JAVA_HOME": str(java_home(home.folder("java"))),
         # Spark's launcher would derive this from folders that a Spark of pip lacks.
         "SPARK_SCALA_VERSION": "2.13",
+        # Executors write files with credentials of their own, which they inherit from their worker.
+        **{name: value for name, value in os.environ.items() if name.startswith("AWS_")},
     }
     deploy = "org.apache.spark.deploy"
     servers = [daemon(home, "master", f"{deploy}.master.Master", ("--port", str(rpc)), web, env)]
