@@ -10,7 +10,6 @@ from assets.failures import dagster_failures
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
 
 
@@ -36,9 +35,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         with dagster_failures(entry):
             topic = topic_of(entry, context)
             result = redrive(config.namespace, topic, Clients.of(clients))
-        context.log.info(
-            f"{pluralize(result.attempted, 'dead letter')} decoded again: {pluralize(result.recovered, 'new row')}"
-        )
+        context.log.info(result.describe())
         if result.recovered:
             # Only a materialization of the table triggers the assets downstream of it.
             partition = context.partition_key if context.has_partition_key else None

@@ -20,6 +20,7 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
 from lakehouse.pipeline.batches.positions import read_log
@@ -39,6 +40,10 @@ from spark.tables.write import Target, Written
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.commits.staged_commit import Audited
+
+
+MOST_NAMED = 10
+"""Maximum number of dead letters that a redrive names."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +86,31 @@ class _Read:
 
 @dataclass(frozen=True)
 class Redriven:
-    """Number of dead letters that were decoded again, and number of them that became rows."""
+    """Result of a redrive.
+
+    Attributes:
+        attempted: Number of dead letters that were decoded again.
+        recovered: Number of them that became rows.
+        gone: Number of those that decode, and remain because the broker deleted their records.
+        first_gone: The partitions and offsets of the first of the latter.
+    """
 
     attempted: int
     recovered: int
+    gone: int = 0
+    first_gone: tuple[tuple[int, int], ...] = ()
+
+    def describe(self) -> str:
+        """Return the result as a sentence."""
+        text = f"{pluralize(self.attempted, 'dead letter')} decoded again: {pluralize(self.recovered, 'new row')}"
+        if not self.gone:
+            return text
+        places = ", ".join(f"partition {partition} offset {offset}" for partition, offset in self.first_gone)
+        more = f", and {self.gone - len(self.first_gone):,} more" if self.gone > len(self.first_gone) else ""
+        return (
+            f"{text}. {pluralize(self.gone, 'dead letter')} remain, although they decode now, because the broker has "
+            f"deleted their records, and perhaps newer ones of their keys: {places}{more}"
+        )
 
 
 def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: str | None = None) -> Replayed:
@@ -113,7 +139,7 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
     if branch is not None and any(finding.blocks for finding in replayed.findings):
         raise AuditFailed(context.ref.name, branch, list(replayed.findings), "the branch is left unchanged")
     if branch is None:
-        # A redrive would mark them too, unless the log no longer has the record of an older one.
+        # Otherwise, they would wait for a redrive, although their records are rows.
         letters.mark_existing_rows(clients, topic, context.ref, position, position)
     return replayed
 
@@ -138,8 +164,11 @@ def _require_ingested(context: BatchContext, start: Positions) -> None:
 def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     """Decode the table's dead letters again; those that decode become rows with their original offsets.
 
+    In a table where a record replaces the row of its key, a dead letter remains if the log has neither its record nor a
+    later one of its key: a deleted one may have replaced its row.
+
     Raises:
-        UnclearState: A table with one row per key needs records that the log no longer has.
+        UnclearState: The table has rows of a topic that was recreated, or the topic was recreated meanwhile.
         CommitConflict: Another writer changed the table or the dead letters meanwhile.
     """
     ref = clients.catalog.resolve_table(topic.table_in(namespace))[0].dead_letters
@@ -162,21 +191,24 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     attempts = dead_letters.attempt(decoded, topic.key if topic.replaces_rows else ())
     first = dead_letters.first_offsets(attempts)
     count, remaining = dead_letters.remaining(attempts)
-    recovered = count - remaining.count
+    recovered, gone = count - remaining.count, 0
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
-        since = {p: min(first.get(p, o), o) for p, o in position.end.items()}
-        context, read = _decoded(replace(context, batch=_within(replace(position, start=since), log)))
-        _write(context, read, None)
+        since = {p: max(min(first.get(p, o), o), log.start[p]) for p, o in position.end.items()}
+        context, read = _decoded(replace(context, batch=replace(position, start=since)))
+        if read.pieces:
+            _write(context, read, None)
         names, rows = topic.metadata.names, context.spark.table(context.ref.spark_path())
         columns = topic.key, names["kafka_partition"], names["kafka_offset"]
         attempts = dead_letters.replaced(attempts, read.pieces, rows, *columns)
-        recovered = count - dead_letters.remaining(attempts)[1].count
+        decodable, recovered = recovered, count - dead_letters.remaining(attempts)[1].count
+        gone = decodable - recovered
     elif recovered:
         _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, remaining), None)
     if count:
         letters.mark(clients, topic, ref, attempts, count, position.topic_id, position)
-    return Redriven(count, recovered)
+    first_gone = dead_letters.without_record(attempts, MOST_NAMED) if gone else []
+    return Redriven(count, recovered, gone, tuple(first_gone))
 
 
 def replay_context(topic: Topic, ref: TableRef, clients: Clients, batch: Batch, table: Table | None) -> BatchContext:

@@ -222,9 +222,9 @@ def replaced(
     partition: str,
     offset: str,
 ) -> DataFrame:
-    """Return the attempts, recovered only if the key has its row, or a later row or record.
+    """Return the attempts, recovered only if the key has its row, or a later row or record, and whether they decode.
 
-    A record that the broker compacted was not read again. Without a later record of its key that decodes, it must
+    A record that the broker deleted was not read again. Without a later record of its key that decodes, it must
     remain a dead letter.
 
     Args:
@@ -247,8 +247,21 @@ def replaced(
         later &= F.col(f"letter.{column}").eqNullSafe(F.col(f"state.{column}"))
     place = ["kafka_partition", "kafka_offset"]
     has_state = letter.join(state, later, "left_semi").select(*place, F.lit(True).alias("has_state"))
-    recovered = F.col("recovered") & F.col("has_state").isNotNull()
-    return attempted.join(has_state, place, "left").select(*place, recovered.alias("recovered")).localCheckpoint()
+    decodes, recovered = F.col("recovered"), F.col("recovered") & F.col("has_state").isNotNull()
+    attempts = attempted.join(has_state, place, "left")
+    return attempts.select(*place, decodes.alias("decodes"), recovered.alias("recovered")).localCheckpoint()
+
+
+def without_record(attempted: DataFrame, most: int) -> list[tuple[int, int]]:
+    """Return the first partitions and offsets of the dead letters that decode, and remain because the broker deleted
+    their records.
+
+    Args:
+        attempted: The dead letters, as `replaced` returns them.
+        most: Maximum number of places.
+    """
+    gone = attempted.filter("decodes AND NOT recovered").orderBy("kafka_partition", "kafka_offset").limit(most)
+    return [(row["kafka_partition"], row["kafka_offset"]) for row in gone.collect()]
 
 
 def _place() -> tuple[Column, Column]:

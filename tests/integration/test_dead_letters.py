@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.dead_letters.letters import may_hold
@@ -10,7 +11,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive
 from resources.iceberg.catalog import Catalog
 from tests.support.compaction import compact, set_compaction
-from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, trade, with_checks
+from tests.support.topics import CHEAP, TRADES, Stream, admin, framed, recreate, trade, with_checks
 
 
 def as_letters(messages):
@@ -175,11 +176,36 @@ def test_redrive_compacted_record_remains_a_dead_letter(resources):
     compact(stream, lambda: 0 not in [message.offset for message in stream.messages()], user="User_3")
     stream.topic = unchecked
 
-    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=3, recovered=1)
+    result = redrive(stream.namespace, stream.topic, stream.systems)
 
+    assert result == Redriven(attempted=3, recovered=1, gone=1, first_gone=((0, 0),))
     waiting = [letter["kafka_offset"] for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
     assert sorted(waiting) == [0, 2]
     assert [row["kafka_offset"] for row in stream.rows()] == [1]
+
+
+def test_redrive_of_deleted_records_recovers_the_others(resources):
+    """A row or record of the key that is later than the deleted one proves that it was replaced."""
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    schema_id, unchecked = stream.schema(), stream.topic
+    stream.topic = with_checks(unchecked, CHEAP)
+    cheap, dear = {"price": 900}, {"price": 10}
+    users = [("deleted", cheap), ("has_row", cheap), ("has_row", dear), ("has_record", cheap), ("has_record", cheap)]
+    trades = [trade(n, userid=user, **price) for n, (user, price) in enumerate(users)]
+    stream.produce([{"key": t["userid"].encode(), "value": framed(schema_id, TRADES, t)} for t in trades])
+    stream.ingest()
+    assert [row["kafka_offset"] for row in stream.rows()] == [2]
+    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 4)]).values():
+        deleted.result()
+    stream.topic = unchecked
+
+    result = redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert result == Redriven(attempted=4, recovered=3, gone=1, first_gone=((0, 0),))
+    assert "partition 0 offset 0" in result.describe()
+    waiting = [letter["kafka_offset"] for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
+    assert waiting == [0]
+    assert sorted(row["kafka_offset"] for row in stream.rows()) == [2, 4]
 
 
 def test_ingest_random_check_stops_batch(resources):

@@ -40,6 +40,7 @@ REPLACED = {
         "attempt": letter_jobs.attempt,
         "existing_rows": letter_jobs.existing_rows,
         "replaced": letter_jobs.replaced,
+        "without_record": letter_jobs.without_record,
         "first_offsets": letter_jobs.first_offsets,
         "remaining": letter_jobs.remaining,
         "mark": letter_jobs.mark,

@@ -85,6 +85,11 @@ def replaced(attempted: Attempted, pieces: Sequence[Decoded], table: Rows, *colu
     return Attempted(spark, outcomes)
 
 
+def without_record(attempted: Attempted, most: int) -> list[tuple[int, int]]:
+    """Return the partitions and offsets of dead letters that remain because the broker deleted their records."""
+    return [(o.record.partition, o.record.offset) for o in attempted.outcomes if o.reason == "compacted"][:most]
+
+
 def existing_rows(waiting: Records, table: Rows, partition: str, offset: str) -> Attempted:
     """Return the dead letters whose records are rows, by partition and offset."""
     spark = waiting.spark

@@ -25,7 +25,7 @@ from tests.simulation.immutable import computed_once, parsed_once
 from tests.simulation.jobs import simulated_engine
 from tests.simulation.kafka import MemoryKafka
 from tests.simulation.memory_files import RECORD_FILES, empty_store
-from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.oracle import Oracle, Violation, place_of
 from tests.simulation.registry import LATE, MemoryRegistry
 from tests.simulation.source_topic import SourceTopic
 from tests.simulation.table_events import table_events
@@ -230,21 +230,41 @@ class Schedule:
             self.oracle.raise_violations()
             match error:
                 case None:
-                    commands.pop(0)
+                    if commands.pop(0) == "redrive":
+                        self.judge_redrive()
                 case UnclearState() if "lakehouse resume" in str(error) and commands[0] != "resume":
                     commands.insert(0, "resume")
                 case UnclearState() if "newer release" in str(error):
                     self.remove_newer_token()
-                case UnclearState() if commands[0] in ("redrive", "replay"):
-                    # What a topic had before it was recreated stays: the message names a replay into a branch.
+                case UnclearState() if commands[0] in ("redrive", "replay") and "into a branch" in str(error):
+                    # What a topic had before it was recreated stays.
                     commands.pop(0)
                 case TransientError() | ClockSkew():
                     world.advance(4000)
-                case LakehouseError() if commands[0] in ("redrive", "replay"):
+                case LakehouseError() if commands[0] in ("redrive", "replay") and "No record of" in str(error):
                     commands.pop(0)
                 case _:
                     raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error
         raise Violation(f"{commands} do not end: {error}")
+
+    def judge_redrive(self) -> None:
+        """Judge that a redrive made each dead letter a row that decodes, unless the broker deleted what replaced it.
+
+        Raises:
+            Violation: It left another one.
+        """
+        topic_id, position = self.oracle.position
+        letters = [letter for letter in self.oracle.letters() if not letter.recovered and letter.reason != "poison"]
+        records = [letter.record for letter in letters if letter.record.topic_id == topic_id]
+        left = [
+            place_of(record)
+            for record in records
+            if record.offset < position.get(record.partition, 0)
+            and not (record.is_garbage or record.is_poison or record.value is None)
+            and (self.topic.mode != "upsert" or self.kafka.has(place_of(record)))
+        ]
+        if left:
+            raise Violation(f"a redrive left dead letters that decode: {left}")
 
     def remove_newer_token(self) -> None:
         """Roll back the snapshot of a newer release; if what it followed is expired, drop the table."""

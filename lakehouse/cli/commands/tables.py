@@ -100,7 +100,7 @@ def redrive(topic: str) -> None:
     entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as systems, hide_values(entry):
         result = redrive_letters(declared.namespace, entry, systems)
-        echo(f"{pluralize(result.attempted, 'dead letter')} decoded again: {pluralize(result.recovered, 'new row')}")
+        echo(result.describe())
         if result.recovered:
             _publish_to_readers(declared, topic, systems)
     if result.attempted > result.recovered:
