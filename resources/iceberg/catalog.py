@@ -18,6 +18,7 @@ from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
+from resources.iceberg.conflicts import detect_conflict, refreshed
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
 from resources.masked_field import masked_field
@@ -176,7 +177,7 @@ class Catalog(dg.ConfigurableResource):
             IncompatibleSchema: A column would change incompatibly; nothing was changed.
             CommitConflict: Another writer changed the columns, perhaps to a newer schema, or keeps changing the table.
         """
-        from pyiceberg.exceptions import CommitFailedException
+        from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
         table, columns = existing, existing.schema() if existing else None
         for _ in range(ALTER_ATTEMPTS):
@@ -192,8 +193,8 @@ class Catalog(dg.ConfigurableResource):
             try:
                 with table.update_schema() as update:
                     evolution.apply(update, changes)
-                return table.refresh()
-            except CommitFailedException:
+                return refreshed(table)
+            except (CommitFailedException, NoSuchTableError):
                 # Another writer committed first, perhaps the same changes.
                 table = None
         raise CommitConflict(f"Another writer changed {ref}. Nothing was changed. Retry the run or command")
@@ -225,15 +226,8 @@ class Catalog(dg.ConfigurableResource):
             SchemaError: A column does not exist, or does not support the transform.
             CommitConflict: Another writer changed the table.
         """
-        from pyiceberg.exceptions import CommitFailedException
-
-        try:
+        with detect_conflict(table):
             layout.apply_layout(table, partition_by, sort_by)
-        except CommitFailedException as error:
-            raise CommitConflict(
-                f"Another writer changed {'.'.join(table.name())} ({error}). Nothing was changed. Retry the "
-                f"run or command"
-            ) from error
 
     def resolve_table(self, first: TableRef) -> tuple[TableRef, Table | None]:
         """Return the last table in the chain of successors of `first`, which new records go to.
@@ -302,8 +296,9 @@ class Catalog(dg.ConfigurableResource):
             committed = self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:
             # The commit may be applied and its response lost: only the catalog's state is conclusive.
-            if any(snapshot.snapshot_id == audited for snapshot in history(table.refresh())):
-                return table
+            current = refreshed(table)
+            if any(snapshot.snapshot_id == audited for snapshot in history(current)):
+                return current
             if isinstance(error, CommitFailedException):
                 raise CommitConflict(
                     f"Another writer changed {'.'.join(table.name())} while this batch was prepared ({error}). "
@@ -339,21 +334,13 @@ class Catalog(dg.ConfigurableResource):
         Raises:
             CommitConflict: Another writer changed the table.
         """
-        from pyiceberg.exceptions import CommitFailedException
-
         abandoned = (ref for ref in table.metadata.refs if naming.is_abandoned(ref, time.time()))
         dropped = [*branches, *abandoned]
         if dropped:
-            try:
-                with table.manage_snapshots() as manage:
-                    for branch in dropped:
-                        manage.remove_branch(branch)
-            except CommitFailedException as error:
-                name = ".".join(table.name())
-                raise CommitConflict(
-                    f"Another writer changed {name} ({error}). Nothing was published. Retry the run or command"
-                ) from error
-        return table.refresh() if dropped else table
+            with detect_conflict(table), table.manage_snapshots() as manage:
+                for branch in dropped:
+                    manage.remove_branch(branch)
+        return refreshed(table) if dropped else table
 
 
 def _require_format(table: Table) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
@@ -222,13 +223,17 @@ def _result(
 
 
 def is_decodable(decoded: DataFrame) -> bool:
-    """Return whether Spark can decode all records without aborting, whether good or bad; nothing is written."""
+    """Return whether Spark can decode all records without aborting, whether good or bad; nothing is written.
+
+    Raises:
+        PySparkException: The plan is invalid, or the connection to Spark was lost. No record causes either.
+    """
     try:
         decoded.write.format("noop").mode("overwrite").save()
-    except AnalysisException:
-        # The plan is invalid, so no record was decoded.
-        raise
-    except PySparkException:
+    except PySparkException as error:
+        # PySpark raises the base class itself if the server did not report the failure.
+        if isinstance(error, AnalysisException) or type(error) is SparkConnectGrpcException:
+            raise
         return False
     return True
 

@@ -87,9 +87,9 @@ class MemoryIcebergCatalog(ClockChecked):
     def commit_now(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         """Commit without a fault."""
         name = table.name()
-        current = self._load(name)
+        current = self._load(name) if name in self._locations else None
         staged = self._update_and_stage_table(current, name, requirements, updates)
-        if staged.metadata != current.metadata:
+        if current is None or staged.metadata != current.metadata:
             self._keep(name, staged.metadata, staged.metadata_location)
         location = self._locations[name]
         return CommitTableResponse(metadata=self._metadata[location], metadata_location=location)

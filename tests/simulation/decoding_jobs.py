@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.core.offsets.batch import Batch
-from tests.simulation.engine import MemorySpark, Rows, SparkConnectError
+from tests.simulation.engine import MemorySpark, Rows
 from tests.simulation.kafka import Record
 
 
@@ -33,7 +33,7 @@ class Records:
             records = self.spark.kafka.read(self.batch)
             return [record for record in records if (record.partition, record.offset) not in self.left_out]
         except LookupError as error:
-            raise SparkConnectError(f"failOnDataLoss: {error}") from error
+            raise SparkException(f"failOnDataLoss: {error}") from error
 
 
 @dataclass(frozen=True)
@@ -52,6 +52,11 @@ class Decoded:
     decoding: Any
     forced_reason: str | None = None
 
+    @property
+    def write(self) -> DiscardingWriter:
+        """A writer that decodes the records and discards the rows."""
+        return DiscardingWriter(self)
+
     def outcomes(self) -> list[Outcome]:
         """Read and decode the records; a poisonous one aborts the job."""
         return [Outcome(record, self.forced_reason or self._reason(record)) for record in self.records.read()]
@@ -61,13 +66,37 @@ class Decoded:
         if record.value is None:
             return None if decoding.mode == "upsert" else "null_value"
         if record.is_poison:
-            raise SparkConnectError("the executor ran out of memory")
+            raise SparkException("the executor ran out of memory")
         if record.schema_id in decoding.other_type_ids:
             return "other_type"
         if record.schema_id not in decoding.value.writers:
             limited = decoding.unusable_ids is not None and record.schema_id not in decoding.unusable_ids
             return "schema_limit" if limited else "unknown_schema"
         return "undecodable" if record.is_garbage else None
+
+
+@dataclass(frozen=True)
+class DiscardingWriter:
+    """A writer of Spark's format `noop`."""
+
+    decoded: Decoded
+
+    def format(self, name: str) -> DiscardingWriter:
+        """Return the writer of a format."""
+        assert name == "noop"
+        return self
+
+    def mode(self, name: str) -> DiscardingWriter:
+        """Return the writer with a mode, which this format ignores."""
+        return self
+
+    def save(self) -> None:
+        """Decode all records.
+
+        Raises:
+            SparkException: A record aborts the job.
+        """
+        self.decoded.records.spark.job("is_decodable", self.decoded.outcomes)
 
 
 def read_range(spark: MemorySpark, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> Records:
@@ -88,15 +117,6 @@ def refused(records: Records, decoding: Any, reason: str) -> Decoded:
 def is_readable(records: Records) -> bool:
     """Return whether Spark can read the records."""
     records.spark.job("is_readable", records.read)
-    return True
-
-
-def is_decodable(decoded: Decoded) -> bool:
-    """Return whether decoding does not abort the job."""
-    try:
-        decoded.records.spark.job("is_decodable", decoded.outcomes)
-    except PySparkException:
-        return False
     return True
 
 

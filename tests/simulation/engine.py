@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -32,7 +33,7 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record as PartitionRecord
-from pyspark.errors import PySparkException
+from pyspark.errors.exceptions.connect import AnalysisException, SparkConnectGrpcException, SparkException
 
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.write import Target
@@ -40,13 +41,6 @@ from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, write_data
 from tests.simulation.world import World
-
-
-class SparkConnectError(PySparkException):
-    """The engine failed, or its response was lost."""
-
-    def __init__(self, cause: str):
-        super().__init__(message=cause)
 
 
 @dataclass(frozen=True)
@@ -92,11 +86,18 @@ class MemorySpark:
 
     def job(self, name: str, effect: Callable[[], Any]) -> Any:
         """Run a job: it may fail, its response may be lost, and it may run on after its client was killed."""
-        return self.world.call(f"spark.{name}", effect, SparkConnectError)
+        return self.world.call(f"spark.{name}", effect, SparkConnectGrpcException)
 
     def load(self, ref: TableRef) -> Table:
-        """Load a table, as Spark does."""
-        return self.iceberg._load(ref.identifier)
+        """Load a table, as Spark does.
+
+        Raises:
+            AnalysisException: It does not exist.
+        """
+        try:
+            return self.iceberg._load(ref.identifier)
+        except NoSuchTableError as error:
+            raise AnalysisException(f"[TABLE_OR_VIEW_NOT_FOUND] {error}") from error
 
     def rows(self, ref: TableRef, branch: str = "main", snapshot_id: int | None = None) -> list[Any]:
         """Return the rows of a table, a branch or a snapshot."""
@@ -114,13 +115,13 @@ class MemorySpark:
         """Return the snapshot of a branch.
 
         Raises:
-            SparkConnectError: The branch does not exist.
+            SparkException: The branch does not exist.
         """
         refs = self.load(ref).metadata.refs
         if branch == "main" and not refs:
             return None
         if branch not in refs:
-            raise SparkConnectError(f"branch {branch} does not exist")
+            raise SparkException(f"branch {branch} does not exist")
         return refs[branch].snapshot_id
 
     def commit(
@@ -147,7 +148,7 @@ class MemorySpark:
         refs, current = table.metadata.refs, table.metadata.current_snapshot_id
         head = refs[target.branch].snapshot_id if target.branch in refs else current
         if (keep or change) and head != planned:
-            raise SparkConnectError("the table changed while the job ran")
+            raise SparkException("the table changed while the job ran")
         changed, removed, rewritten = 0, [], []
         for file in data_files(table, head) if keep or change else ():
             before = data_rows(file.file_path)
@@ -218,15 +219,7 @@ class MemorySpark:
             summary=summary,
             schema_id=metadata.current_schema_id,
         )
-        reference = SetSnapshotRefUpdate(
-            ref_name=branch,
-            type="branch",
-            snapshot_id=id_,
-            max_ref_age_ms=None,
-            max_snapshot_age_ms=None,
-            min_snapshots_to_keep=None,
-        )
-        self.iceberg.commit_now(table, (), (AddSnapshotUpdate(snapshot=snapshot), reference))
+        self.iceberg.commit_now(table, (), (AddSnapshotUpdate(snapshot=snapshot), branch_at(branch, id_)))
 
 
 @dataclass(frozen=True)
@@ -241,6 +234,18 @@ class Rows:
     def collect(self) -> list[Any]:
         """Read the rows."""
         return self.spark.job("read table", lambda: self.spark.rows(self.ref, self.branch, self.snapshot_id))
+
+
+def branch_at(name: str, snapshot_id: int) -> SetSnapshotRefUpdate:
+    """Return the update that sets the head of a branch."""
+    return SetSnapshotRefUpdate(
+        ref_name=name,
+        type="branch",
+        snapshot_id=snapshot_id,
+        max_ref_age_ms=None,
+        max_snapshot_age_ms=None,
+        min_snapshots_to_keep=None,
+    )
 
 
 def data_files(table: Table, snapshot_id: int | None) -> list[DataFile]:

@@ -18,7 +18,6 @@ REPLACED = {
     spark.decoding.decode: {
         "decode": decoding_jobs.decode,
         "refused": decoding_jobs.refused,
-        "is_decodable": decoding_jobs.is_decodable,
         "foreign_schema_ids": decoding_jobs.foreign_schema_ids,
     },
     spark.decoding.explain: {"first_faults": decoding_jobs.first_faults},

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pyspark.errors.exceptions.connect import SparkException
+
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.write import Target
-from tests.simulation.engine import MemorySpark, SparkConnectError, data_file, data_files, referenced
+from tests.simulation.engine import MemorySpark, data_file, data_files, referenced
 from tests.simulation.memory_files import data_rows, delete_data, old_data
 
 
@@ -18,7 +20,7 @@ def compact(spark: MemorySpark, ref: TableRef, target_bytes: int, small_bytes: i
         table = spark.load(ref)
         files = [file for file in spark.files(ref) if file.file_path in planned]
         if len(files) < len(planned):
-            raise SparkConnectError("a file to rewrite was removed")
+            raise SparkException("a file to rewrite was removed")
         rows = [row for file in files for row in data_rows(file.file_path)]
         added = [data_file(spark, table, rows)] if rows else []
         spark.commit_files(table, "main", table.metadata.current_snapshot_id, added, files)

@@ -8,11 +8,10 @@ from functools import partial
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyiceberg.table.update import SetSnapshotRefUpdate
 
 from lakehouse.core.errors import ClockSkew
 from tests.simulation.catalog import MemoryIcebergCatalog
-from tests.simulation.engine import MemorySpark
+from tests.simulation.engine import MemorySpark, branch_at
 from tests.simulation.oracle import Oracle
 from tests.simulation.world import World
 
@@ -27,16 +26,8 @@ def roll_back(world: World, iceberg: MemoryIcebergCatalog, oracle: Oracle, name:
     if table is None or target is None:
         return
     oracle.rolled_back_to = target.snapshot_id
-    update = SetSnapshotRefUpdate(
-        ref_name="main",
-        type="branch",
-        snapshot_id=target.snapshot_id,
-        max_ref_age_ms=None,
-        max_snapshot_age_ms=None,
-        min_snapshots_to_keep=None,
-    )
     try:
-        iceberg.commit_now(table, (), (update,))
+        iceberg.commit_now(table, (), (branch_at("main", target.snapshot_id),))
     except ClockSkew:
         oracle.rolled_back_to = None
         return

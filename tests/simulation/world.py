@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import pyiceberg.table.metadata
 import pyiceberg.table.update
 from greenlet import getcurrent, greenlet
+from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 import lakehouse.pipeline.batches.offsets
@@ -35,7 +36,10 @@ FAULTS = ("fail before", "fail after", "kill before", "kill after", "late", "del
 """Faults of a call: it raises an error without or after its effect; its process is killed before or after it; it raises
 an error, and its effect happens later; its response takes minutes; the clock of its machine jumps."""
 
-MISTAKES = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError)
+MISTAKES = (
+    *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, TypeError, ValueError),
+    *(CommitFailedException, NoSuchTableError),
+)
 """Errors with which no program ends, whatever the systems return: the project or the simulation has a defect."""
 
 RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")

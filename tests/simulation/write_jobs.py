@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pyspark.errors.exceptions.connect import SparkException
+
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.write import Target, Written
 from tests.simulation.decoding_jobs import Decoded, Outcome, digest
-from tests.simulation.engine import MemorySpark, Row, SparkConnectError
+from tests.simulation.engine import MemorySpark, Row, branch_at
 from tests.simulation.kafka import Record
 
 
@@ -19,11 +21,11 @@ def create_branch(spark: MemorySpark, ref: TableRef, branch: str) -> None:
     def create() -> None:
         table = spark.load(ref)
         if branch in table.metadata.refs:
-            raise SparkConnectError(f"branch {branch} already exists")
+            raise SparkException(f"branch {branch} already exists")
         if (head := table.metadata.current_snapshot_id) is None:
             spark.commit_files(table, branch, None, [])
         else:
-            table.manage_snapshots().create_branch(head, branch).commit()
+            spark.iceberg.commit_now(table, (), (branch_at(branch, head),))
 
     spark.job("create_branch", create)
 

@@ -7,9 +7,11 @@ create the topic's table meanwhile, and no catalog drops a table only if it is e
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from lakehouse.config.topic import Topic
+from lakehouse.core.errors import CommitConflict
 from lakehouse.core.offsets.batch import Batch, head
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
@@ -20,6 +22,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.replay import Replayed, read_again, replay_context
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.conflicts import detect_conflict
 
 DECODES = "decodes"
 """Name of the check result about decoding, besides the topic's own checks."""
@@ -85,5 +88,6 @@ def _drop(catalog: Catalog, ref: TableRef, branch: str) -> None:
         # Ingestion may drop no table.
         catalog.for_maintenance().iceberg().purge_table(ref.identifier)
     elif branch in table.metadata.refs:
-        with table.manage_snapshots() as manage:
+        # Another program may have dropped the branch, or the table.
+        with suppress(CommitConflict), detect_conflict(table), table.manage_snapshots() as manage:
             manage.remove_branch(branch)

@@ -18,6 +18,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
+from resources.iceberg.conflicts import dropped_error, refreshed
 from spark.tables import write
 from spark.tables.write import Target
 
@@ -115,11 +116,12 @@ class StagedCommit:
             The branch, and the result of `write`.
 
         Raises:
-            CommitConflict: Another writer dropped the branch.
+            CommitConflict: Another writer dropped the branch, or the table.
             LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
         """
         self.on_phase("branch")
-        name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
+        with self._detect_lost_branch(None):
+            name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
         target = Target(self.ref, name, summary)
         self.on_phase("write")
         with self._detect_lost_branch(name):
@@ -188,7 +190,7 @@ class StagedCommit:
         if ref is None:
             spark = self.clients.spark.session(self.clients.catalog.spark_settings())
             write.create_branch(spark, self.ref, branch)
-            table.refresh()
+            table = refreshed(table)
             if branch not in table.metadata.refs:
                 raise self._dropped(branch)
         return branch, table.metadata.refs[branch].snapshot_id
@@ -202,13 +204,20 @@ class StagedCommit:
             )
 
     @contextmanager
-    def _detect_lost_branch(self, branch: str) -> Iterator[None]:
-        """Raise CommitConflict in place of any error that occurs because another writer dropped the branch."""
+    def _detect_lost_branch(self, branch: str | None) -> Iterator[None]:
+        """Raise CommitConflict in place of any error that occurs because another writer dropped the table or the
+        branch.
+
+        Args:
+            branch: The branch; None while it does not exist yet.
+        """
         try:
             yield
         except Exception as error:
             table = self.clients.catalog.load(self.ref)
-            if table is None or branch in table.metadata.refs:
+            if table is None:
+                raise dropped_error(str(self.ref)) from error
+            if branch is None or branch in table.metadata.refs:
                 raise
             raise self._dropped(branch) from error
 

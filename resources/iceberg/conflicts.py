@@ -1,0 +1,48 @@
+"""Changes of a table by other programs while a commit to it is prepared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from lakehouse.core.errors import CommitConflict
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+
+@contextmanager
+def detect_conflict(table: Table) -> Iterator[None]:
+    """Raise CommitConflict if a commit is refused because another program changed or dropped the table."""
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+
+    try:
+        yield
+    except NoSuchTableError as error:
+        raise dropped_error(".".join(table.name())) from error
+    except CommitFailedException as error:
+        raise CommitConflict(
+            f"Another writer changed {'.'.join(table.name())} ({error}). Nothing was changed. Retry the run or command"
+        ) from error
+
+
+def refreshed(table: Table) -> Table:
+    """Return the current state of a table.
+
+    Raises:
+        CommitConflict: It was dropped, or another table has its name now.
+    """
+    with detect_conflict(table):
+        current = table.catalog.load_table(table.name())
+    if current.metadata.table_uuid != table.metadata.table_uuid:
+        raise dropped_error(".".join(table.name()))
+    return current
+
+
+def dropped_error(name: str) -> CommitConflict:
+    """Return the error for a table that another program dropped while a commit to it was prepared."""
+    return CommitConflict(
+        f"Another program dropped table {name} while a commit to it was prepared. If another table has its name now, "
+        f"that one was left unchanged. Retry the run or command"
+    )
