@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pyarrow as pa
@@ -71,95 +72,109 @@ def test_reconcile_aborts_and_dead_letters_are_no_loss(resources):
     assert (ranges[0, 0].rows, ranges[0, 0].first, ranges[0, 0].last) == (3, 0, 2)
 
 
-def test_reconcile_deleted_row_is_lost(resources):
+@pytest.fixture(scope="module")
+def appended(resources):
+    """A table of two batches, with dead letters."""
     stream = Stream(resources)
     stream.produce_trades(range(200))
+    stream.produce([{"value": b"bad %d" % n, "partition": 0} for n in range(5)])
     ingest(stream)
     stream.produce_trades(range(200, 250))
     ingest(stream)
-    victims = [(r["kafka_partition"], r["kafka_offset"]) for r in (stream.rows()[3], stream.rows()[-1])]
-    for partition, offset in victims:
-        sql(stream, f"DELETE FROM {{}} WHERE kafka_partition = {partition} AND kafka_offset = {offset}")
+    return stream
 
-    assert check_ledger(resources.catalog, stream.namespace, stream.topic).is_consistent, "metadata alone cannot know"
-    proof = reconciled(stream)
 
-    assert positions(proof, "lost") == sorted(victims)
+@pytest.fixture(scope="module")
+def upserted(resources):
+    """A table of two batches in which rows were replaced, with a tombstone and a dead letter."""
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    stream.produce_trades(range(40))
+    ingest(stream)
+    stream.produce_trades(range(40, 60))
+    stream.produce([{"key": b"User_1", "value": None}, {"key": b"User_2", "value": b"bad"}])
+    ingest(stream)
+    return stream
+
+
+@contextmanager
+def changed(stream, statement, table=""):
+    """Run SQL on the stream's table, or on another one, and return to the snapshot before it at the end."""
+    before = stream.table(table).current_snapshot().snapshot_id
+    sql(stream, statement, table)
+    try:
+        yield
+    finally:
+        stream.table(table).manage_snapshots().rollback_to_snapshot(before).commit()
+
+
+def position(row):
+    return row["kafka_partition"], row["kafka_offset"]
+
+
+def at(*rows):
+    """Return the SQL condition that selects these rows."""
+    return " OR ".join("kafka_partition = {} AND kafka_offset = {}".format(*position(row)) for row in rows)
+
+
+def test_reconcile_deleted_row_is_lost(resources, appended):
+    victims = [appended.rows()[3], appended.rows()[-1]]
+    with changed(appended, f"DELETE FROM {{}} WHERE {at(*victims)}"):
+        check = check_ledger(resources.catalog, appended.namespace, appended.topic)
+        assert check.is_consistent, "metadata alone cannot know"
+        proof = reconciled(appended)
+
+    assert positions(proof, "lost") == sorted(map(position, victims))
     assert [f.message.startswith("LOST") for f in proof.findings if f.kind == "lost"] == [True, True]
     assert {f.kind for f in proof.findings if not f.fault} == {"foreign"}
 
 
-def test_reconcile_deleted_dead_letter_is_lost(resources):
-    stream = Stream(resources, partitions=1)
-    stream.schema()
-    stream.produce([{"value": b"bad %d" % n} for n in range(5)])
-    ingest(stream)
-    sql(stream, "DELETE FROM {} WHERE source_record.offset = 2", f"{stream.topic.table}__dead_letters")
+def test_reconcile_deleted_dead_letter_is_lost(appended):
+    letter = appended.dead_letters()[2]
+    dead_letters = f"{appended.topic.table}__dead_letters"
+    with changed(appended, f"DELETE FROM {{}} WHERE source_record.offset = {letter['kafka_offset']}", dead_letters):
+        proof = reconciled(appended)
 
-    proof = reconciled(stream)
-
-    assert positions(proof, "lost") == [(0, 2)]
+    assert positions(proof, "lost") == [position(letter)]
     assert "missing_dead_letters" in faults(proof)
 
 
-def test_reconcile_duplicated_row_is_duplicate(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(60))
-    ingest(stream)
-    row = stream.rows()[7]
-    position = row["kafka_partition"], row["kafka_offset"]
-    where = f"kafka_partition = {position[0]} AND kafka_offset = {position[1]}"
-    sql(stream, f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {where}")
+def test_reconcile_duplicated_row_is_duplicate(appended):
+    row = appended.rows()[7]
+    with changed(appended, f"INSERT INTO {{0}} SELECT * FROM {{0}} WHERE {at(row)}"):
+        proof = reconciled(appended)
 
-    proof = reconciled(stream)
-
-    assert positions(proof, "duplicate") == [position]
+    assert positions(proof, "duplicate") == [position(row)]
     assert faults(proof) == ["duplicate", "surplus_rows"]
 
 
-def test_reconcile_row_at_unknown_offset_is_reported(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(10))
-    ingest(stream)
-    sql(stream, "UPDATE {} SET kafka_offset = 777 WHERE kafka_offset = 4")
-
-    proof = reconciled(stream)
+def test_reconcile_row_at_unknown_offset_is_reported(appended):
+    row = appended.rows()[4]
+    with changed(appended, f"UPDATE {{}} SET kafka_offset = 777 WHERE {at(row)}"):
+        proof = reconciled(appended)
 
     assert faults(proof) == ["lost", "lost_records", "missing_rows", "unknown_rows"]
-    assert positions(proof, "lost") == [(0, 4)]
+    assert positions(proof, "lost") == [position(row)]
 
 
-def test_reconcile_after_compaction_of_table_has_no_findings(resources):
-    stream = Stream(resources)
-    for n in range(3):
-        stream.produce_trades(range(n * 40, n * 40 + 40))
-        ingest(stream)
-    table = f"{stream.namespace}.{stream.topic.table}"
-    options = "map('rewrite-all', 'true')"
-    sql(stream, f"CALL lake.system.rewrite_data_files(table => '{table}', options => {options})")
-
-    proof = reconciled(stream, whole_log=True)
-
-    assert [e.kind for e in proof.entries[1:]] == ["ingest", "ingest", "ingest", "foreign"]
-    assert proof.entries[-1].added == proof.entries[-1].deleted == 120
-    assert proof.findings == []
-
-
-def test_reconcile_after_expiry_covers_remaining_snapshots(resources):
+def test_reconcile_after_compaction_and_expiry_covers_remaining_snapshots(resources):
     stream = Stream(resources, partitions=2)
     for n in range(4):
         stream.produce_trades(range(n * 20, n * 20 + 20))
         ingest(stream)
-    sql(
-        stream,
-        f"CALL lake.system.expire_snapshots(table => '{stream.namespace}.{stream.topic.table}', "
-        "older_than => TIMESTAMP '2099-01-01 00:00:00', retain_last => 2)",
-    )
+    table = f"table => '{stream.namespace}.{stream.topic.table}'"
+    options = "map('rewrite-all', 'true')"
+    sql(stream, f"CALL lake.system.rewrite_data_files({table}, options => {options})")
 
-    proof = reconciled(stream, whole_log=True)
+    compacted = reconciled(stream, whole_log=True)
+    old = "older_than => TIMESTAMP '2099-01-01 00:00:00'"
+    sql(stream, f"CALL lake.system.expire_snapshots({table}, {old}, retain_last => 3)")
+    expired = reconciled(stream, whole_log=True)
 
-    assert [f.kind for f in proof.findings] == ["begins"]
-    assert totals(proof.entries).rows == 40
+    assert [e.kind for e in compacted.entries[1:]] == [*["ingest"] * 4, "foreign"]
+    assert compacted.entries[-1].added == compacted.entries[-1].deleted == 80
+    assert compacted.findings == []
+    assert [f.kind for f in expired.findings] == ["begins"]
+    assert totals(expired.entries).rows == 40
     assert len(stream.rows()) == 80
 
 
@@ -211,6 +226,10 @@ def test_reconcile_record_missing_from_all_counts_is_lost(resources):
     assert positions(proof, "lost") == [(0, 6)]
 
 
+def test_reconcile_upsert_table_has_no_findings(upserted):
+    assert reconciled(upserted, whole_log=True).findings == []
+
+
 @pytest.mark.parametrize(
     ("statement", "kind"),
     [
@@ -219,37 +238,24 @@ def test_reconcile_record_missing_from_all_counts_is_lost(resources):
         ("INSERT INTO {0} SELECT * FROM {0} WHERE userid = 'User_3'", "duplicate_key"),
     ],
 )
-def test_reconcile_upsert_table_changed_by_hand_is_reported(resources, statement, kind):
-    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
-    stream.produce_trades(range(40))
-    ingest(stream)
-    stream.produce_trades(range(40, 60))
-    stream.produce([{"key": b"User_1", "value": None}, {"key": b"User_2", "value": b"bad"}])
-    ingest(stream)
-    assert reconciled(stream, whole_log=True).findings == []
-    newest = max(m.offset for m in stream.messages() if m.key == b"User_3")
+def test_reconcile_upsert_table_changed_by_hand_is_reported(upserted, statement, kind):
+    newest = max(m.offset for m in upserted.messages() if m.key == b"User_3")
 
-    sql(stream, statement)
-    proof = reconciled(stream, whole_log=True)
+    with changed(upserted, statement):
+        proof = reconciled(upserted, whole_log=True)
 
     assert kind in faults(proof)
     if kind == "lost":
         assert positions(proof, "lost") == [(0, newest)]
 
 
-def test_reconcile_row_after_tombstone_is_reported(resources):
-    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
-    stream.produce_trades(range(9))
-    ingest(stream)
-    row = stream.rows()[0]
-    stream.produce([{"key": row["userid"].encode(), "value": None}])
-    ingest(stream)
-    values = ", ".join(f"'{v}'" if isinstance(v, str) else str(v) for v in list(row.values())[:6])
-    sql(stream, f"INSERT INTO {{}} SELECT {values}, 0, 0, current_timestamp(), 1")
+def test_reconcile_row_after_tombstone_is_reported(upserted):
+    [tombstone] = [m.offset for m in upserted.messages() if m.value is None]
+    values = ", ".join(map(repr, trade(0, userid="User_1").values()))
+    with changed(upserted, f"INSERT INTO {{}} SELECT {values}, 0, 0, current_timestamp(), 1"):
+        proof = reconciled(upserted, whole_log=True)
 
-    proof = reconciled(stream, whole_log=True)
-
-    assert positions(proof, "not_deleted") == [(0, 9)]
+    assert positions(proof, "not_deleted") == [(0, tombstone)]
 
 
 def test_reconcile_recreated_topic_ignores_old_dead_letters(resources):
