@@ -75,8 +75,11 @@ def assert_names_keep_values(stream, names, message):
     quarantine = {"given": {"type": "not_null", "column": checked, "severity": "quarantine"}}
     records = [fields(key, "first", names) for key in "abc"]
     stream.produce([message(record) for record in records])
-    stream.ingest()
-    again = [fields("b", "second", names)] if topic.mode != "append" else []
+    again = []
+    if topic.mode != "append":
+        # The second batch is merged with the rows of the first one.
+        stream.ingest()
+        again = [fields("b", "second", names)]
     late = fields("e", "first", names, **{checked: None})
     stream.produce([message(record) for record in (*again, fields("d", "first", names), late)])
     stream.topic = with_checks(topic, quarantine)
@@ -93,7 +96,8 @@ def assert_names_keep_values(stream, names, message):
     assert reconcile(stream.namespace, topic, stream.systems, whole_log=True).findings == []
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert", "dedup", "debezium"])
+# Decoded records have the same form in all formats, so that the modes of the test of JSON do not need Avro, too.
+@pytest.mark.parametrize("mode", ["append", "debezium"])
 def test_avro_fields_with_any_name_keep_values(resources, mode):
     stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "id"})
     text = ENVELOPE if mode == "debezium" else json.dumps(avro(WORDS))
