@@ -18,7 +18,7 @@ from tests.support.protobuf_messages import message_class
 from tests.support.topics import Stream, framed, registry
 
 # Twenty more columns than a chain of conditions could once contain.
-WIDE = [f"c{i}" for i in range(60)]
+REQUIRED = [f"required{i}" for i in range(60)]
 DEEP = 12
 """Levels of nesting. Code that evaluates a list twice at each level takes 4,096 times as long."""
 
@@ -148,31 +148,18 @@ def undecodable(resources, codec):
 
 @pytest.mark.parametrize("within", [None, "deep"])
 def test_ingest_wide_avro_rows_keep_values(resources, within):
-    expected = values_of(AVRO, 300, within)
-    stream = avro_stream(resources, json.loads(avro_schema(300, within)), [expected])
+    schema = json.loads(avro_schema(300, within))
+    lists = nested("string", lambda items: {"type": "array", "items": items})
+    schema["fields"].append({"name": "lists", "type": lists})
+    expected = values_of(AVRO, 300, within) | {"lists": nested("ä", lambda x: [x])}
+    stream = Stream(resources, partitions=1, settings={"key": []})
+    schema_id = stream.schema(json.dumps(schema))
+    stream.produce([{"value": framed(schema_id, json.dumps(schema), expected)}])
 
     stream.ingest()
 
     [row] = stream.rows()
     assert {name: row[name] for name in expected} == expected
-
-
-def test_ingest_wide_json_rows_keep_values(resources):
-    sent = values_of(JSON, 300)
-    stream = json_stream(resources, json.loads(json_schema(300)), [sent])
-
-    stream.ingest()
-
-    as_columns = {
-        '"2026-01-31"': date(2026, 1, 31),
-        '"2026-01-31T01:02:03.000004Z"': datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
-        '["2026-01-31"]': [date(2026, 1, 31)],
-        '{"a": 1.5}': [("a", 1.5)],
-        '[1, "a"]': '[1,"a"]',
-    }
-    [row] = stream.rows()
-    for name, value in sent.items():
-        assert row[name] == as_columns.get(json.dumps(value), value), name
 
 
 def test_ingest_wide_protobuf_rows_keep_values(resources):
@@ -189,70 +176,68 @@ def test_ingest_wide_protobuf_rows_keep_values(resources):
     assert {name: row[name] for name in sent} == sent
 
 
-def json_stream(resources, schema, records):
-    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json_schema"})
-    schema_id = registry().register_schema(f"{stream.name}-value", Schema(json.dumps(schema), "JSON"))
-    stream.produce([{"value": struct.pack(">bI", 0, schema_id) + json.dumps(record).encode()} for record in records])
-    return stream
-
-
-def avro_stream(resources, schema, records):
-    stream = Stream(resources, partitions=1, settings={"key": []})
-    schema_id = stream.schema(json.dumps(schema))
-    stream.produce([{"value": framed(schema_id, json.dumps(schema), record)} for record in records])
-    return stream
-
-
-def test_ingest_wide_json_table_checks_each_column(resources):
-    schema = {
-        "type": "object",
-        "properties": dict.fromkeys(WIDE, {"type": "string", "format": "date"}),
-        "required": WIDE,
-    }
-    good = dict.fromkeys(WIDE, "2026-01-31")
-    stream = json_stream(resources, schema, [good, good | {WIDE[-1]: "2026-02-31"}, good | {WIDE[5]: None}])
-
-    [published] = stream.ingest()
-
-    assert (published.counts.rows, published.counts.dead_letters) == (1, 2)
-    assert [[row[name] for name in WIDE] for row in stream.rows()] == [[date(2026, 1, 31)] * len(WIDE)]
-
-
-def test_ingest_wide_avro_table_keeps_each_column(resources):
-    schema = {"type": "record", "name": "R", "fields": [{"name": name, "type": "string"} for name in WIDE]}
-    stream = avro_stream(resources, schema, [dict.fromkeys(WIDE, "ä")])
-
-    stream.ingest()
-
-    assert [[row[name] for name in WIDE] for row in stream.rows()] == [["ä"] * len(WIDE)]
-
-
 def nested(value, wrap):
     for _ in range(DEEP):
         value = wrap(value)
     return value
 
 
-def test_ingest_deep_lists_and_structs_keep_values(resources):
+def deep(text):
+    """Return deeply nested values of JSON that contain a text."""
+    return {"lists": nested(text, lambda x: [x]), "structs": nested(text, lambda x: {"x": x})}
+
+
+@pytest.fixture(scope="module")
+def wide_json(resources):
+    """A table of optional columns of each type, required columns, and deep ones, after the ingestion of five records.
+
+    The first one is good. The others differ from it in one field.
+    """
     day = {"type": "string", "format": "date"}
-    lists = nested(day, lambda items: {"type": "array", "items": items})
-    structs = nested(day, lambda inner: {"type": "object", "properties": {"x": inner}, "required": ["x"]})
-    schema = {"type": "object", "properties": {"lists": lists, "structs": structs}}
-
-    def record(text):
-        return {"lists": nested(text, lambda x: [x]), "structs": nested(text, lambda x: {"x": x})}
-
-    missing = nested({}, lambda x: {"x": x})["x"]
-    stream = json_stream(resources, schema, [record("2026-01-31"), record("never"), {"structs": missing}])
-    [published] = stream.ingest()
-    assert (published.counts.rows, published.counts.dead_letters) == (1, 2)
-    expected = date(2026, 1, 31)
-    [row] = stream.rows()
-    assert row["lists"] == nested(expected, lambda x: [x])
-    assert row["structs"] == nested(expected, lambda x: {"x": x})
-
-    avro = {"type": "record", "name": "R", "fields": []}
-    avro["fields"].append({"name": "lists", "type": nested("string", lambda items: {"type": "array", "items": items})})
-    stream = avro_stream(resources, avro, [{"lists": nested("ä", lambda x: [x])}])
+    schema = json.loads(json_schema(300))
+    schema["properties"] |= dict.fromkeys(REQUIRED, day) | {
+        "lists": nested(day, lambda items: {"type": "array", "items": items}),
+        "structs": nested(day, lambda inner: {"type": "object", "properties": {"x": inner}, "required": ["x"]}),
+    }
+    schema["required"] = REQUIRED
+    good = values_of(JSON, 300) | dict.fromkeys(REQUIRED, "2026-01-31") | deep("2026-01-31")
+    changes = (
+        {REQUIRED[-1]: "2026-02-31"},
+        {REQUIRED[5]: None},
+        {"lists": deep("never")["lists"]},
+        {"structs": nested({}, lambda x: {"x": x})["x"]},
+    )
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json_schema"})
+    schema_id = registry().register_schema(f"{stream.name}-value", Schema(json.dumps(schema), "JSON"))
+    records = [good, *(good | change for change in changes)]
+    stream.produce([{"value": struct.pack(">bI", 0, schema_id) + json.dumps(record).encode()} for record in records])
     stream.ingest()
-    assert [row["lists"] for row in stream.rows()] == [nested("ä", lambda x: [x])]
+    return stream
+
+
+def test_ingest_wide_json_rows_keep_values(wide_json):
+    as_columns = {
+        '"2026-01-31"': date(2026, 1, 31),
+        '"2026-01-31T01:02:03.000004Z"': datetime(2026, 1, 31, 1, 2, 3, 4, tzinfo=UTC),
+        '["2026-01-31"]': [date(2026, 1, 31)],
+        '{"a": 1.5}': [("a", 1.5)],
+        '[1, "a"]': '[1,"a"]',
+    }
+    [row] = wide_json.rows()
+    for name, value in values_of(JSON, 300).items():
+        assert row[name] == as_columns.get(json.dumps(value), value), name
+    assert {row[name] for name in REQUIRED} == {date(2026, 1, 31)}
+
+
+def test_ingest_deep_json_rows_keep_values(wide_json):
+    [row] = wide_json.rows()
+    assert {name: row[name] for name in ("lists", "structs")} == deep(date(2026, 1, 31))
+
+
+def test_ingest_wide_json_table_checks_each_column(wide_json):
+    letters = wide_json.dead_letters()
+    assert [letter["kafka_offset"] for letter in letters] == [1, 2, 3, 4]
+    assert {letter["error_reason"] for letter in letters} == {"undecodable"}
+    fields = (REQUIRED[-1], REQUIRED[5], "lists", "structs")
+    for letter, field in zip(letters, fields, strict=True):
+        assert field in letter["error_message"]
