@@ -156,7 +156,7 @@ def test_reconcile_row_at_unknown_offset_is_reported(appended):
     assert positions(proof, "lost") == [position(row)]
 
 
-def test_reconcile_after_compaction_and_expiry_covers_remaining_snapshots(resources):
+def test_reconcile_after_compaction_and_expiry_has_no_faults(resources):
     stream = Stream(resources, partitions=2)
     for n in range(4):
         stream.produce_trades(range(n * 20, n * 20 + 20))
