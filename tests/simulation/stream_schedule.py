@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, UnclearState
+from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain
@@ -97,7 +99,12 @@ class StreamSchedule:
 
     def _judge_write(self, name: str, machine: Machine, table: TableMetadata) -> None:
         """Judge that a stream does not write a batch again that it refused, unless something has changed."""
-        decided_by = table.current_snapshot_id, frozenset(self._registry.ids)
+        summary = table.snapshots[-1].summary
+        token = json.loads((summary and summary.additional_properties.get(TOKEN)) or "{}")
+        if not token:
+            return
+        start = token["topic_id"], frozenset(token["start"].items())
+        decided_by = table.current_snapshot_id, start, frozenset(self._registry.ids)
         refused, at = self._refused.get((name, id(machine)), (None, 0.0))
         if decided_by == refused and self.world.monotonic() < at + 3600:
             self._oracles[name].violations.append(f"a refused batch of {name} is written again, and nothing changed")
@@ -125,10 +132,11 @@ class StreamSchedule:
         return {name: (log.topic_id, {p: part.stable_end for p, part in log.log.items()}) for name, log in logs.items()}
 
     def _has(self, name: str, ends: tuple[str, dict[int, int]]) -> bool:
-        """Return whether a table has all records before the ends, or is of another topic."""
+        """Return whether a table has all records before the ends of a topic that still exists."""
         (topic_id, end), (table_id, position) = ends, self._oracles[name].position
-        log = self._kafka.topics[self._config.topics[name].topic].log
-        return table_id not in (topic_id, "") or all(position.get(p, log[p].start) >= o for p, o in end.items())
+        kafka, reached = self._kafka.topics[self._config.topics[name].topic], position if table_id == topic_id else {}
+        # Nothing can ingest the records of a topic that was recreated meanwhile.
+        return kafka.topic_id != topic_id or all(reached.get(p, kafka.log[p].start) >= o for p, o in end.items())
 
     # Programs and events
 
@@ -346,6 +354,6 @@ def threads_in_memory(world: World, on_event: Callable[[Event], None]) -> dict[A
 def _newest_batch(table: TableMetadata) -> str:
     """Return the token of the newest batch on main."""
     snapshot = table.current_snapshot()
-    while snapshot and snapshot.summary and "lakehouse.batch" not in snapshot.summary.additional_properties:
+    while snapshot and snapshot.summary and TOKEN not in snapshot.summary.additional_properties:
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
-    return snapshot.summary.additional_properties["lakehouse.batch"] if snapshot and snapshot.summary else ""
+    return snapshot.summary.additional_properties[TOKEN] if snapshot and snapshot.summary else ""
