@@ -5,13 +5,14 @@ from contextlib import nullcontext
 
 import pytest
 
-from lakehouse.core.errors import CommitConflict, UnclearState
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive, replay
+from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 from spark.tables import dead_letters, write
 from tests.support.faults.moments import once_before
@@ -69,6 +70,16 @@ def test_resume_concurrent_batch_is_conflict(resources, monkeypatch):
         resume(stream.systems, stream.namespace, stream.topic, "0:15", "leave some out")
 
     stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_resume_before_concurrent_batch_of_new_records_is_refused(resources, monkeypatch):
+    stream = create_stream(resources)
+    once_before(monkeypatch, Catalog, "resolve_table", lambda: (stream.produce_trades(range(10, 20)), stream.ingest()))
+
+    with pytest.raises(LakehouseError, match="already has partition 0 up to offset 20"):
+        resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
+
     assert stream.rows() == stream.expected_rows()
 
 

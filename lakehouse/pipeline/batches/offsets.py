@@ -136,8 +136,9 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
         SchemaError: The schema does not fit the table.
         Unreachable: A system does not answer.
     """
-    log = read_log(clients.kafka, topic.topic)
+    # Read the table first: another writer may publish records beyond an end that was read before.
     ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    log = read_log(clients.kafka, topic.topic)
     base = table.metadata.current_snapshot_id if table else None
     previous = newest_batch(table)
     same_log = previous is not None and (previous.cluster_id, previous.topic_id) == (log.cluster_id, log.topic_id)
