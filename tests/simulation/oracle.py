@@ -148,6 +148,8 @@ class Oracle:
                     self._violate(
                         f"a batch of partition {p} begins at {offset}, and the one before ended at {known[p]}"
                     )
+                if p not in known and any(self._kafka.has((topic_id, p, before)) for before in range(offset)):
+                    self._violate(f"the first batch of partition {p} begins at {offset}, after records of the log")
             self._judge_shares(start, end)
             self._ranges += [(topic_id, p, start[p], o) for p, o in end.items() if o > start[p]]
         self.position = topic_id, {**known, **end}

@@ -29,7 +29,7 @@ def current_position(catalog: Catalog, first: TableRef) -> tuple[TableRef, Table
 
 
 def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
-    """Return the topic's identity and its offsets at one moment.
+    """Return the topic's identity, and its offsets immediately after.
 
     Args:
         kafka: The cluster.
@@ -40,8 +40,9 @@ def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
         LakehouseError: The topic does not exist.
         Unreachable: Kafka does not answer.
     """
-    offsets = kafka.offsets([topic], committed=committed)[topic]
+    # Read the id first: if the topic is recreated before its offsets are read, publication finds that the id is old.
     id_ = topic_id(kafka, topic)
+    offsets = kafka.offsets([topic], committed=committed)[topic]
     return Log(
         cluster_id=kafka.cluster_id(),
         topic=topic,
