@@ -40,7 +40,8 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
         paused = _paused(context, catalog, config.namespace)
         # Reports trigger automation, so paused topics are excluded. The first tick after a pause reports their offsets.
         entries = [one for one in entries if (one[1] or one[0].name) not in paused]
-        offsets, unreadable = readable_offsets(kafka, sorted({topic for _, _, topic in entries}))
+        readable, unreadable = readable_offsets(kafka, sorted({topic for _, _, topic in entries}))
+        offsets = {topic: read.partitions for topic, read in readable.items()}
         for topic, error in unreadable.items():
             message = f"Topic '{topic}' is skipped, and the next tick reads it again: {reason(error)}"
             context.log.error(f"{message}\n{trace(error)}")

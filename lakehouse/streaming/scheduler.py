@@ -38,7 +38,9 @@ class TopicState:
     """State of one topic in a stream.
 
     Attributes:
+        topic_id: The id of the topic whose end offsets were read; empty before.
         ends: The topic's end offsets (exclusive) by partition; None before they were read.
+        is_replaced: Whether the topic was recreated or lost records after its present turn began.
         fault: Why the topic cannot be read.
         position: The table's offsets (exclusive) by partition; None if the next turn must read them.
         noticed_at: When the first record that the table lacks was noticed.
@@ -54,7 +56,9 @@ class TopicState:
         computed_from: The snapshot of its source that a derived topic was last derived from.
     """
 
+    topic_id: str = ""
     ends: Positions | None = None
+    is_replaced: bool = False
     fault: Exception | None = None
     position: Positions | None = None
     noticed_at: float | None = None
@@ -117,7 +121,10 @@ class Scheduler:
 
     def acquire(self, now: float) -> str | None:
         """Return the next topic to serve; None if none is ready. The topic has no other turn before `release`."""
-        return self._turns.acquire(now, lambda name: self._is_ready(name) and not self._waits_for_compaction(name))
+        name = self._turns.acquire(now, lambda name: self._is_ready(name) and not self._waits_for_compaction(name))
+        if name is not None:
+            self.states[name].is_replaced = False
+        return name
 
     def release(self, name: str, not_before: float) -> None:
         """End a topic's turn; the next one begins no earlier than `not_before`."""
@@ -161,18 +168,19 @@ class Scheduler:
             return False
         return not state.is_computed or state.computed_from != self.states[source].snapshot_id
 
-    def set_ends(self, name: str, ends: Positions, now: float) -> None:
-        """Store a topic's end offsets (exclusive) by partition."""
+    def set_ends(self, name: str, topic_id: str, ends: Positions, now: float) -> None:
+        """Store a topic's id, and its end offsets (exclusive) by partition."""
         state = self.states[name]
         if state.fault:
             state.fault = None
             # The topic can be read again, so its back-off ends.
             self._turns.not_before.pop(name, None)
         previous = state.ends or {}
-        if any(end < previous.get(partition, 0) for partition, end in ends.items()):
-            # The topic was recreated or lost records; the next turn determines which.
-            state.position = None
-        state.ends = ends
+        has_lost_records = any(end < previous.get(partition, 0) for partition, end in ends.items())
+        if has_lost_records or state.topic_id not in ("", topic_id):
+            # The position is that of another log; the next turn determines which.
+            state.position, state.is_replaced = None, True
+        state.topic_id, state.ends = topic_id, ends
         if state.noticed_at is None and self._is_ready(name):
             state.noticed_at = now
 
@@ -206,7 +214,8 @@ class Scheduler:
         state = self.states[name]
         is_first, failures, was_paused = not state.is_served, state.failures, state.is_paused
         state.is_served, state.failures, state.is_paused = True, 0, False
-        state.position = published.batch.end if published else ends
+        position = published.batch.end if published else ends
+        state.position = None if state.is_replaced else position
         behind = state.behind if ends else 0
         noticed = began if state.noticed_at is None else state.noticed_at
         state.noticed_at = now if behind else None

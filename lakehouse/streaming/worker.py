@@ -77,11 +77,11 @@ class Worker:
     def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
         """Store the topics' end offsets and faults. Several entries of lakehouse.yaml may share a Kafka topic."""
         topics = {name: self._context.topics[name].topic for name in names}
-        offsets_by_topic, faults = readable_offsets(kafka, [*dict.fromkeys(topics.values())])
+        readable, faults = readable_offsets(kafka, [*dict.fromkeys(topics.values())])
         for name, topic in topics.items():
-            if topic in offsets_by_topic:
-                ends = {partition: offsets.end for partition, offsets in offsets_by_topic[topic].items()}
-                self._scheduler.set_ends(name, ends, time.monotonic())
+            if topic in readable:
+                ends = {partition: offsets.end for partition, offsets in readable[topic].partitions.items()}
+                self._scheduler.set_ends(name, readable[topic].topic_id, ends, time.monotonic())
             elif topic in faults or self._scheduler.is_expected(name):
                 self._scheduler.set_fault(name, faults.get(topic) or kafka.missing_topic_error(topic))
 

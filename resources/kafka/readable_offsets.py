@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from lakehouse.core.errors import Unreachable
 from resources.kafka.kafka import Kafka, Offsets
 
 
-def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dict[int, Offsets]], dict[str, Exception]]:
+@dataclass(frozen=True)
+class TopicOffsets:
+    """The offsets of a topic.
+
+    Attributes:
+        topic_id: The id that the topic had immediately before its offsets were read.
+        partitions: The offsets by partition.
+    """
+
+    topic_id: str
+    partitions: dict[int, Offsets]
+
+
+def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, TopicOffsets], dict[str, Exception]]:
     """Return the offsets of the topics that exist; an unreadable topic does not affect the others.
 
     Returns:
-        The offsets as of `Kafka.offsets`, and the errors of unreadable topics by topic.
+        The offsets, and the errors of unreadable topics, by topic.
 
     Raises:
         Unreachable: Kafka does not respond.
@@ -26,7 +40,8 @@ def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dic
             for topic, description in described.items()
             if description.leaderless
         }
-        return kafka.offsets([topic for topic in described if topic not in errors]), errors
+        offsets = kafka.offsets([topic for topic in described if topic not in errors])
+        return {topic: TopicOffsets(described[topic].topic_id, offsets[topic]) for topic in offsets}, errors
     except Unreachable:
         raise
     except Exception as error:
@@ -34,9 +49,9 @@ def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, dic
             return {}, {topics[0]: error}
     # Bisection: one unreadable topic among many costs a few more requests, not one request per topic.
     half = len(topics) // 2
-    offsets, errors = readable_offsets(kafka, topics[:half])
-    more_offsets, more_errors = readable_offsets(kafka, topics[half:])
-    return offsets | more_offsets, errors | more_errors
+    readable, errors = readable_offsets(kafka, topics[:half])
+    more_readable, more_errors = readable_offsets(kafka, topics[half:])
+    return readable | more_readable, errors | more_errors
 
 
 def leaderless_error(kafka: Kafka, topic: str, partitions: Sequence[int]) -> Unreachable:

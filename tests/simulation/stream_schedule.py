@@ -83,6 +83,7 @@ class StreamSchedule:
         self._snowflake = MemorySnowflakeServer(world, self._iceberg, self._glue, lambda *_: None)
         self._streams: dict[Stream, Machine] = {}
         self._errors: Mapping[str, Exception] = {}
+        self._reported: set[str] = set()
         self._staged: dict[tuple[str, int], Any] = {}
         self._refused: dict[tuple[str, int], tuple[Any, float]] = {}
         self._iceberg.on_commit = self._committed
@@ -116,6 +117,8 @@ class StreamSchedule:
         topic = getattr(event, "topic", "")
         error = f": {event.error}"[:100] if isinstance(event, TopicBackedOff) else ""
         self.world.record(f"event {type(event).__name__} {getattr(topic, 'name', topic)}{error}")
+        if isinstance(event, TopicBackedOff):
+            self._reported.add(event.topic)
         if process and isinstance(event, TopicBackedOff) and isinstance(event.error, BadRecords):
             key = event.topic, id(process.machine)
             self._refused.setdefault(key, (None, 0.0))
@@ -250,12 +253,14 @@ class StreamSchedule:
         world, kafka = self.world, self._kafka
         world.record("recovery")
         world.fault_percent = world.switch_percent = 0
-        # A stream may be about to start.
-        self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
         for source in self._sources.values():
             source.end_transactions()
         self._register()
         kafka.leaderless, kafka.forbidden = set(), set()
+        if self.choices.below(2):
+            self._judge_running()
+        # A stream may be about to start.
+        self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
         broken = self.choices.of((set(), kafka.leaderless, kafka.forbidden))
         broken.add("refunds")
         world.advance(4000)
@@ -274,6 +279,17 @@ class StreamSchedule:
                 oracle.judge_end()
         self._raise_violations()
         self._ingest_continuously(unreadable)
+
+    def _judge_running(self) -> None:
+        """Judge that the streams that still run ingest all records, or report an error of an entry."""
+        if all(stream.once or machine.is_killed for stream, machine in self._streams.items()):
+            return
+        ends = self._ends()
+        self._reported.clear()
+        # All topics have backed off for long enough.
+        self.world.advance(700)
+        served = lambda: all(self._has(name, ends[name]) or name in self._reported for name in ends)  # noqa: E731
+        self._run_until(served, "a stream that runs neither ingests all records nor reports an error")
 
     def _remedy(self, name: str, error: Exception) -> None:
         match error:

@@ -42,11 +42,11 @@ def serve(stream, name, ends, now, batch=None, limit=MIN_RECORDS):
 def test_acquire_topics_with_new_records_in_turn():
     stream = scheduler(topic("a"), topic("b"), topic("c"))
     for name in "abc":
-        stream.set_ends(name, {0: 5}, 0.0)
+        stream.set_ends(name, "id", {0: 5}, 0.0)
     for name in "abc":
         serve(stream, name, {0: 5}, 0.0)
     assert stream.acquire(10.0) is None
-    stream.set_ends("b", {0: 6}, 10.0)
+    stream.set_ends("b", "id", {0: 6}, 10.0)
     assert stream.acquire(10.0) == "b"
 
 
@@ -56,14 +56,14 @@ def test_take_topic_with_unknown_ends_is_none():
 
 def test_take_topic_in_progress_is_none():
     stream = scheduler(topic("a"))
-    stream.set_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 0.0)
     assert (stream.acquire(0.0), stream.acquire(100.0), stream.is_idle) == ("a", None, False)
 
 
 def test_note_batch_wait_starts_at_first_noticed_record():
     stream = scheduler(topic("a"))
-    stream.set_ends("a", {0: 5}, 1.0)
-    stream.set_ends("a", {0: 7}, 2.0)
+    stream.set_ends("a", "id", {0: 5}, 1.0)
+    stream.set_ends("a", "id", {0: 7}, 2.0)
     end = serve(stream, "a", {0: 7}, 4.0, published({0: 0}, {0: 7}))
     assert (end.behind, end.waited, end.is_first, end.is_recovered) == (0, 3.0, True, False)
 
@@ -71,7 +71,7 @@ def test_note_batch_wait_starts_at_first_noticed_record():
 def test_take_topic_one_batch_behind_is_served_immediately():
     stream = scheduler(topic("a"))
     ends = {0: 3 * MIN_RECORDS}
-    stream.set_ends("a", ends, 0.0)
+    stream.set_ends("a", "id", ends, 0.0)
     assert serve(stream, "a", ends, 0.0, published({0: 0}, {0: MIN_RECORDS})).behind == 2 * MIN_RECORDS
     assert stream.batch_limit("a") == 2 * MIN_RECORDS
     almost_all = published({0: MIN_RECORDS}, {0: 3 * MIN_RECORDS - 1})
@@ -83,7 +83,7 @@ def test_take_topic_one_batch_behind_is_served_immediately():
 def test_back_off_failed_topic_waits_longer_each_time():
     stream = scheduler(topic("a"), topic("b"))
     for name in "ab":
-        stream.set_ends(name, {0: 5}, 0.0)
+        stream.set_ends(name, "id", {0: 5}, 0.0)
     assert stream.acquire(0.0) == "a"
     first = stream.back_off("a", DOWN, 0.0)
     serve(stream, "b", {0: 5}, 0.0)
@@ -97,7 +97,7 @@ def test_back_off_failed_topic_waits_longer_each_time():
 
 def test_back_off_paused_topic_is_reported_once_and_retried():
     stream = scheduler(topic("a"))
-    stream.set_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 0.0)
     stream.acquire(0.0)
     assert stream.back_off("a", Paused("a", "paused"), 0.0) == PAUSED_SECONDS
     assert stream.acquire(PAUSED_SECONDS) == "a"
@@ -108,7 +108,7 @@ def test_back_off_paused_topic_is_reported_once_and_retried():
 @pytest.mark.parametrize(("error", "attempts"), [(WRONG, 1), (DOWN, ATTEMPTS)])
 def test_once_failed_topic_is_given_up_after_its_attempts(error, attempts):
     stream, now = scheduler(topic("a"), once=True), 0.0
-    stream.set_ends("a", {0: 5}, now)
+    stream.set_ends("a", "id", {0: 5}, now)
     stream.polled_at = now
     for _ in range(attempts):
         assert not stream.is_done
@@ -132,21 +132,42 @@ def test_take_unreadable_topic_is_served_once_readable():
     assert stream.acquire(0.0) == "a"
     stream.back_off("a", WRONG, 0.0)
     assert stream.acquire(0.5) is None
-    stream.set_ends("a", {0: 5}, 0.5)
+    stream.set_ends("a", "id", {0: 5}, 0.5)
     assert stream.acquire(0.5) == "a"
 
 
 def test_take_ends_moved_back_make_position_unknown():
     stream = scheduler(topic("a"))
-    stream.set_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 0.0)
     serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}))
-    stream.set_ends("a", {0: 3}, 10.0)
+    stream.set_ends("a", "id", {0: 3}, 10.0)
+    assert stream.acquire(10.0) == "a"
+
+
+@pytest.mark.parametrize(("topic_id", "end"), [("id", 3), ("other", 3), ("other", 5), ("other", 7)])
+@pytest.mark.parametrize("batch", [None, published({0: 0}, {0: 5})])
+def test_log_replaced_during_turn_makes_position_unknown(topic_id, end, batch):
+    stream = scheduler(topic("a"))
+    stream.set_ends("a", "id", {0: 5}, 0.0)
+    assert stream.acquire(0.0) == "a"
+    stream.set_ends("a", topic_id, {0: end}, 0.0)
+    stream.release("a", stream.finish_batch("a", batch, {0: 5}, MIN_RECORDS, 0.0, 0.0).not_before)
+    assert stream.acquire(10.0) == "a"
+    stream.release("a", stream.finish_batch("a", None, {0: end}, MIN_RECORDS, 10.0, 10.0).not_before)
+    assert stream.acquire(20.0) is None
+
+
+def test_topic_recreated_with_as_many_records_makes_position_unknown():
+    stream = scheduler(topic("a"))
+    stream.set_ends("a", "id", {0: 5}, 0.0)
+    serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}))
+    stream.set_ends("a", "other", {0: 5}, 10.0)
     assert stream.acquire(10.0) == "a"
 
 
 def test_take_topic_of_other_stream_only_when_unreadable():
     stream = scheduler(topic("a"), owns=lambda topic, partitions: False)
-    stream.set_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 0.0)
     assert stream.acquire(0.0) is None
     stream.set_fault("a", WRONG)
     assert stream.acquire(0.0) == "a"
@@ -157,7 +178,7 @@ def test_computable_derived_topic_follows_snapshots_of_source():
     assert stream.is_computable("d")
     stream.set_computed("d", None)
     assert not stream.is_computable("d")
-    stream.set_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 0.0)
     serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}, snapshot_id=7))
     assert stream.acquire(0.0) == "d"
     stream.set_computed("d", 7)
@@ -169,12 +190,12 @@ def test_computable_derived_topic_follows_snapshots_of_source():
 def test_compaction_blocks_turns_only_of_upsert_topic(settings, turns):
     stream = scheduler(topic("a", **settings), topic("b"))
     for name in "ab":
-        stream.set_ends(name, {0: 5}, 0.0)
+        stream.set_ends(name, "id", {0: 5}, 0.0)
     many = published({0: 0}, {0: 5}, data_files=FILES_PER_COMPACTION)
     assert stream.next_compaction() is None
     serve(stream, "a", {0: 5}, 0.0, many)
     for name in "ab":
-        stream.set_ends(name, {0: 9}, 10.0)
+        stream.set_ends(name, "id", {0: 9}, 10.0)
     assert stream.next_compaction() == "a"
     assert sorted(filter(None, [stream.acquire(10.0), stream.acquire(10.0)])) == turns
     for name in turns:
@@ -186,7 +207,7 @@ def test_compaction_blocks_turns_only_of_upsert_topic(settings, turns):
 
 def test_compaction_waits_for_turn_of_upsert_topic():
     stream = scheduler(topic("a", mode="upsert", key="id"))
-    stream.set_ends("a", {0: 5}, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 0.0)
     assert stream.acquire(0.0) == "a"
     end = stream.finish_batch(
         "a", published({0: 0}, {0: 5}, data_files=FILES_PER_COMPACTION), {0: 5}, MIN_RECORDS, 0.0, 0.0
