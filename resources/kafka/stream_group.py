@@ -6,6 +6,7 @@ When a stream ends or crashes, its topics are assigned to the others.
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -25,7 +26,8 @@ Assignment = frozenset[tuple[str, int]]
 """Partitions that are assigned to a stream, as (topic, partition)."""
 
 JOIN_SECONDS = 60
-"""A stream that has not joined a group after this time serves all of its topics: duplicate work is better than none."""
+"""A stream that has not joined a group after this time, or not again after it lost its membership, serves all of its
+topics: duplicate work is better than none."""
 
 RETRY_SECONDS = 30
 POLL_SECONDS = 0.2
@@ -78,7 +80,7 @@ class StreamGroup:
         self._kafka, self._name, self._topics = kafka, name, sorted(topics)
         self._release, self._report = release, report
         self._assignment: Assignment | None = frozenset()
-        self._joined = False
+        self._join_by = math.inf
 
     def serves(self, topic: str, partitions: int) -> bool:
         """Return whether this stream serves a topic with this number of partitions."""
@@ -100,7 +102,7 @@ class StreamGroup:
         """
         from confluent_kafka import KafkaError
 
-        self._joined, deadline = False, time.monotonic() + JOIN_SECONDS
+        self._join_by = time.monotonic() + JOIN_SECONDS
         with closing(self._kafka.consumer(self._name, settings=SETTINGS)) as consumer:
             consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
             while not leaving.is_set():
@@ -111,7 +113,7 @@ class StreamGroup:
                         f"Kafka refuses consumer group '{self._name}'. The stream does not run. Grant READ on the "
                         f"group to its user or API key"
                     )
-                if not self._joined and time.monotonic() > deadline:
+                if time.monotonic() > self._join_by:
                     check = f"consumer group '{self._name}' (`kafka-consumer-groups --describe`)"
                     self._serve_all(Unreachable("Kafka", self._kafka.servers, check))
 
@@ -125,9 +127,10 @@ class StreamGroup:
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         consumer.assign([])
         self._assignment = frozenset((one.topic, one.partition) for one in partitions)
-        self._joined = True
+        self._join_by = math.inf
 
     def _revoked(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self._assignment = frozenset()
         self._release()
         consumer.unassign()
+        self._join_by = time.monotonic() + JOIN_SECONDS

@@ -1,6 +1,7 @@
 """Division of topics among streams, by consumer groups of librdkafka's mock cluster."""
 
 import threading
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -121,6 +122,27 @@ def test_stream_without_group_serves_all_after_timeout(tmp_path, cluster, monkey
         monkeypatch.setattr(stream_group, "JOIN_SECONDS", 0.1)
         monkeypatch.setitem(stream_group.SETTINGS, "bootstrap.servers", "127.0.0.1:1")
     with running(tmp_path, cluster, "alone") as events:
+        wait_until(lambda: served(events) == {*NAMES})
+    assert len([event for event in events if isinstance(event, GroupUnavailable)]) == 1
+
+
+def test_stream_that_lost_its_group_serves_all_after_timeout(tmp_path, monkeypatch):
+    class Lost(LoneMember):
+        """A member that joins a group, loses it, and never joins it again."""
+
+        def subscribe(self, topics, on_assign, on_revoke, on_lost):
+            self.steps = iter((on_assign, on_lost))
+
+        def poll(self, seconds):
+            time.sleep(0.05)
+            if step := next(self.steps, None):
+                step(self, [])
+
+        unassign = LoneMember.close
+
+    monkeypatch.setattr(Grouped, "consumer", lambda *_, **__: Lost())
+    monkeypatch.setattr(stream_group, "JOIN_SECONDS", 1)
+    with running(tmp_path, "127.0.0.1:1", "lost") as events:
         wait_until(lambda: served(events) == {*NAMES})
     assert len([event for event in events if isinstance(event, GroupUnavailable)]) == 1
 
