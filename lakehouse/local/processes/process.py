@@ -27,8 +27,8 @@ from lakehouse.local.home import Home
 from lakehouse.local.processes import inherited, logs
 
 POLL_SECONDS = 0.1
-STOP_SECONDS = 15
-"""Seconds for a clean shutdown, after which a server is killed."""
+STOP_SECONDS = 30
+"""Seconds for a clean shutdown, in which Java may write its archive of classes, after which a server is killed."""
 PRIVATE = 0o077
 """The umask of all servers."""
 MAX_TEMPORARY_BYTES = 70

@@ -86,7 +86,7 @@ def server(context: Context) -> Server:
     options = ("-XX:TieredStopAtLevel=1", "-Dlog4j2.level=INFO")
     return Server(
         name="kafka",
-        command=java(*options, "-cp", libs, "kafka.Kafka", str(properties), heap="384m"),
+        command=java(*options, "-cp", libs, "kafka.Kafka", str(properties), heap="384m", archive="kafka"),
         folder=folder,
         address=address,
         ready=ready,
@@ -176,7 +176,7 @@ def _format(home: Home, libs: str, password: str) -> None:
     # Other users can see the arguments of a process, so the password is in a file, which argparse4j reads by `@`.
     user = write_atomically(folder / "format.user", f"--add-scram\n{MECHANISM}=[name={USER},password={password}]\n")
     tool = ("kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(properties), f"@{user}")
-    run_tool("kafka", home, java("-XX:TieredStopAtLevel=1", "-cp", libs, *tool, heap="128m"))
+    run_tool("kafka", home, java("-XX:TieredStopAtLevel=1", "-cp", libs, *tool, heap="128m", archive="kafka-format"))
     user.unlink()
     write_atomically(_digest_file(home), _digest(password))
     if data.exists():

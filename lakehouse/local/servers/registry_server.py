@@ -42,6 +42,7 @@ def server(context: Context) -> Server:
                 "-jar",
                 str(jars.unpacked("registry") / "quarkus-run.jar"),
                 heap="256m",
+                archive="registry",
             ),
         ),
         folder=folder,

@@ -38,7 +38,9 @@ def server(context: Context) -> Server:
     (jar,) = jars.paths("s3")
     return Server(
         name="s3",
-        command=java("-XX:TieredStopAtLevel=1", "-jar", str(jar), "--properties", str(configuration), heap="384m"),
+        command=java(
+            "-XX:TieredStopAtLevel=1", "-jar", str(jar), "--properties", str(configuration), heap="384m", archive="s3"
+        ),
         folder=folder,
         address=url,
         ready=lambda: probe.responds(url),

@@ -117,6 +117,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         ),
         libraries=jars.paths("spark"),
         heap="2g",
+        archive="spark",
     )
     return Server(
         name="spark",
@@ -132,7 +133,12 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
 
 
 def spark_java(
-    main: str, *arguments: str, options: Sequence[str] = (), libraries: Sequence[Path] = (), heap: str
+    main: str,
+    *arguments: str,
+    options: Sequence[str] = (),
+    libraries: Sequence[Path] = (),
+    heap: str,
+    archive: str | None = None,
 ) -> tuple[str, ...]:
     """Return the command line of one of Spark's processes.
 
@@ -153,6 +159,7 @@ def spark_java(
         main,
         *arguments,
         heap=heap,
+        archive=archive,
     )
 
 
