@@ -11,8 +11,10 @@ import boto3
 import psutil
 import pytest
 from botocore.config import Config
+from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lakehouse.cli.main import main
 from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
@@ -24,6 +26,9 @@ from tests.support.topics import Stream
 QUICK_SERVERS = ("kafka", "s3")
 """The servers of most of these tests, which start quickly and keep their data."""
 
+COMMAND = [sys.executable, "-m", "lakehouse.cli.main"]
+ONLY = [f"--only={name}" for name in QUICK_SERVERS]
+
 
 @pytest.fixture
 def home(tmp_path):
@@ -32,16 +37,35 @@ def home(tmp_path):
     local_stack.down(home)
 
 
-def lakehouse(home, *arguments, **options):
-    """Run the command line in its own process."""
-    command = [sys.executable, "-m", "lakehouse.cli.main", *arguments]
-    env = {**os.environ, "LAKEHOUSE_HOME": str(home.path), "COLUMNS": "200"}
-    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, **options)
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory):
+    """Yield a stack of QUICK_SERVERS for several tests, and the output of the process that started it."""
+    home = Home(tmp_path_factory.mktemp("shared") / "home")
+    try:
+        env = {**os.environ, "LAKEHOUSE_HOME": str(home.path), "COLUMNS": "200"}
+        result = subprocess.run([*COMMAND, "up", *ONLY], env=env, capture_output=True, text=True, timeout=120)
+        assert result.returncode == 0, result.stderr
+        yield home, result.stdout
+    finally:
+        local_stack.down(home)
 
 
-def up(home, servers=QUICK_SERVERS):
-    result = lakehouse(home, "up", *(part for name in servers for part in ("--only", name)))
-    assert result.returncode == 0, result.stderr
+@pytest.fixture
+def running_stack(shared):
+    """Return a stack whose servers run, also if another test has stopped them."""
+    home, _ = shared
+    local_stack.up(home, QUICK_SERVERS)
+    return home
+
+
+def lakehouse(home, *arguments):
+    """Run a command in this process."""
+    return CliRunner(env={"LAKEHOUSE_HOME": str(home.path), "COLUMNS": "200"}).invoke(main, arguments)
+
+
+def up(home):
+    result = lakehouse(home, "up", *ONLY)
+    assert result.exit_code == 0, result.output
     return result
 
 
@@ -65,88 +89,82 @@ def kafka(home):
     return AdminClient({"bootstrap.servers": environment(home)["KAFKA_BOOTSTRAP_SERVERS"]})
 
 
-def test_up_twice_starts_only_stopped_servers(home):
-    first = up(home)
-    assert "ready in" in first.stdout and str(home.path / "logs") in first.stdout
-    before = pids(home)
+def test_up_prints_duration_and_folder_of_logs(shared):
+    home, output = shared
+    assert "ready in" in output and str(home.path / "logs") in output
+
+
+def test_up_twice_starts_only_stopped_servers(running_stack):
+    before = pids(running_stack)
     assert set(before) == {*QUICK_SERVERS, LOGS}
-    assert up(home).stdout.count("was running") == 3
-    assert pids(home) == before
+    assert up(running_stack).stdout.count("was running") == 3
+    assert pids(running_stack) == before
 
     os.kill(before["s3"], signal.SIGKILL)
-    up(home)
-    after = pids(home)
+    up(running_stack)
+    after = pids(running_stack)
     assert after["kafka"] == before["kafka"] and after["s3"] != before["s3"]
 
 
-def test_topics_and_objects_survive_restart_on_other_ports(home):
-    up(home)
-    admin = kafka(home)
+def test_lost_ports_file_is_restored_from_servers(running_stack):
+    before, variables = pids(running_stack), environment(running_stack)
+    running_stack.endpoints.write_text('{"kafka": 90')
+    up(running_stack)
+    assert pids(running_stack) == before
+    restored = environment(running_stack)
+    for name in ("KAFKA_BOOTSTRAP_SERVERS", "AWS_ENDPOINT_URL_S3"):
+        assert restored[name] == variables[name]
+
+
+def test_topics_and_objects_survive_restart_on_other_ports(running_stack):
+    admin = kafka(running_stack)
     admin.create_topics([NewTopic("kept", 3)])["kept"].result()
-    s3(home).put_object(Bucket="lakehouse", Key="kept", Body=b"kept")
-    port = int(environment(home)["KAFKA_BOOTSTRAP_SERVERS"].rsplit(":")[-1])
-    assert lakehouse(home, "down").stdout.strip() == "Stopped: kafka, logs, s3"
+    s3(running_stack).put_object(Bucket="lakehouse", Key="kept", Body=b"kept")
+    port = int(environment(running_stack)["KAFKA_BOOTSTRAP_SERVERS"].rsplit(":")[-1])
+    assert lakehouse(running_stack, "down").stdout.strip() == "Stopped: kafka, logs, s3"
 
     with socket.create_server(("127.0.0.1", port)):
-        up(home)
-        assert not environment(home)["KAFKA_BOOTSTRAP_SERVERS"].endswith(f":{port}")
-        assert len(kafka(home).list_topics(timeout=10).topics["kept"].partitions) == 3
-        assert s3(home).get_object(Bucket="lakehouse", Key="kept")["Body"].read() == b"kept"
+        up(running_stack)
+        assert not environment(running_stack)["KAFKA_BOOTSTRAP_SERVERS"].endswith(f":{port}")
+        assert len(kafka(running_stack).list_topics(timeout=10).topics["kept"].partitions) == 3
+        assert s3(running_stack).get_object(Bucket="lakehouse", Key="kept")["Body"].read() == b"kept"
+
+
+def test_down_does_not_stop_foreign_processes(running_stack):
+    foreign = {**os.environ, "LAKEHOUSE_HOME": str(running_stack.path) + "-other", "LAKEHOUSE_SERVER": "s3"}
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=foreign) as other:
+        assert lakehouse(running_stack, "down").stdout.strip() == "Stopped: kafka, logs, s3"
+        assert other.poll() is None
+        other.kill()
+    assert lakehouse(running_stack, "down").stdout.strip() == "Nothing was running"
 
 
 @pytest.mark.parametrize("seconds", [0.7, 1.5, 3])
 def test_down_after_killed_up_leaves_no_process(home, seconds):
     env = {**os.environ, "LAKEHOUSE_HOME": str(home.path)}
-    command = [
-        sys.executable,
-        "-m",
-        "lakehouse.cli.main",
-        "up",
-        *(f"--only={name}" for name in (*QUICK_SERVERS, "aws")),
-    ]
+    command = [*COMMAND, "up", *ONLY, "--only=aws"]
     with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL) as killed:
         time.sleep(seconds)
         killed.kill()
     survivors = [child for running in process.running(home).values() for child in running.processes]
-    assert lakehouse(home, "down").returncode == 0
+    assert lakehouse(home, "down").exit_code == 0
     assert process.running(home) == {} and not any(map(process.is_alive, survivors))
     up(home)  # repairs what the killed command left
 
 
-def test_down_does_not_stop_foreign_processes(home):
-    up(home, ["s3"])
-    foreign = {**os.environ, "LAKEHOUSE_HOME": str(home.path) + "-other", "LAKEHOUSE_SERVER": "s3"}
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env=foreign) as other:
-        assert lakehouse(home, "down").stdout.strip() == "Stopped: logs, s3"
-        assert other.poll() is None
-        other.kill()
-    assert lakehouse(home, "down").stdout.strip() == "Nothing was running"
-
-
-def test_lost_ports_file_is_restored_from_servers(home):
-    up(home)
-    before, variables = pids(home), environment(home)
-    home.endpoints.write_text('{"kafka": 90')
-    up(home)
-    assert pids(home) == before
-    restored = environment(home)
-    for name in ("KAFKA_BOOTSTRAP_SERVERS", "AWS_ENDPOINT_URL_S3"):
-        assert restored[name] == variables[name]
-
-
 def test_up_with_failing_server_names_it_and_stops_all(home):
     (home.folder("kafka/data") / "topic-0").mkdir()
-    failed = lakehouse(home, "up", "--only", "kafka", "--only", "s3")
-    assert failed.returncode == 1
-    assert "meta.properties" in failed.stderr and "Traceback" not in failed.stderr
+    failed = lakehouse(home, "up", *ONLY)
+    assert isinstance(failed.exception, SystemExit) and failed.exit_code == 1
+    assert "meta.properties" in failed.stderr
     assert process.running(home) == {}
 
 
 def test_concurrent_up_fails_without_waiting(home):
     with home.exclusive():
         refused = lakehouse(home, "up", "--only", "s3")
-    assert refused.returncode == 1
-    assert f"process {os.getpid()}" in refused.stderr and "Traceback" not in refused.stderr
+    assert isinstance(refused.exception, SystemExit) and refused.exit_code == 1
+    assert f"process {os.getpid()}" in refused.stderr
 
 
 def secrets_of(home):
