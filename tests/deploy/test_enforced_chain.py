@@ -5,7 +5,9 @@ The simulated AWS decides on every call of Python, pyarrow and the JVM by the po
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -33,12 +35,13 @@ from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.clouds.enforced_chain import (
     Chain,
     as_user,
+    command_variables,
     create_role,
     create_topics,
     deployed,
     lead_to_kafka,
     run,
-    run_command,
+    run_verify,
     serving_spark,
 )
 from tests.support.servers.proxy import Request, Response
@@ -165,8 +168,9 @@ def test_doctor_command_finds_executors_without_credentials(chain: Chain, tmp_pa
     other = clouds.aws.strict.client("iam").create_access_key(UserName="spark")["AccessKey"]
 
     def examined() -> subprocess.CompletedProcess[str]:
-        folder = tmp_path_factory.mktemp("doctor")
-        return run_command(clouds, other, folder, "doctor", "--env", "aws", topics=[chain.stream.topic])
+        variables = command_variables(clouds, other, tmp_path_factory.mktemp("doctor"), [chain.stream.topic])
+        command = [sys.executable, "-m", "lakehouse.cli.main", "doctor", "--env", "aws"]
+        return subprocess.run(command, env={**os.environ, **variables}, capture_output=True, text=True, timeout=180)
 
     healthy = examined()
     assert healthy.returncode == 0 and "read trading." in healthy.stdout, healthy.stdout + healthy.stderr
@@ -201,14 +205,14 @@ def test_verify_with_all_permissions_reports_them_and_cleans_up(chain: Chain) ->
 def test_verify_command_of_a_spark_principal_succeeds(chain: Chain, tmp_path: Path) -> None:
     before = state_of_tables(chain)
     queue_results_of_athena(chain)
-    done = run_command(chain.clouds, chain.keys["spark"], tmp_path, "deploy", "verify", "--env", "aws")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = run_verify(chain.clouds, chain.keys["spark"], tmp_path)
+    assert done.exit_code == 0, done.output
     lines = done.stdout.splitlines()
     outcomes = [line.split()[0] for line in lines[:-1]]
     assert {*outcomes} == {"allowed", "unchecked"} and outcomes.count("allowed") > 50, done.stdout
     reason = "its credentials need its IAM role, which the caller may not assume"
     assert {f"unchecked {name}: all its permissions: {reason}" for name in rotation_identities(chain)} <= {*lines}
-    assert not [secret for secret in chain.clouds.secrets() if secret in done.stdout + done.stderr]
+    assert not [secret for secret in chain.clouds.secrets() if secret in done.output]
     assert state_of_tables(chain) == before
 
 

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import Result
 
 from lakehouse.deploy.names import ACCOUNTS
 from lakehouse.deploy.planning import planner
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import Enforced
 from tests.support.clouds.aws.world import REGION
-from tests.support.clouds.enforced_chain import run_command
+from tests.support.clouds.enforced_chain import run_verify
 
 pytestmark = pytest.mark.stack
 
-Verify = Callable[[], "subprocess.CompletedProcess[str]"]
+Verify = Callable[[], Result]
 ROTATION = "lakehouse-production-rotation"
 """The service account in Confluent Cloud, and the IAM role."""
 
@@ -36,10 +36,10 @@ def verify(clouds: Clouds, rotation_key: Any, tmp_path: Path) -> Verify:
     clouds.flink = {"totals": "CREATE TABLE totals AS SELECT quantity * price AS total FROM stock_trades"}
     planner.apply(clouds.resources(), clouds.reported.append)
 
-    def run() -> subprocess.CompletedProcess[str]:
+    def run() -> Result:
         clouds.aws.guard = Enforced(clouds.aws.gaps, frozenset({"ours"}), clouds.credentials().names.role("snowflake"))
         try:
-            return run_command(clouds, rotation_key, tmp_path, "deploy", "verify", "--env", "aws")
+            return run_verify(clouds, rotation_key, tmp_path)
         finally:
             clouds.aws.guard = clouds.aws.gaps
 
@@ -49,7 +49,7 @@ def verify(clouds: Clouds, rotation_key: Any, tmp_path: Path) -> Verify:
 def test_verify_reports_each_permission_of_the_rotation(clouds: Clouds, verify: Verify):
     before = keys(clouds)
     done = verify()
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.exit_code == 0, done.output
     names, lines = clouds.credentials().names, done.stdout.splitlines()
     owned = {f"ResourceOwner on service account '{names.service_account(purpose)}'" for purpose in ACCOUNTS}
     users = {f"OWNERSHIP on Snowflake user '{names.snowflake(user)}'" for user in ("USER", "ROTATION_USER")}
@@ -59,7 +59,7 @@ def test_verify_reports_each_permission_of_the_rotation(clouds: Clouds, verify: 
     assert any(line.startswith(f"unchecked {ROTATION}: creation and deletion of API keys") for line in lines)
     assert any(line.startswith("unchecked lakehouse-production-writer: all its permissions") for line in lines)
     assert keys(clouds) == before
-    assert not [secret for secret in clouds.secrets() if secret in done.stdout + done.stderr]
+    assert not [secret for secret in clouds.secrets() if secret in done.output]
 
 
 def test_verify_without_ownership_names_what_is_missing(clouds: Clouds, verify: Verify):
@@ -72,7 +72,7 @@ def test_verify_without_ownership_names_what_is_missing(clouds: Clouds, verify: 
     user = names.snowflake("USER")
     clouds.snowflake.admin(f"GRANT OWNERSHIP ON USER {user} TO ROLE ACCOUNTADMIN")
     done = verify()
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.exit_code == 1, done.output
     denied = [line for line in done.stdout.splitlines() if line.startswith(("denied", "failed"))]
     account = (
         f"{ROTATION}: ResourceOwner on service account 'lakehouse-production-spark': {ROTATION} lacks ResourceOwner"
@@ -89,7 +89,7 @@ def test_verify_with_deleted_keys_names_each(clouds: Clouds, verify: Verify):
     for key_id in [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == manager]:
         del state.keys[key_id], state.secrets[key_id]
     done = verify()
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.exit_code == 1, done.output
     [failed] = [line for line in done.stdout.splitlines() if line.startswith(("denied", "failed"))]
     assert failed.startswith(
         f"failed    {ROTATION}: ResourceOwner on service account '{name}': API key of 'app_manager'"
@@ -103,7 +103,7 @@ def test_verify_without_recorded_states_fails(clouds: Clouds, verify: Verify):
     stored = json.loads(client.get_secret_value(SecretId=secret, VersionStage="AWSCURRENT")["SecretString"])
     client.put_secret_value(SecretId=secret, SecretString=json.dumps({**stored, "lakehouse.states": "{}"}))
     done = verify()
-    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.exit_code == 1, done.output
     [failed] = [line for line in done.stdout.splitlines() if line.startswith(("denied", "failed"))]
     assert failed.startswith(f"failed    {ROTATION}: ") and "Run `lakehouse deploy create`, which writes it" in failed
 

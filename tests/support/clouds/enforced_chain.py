@@ -5,8 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
-import subprocess
-import sys
 import threading
 import uuid
 from collections.abc import Iterable, Iterator
@@ -19,10 +17,12 @@ import boto3
 import pyarrow as pa
 import pytest
 import yaml
+from click.testing import CliRunner, Result
 from confluent_kafka.admin import AdminClient, NewTopic
 from moto.backends import get_backend
 from pyiceberg.catalog.glue import GlueCatalog
 
+from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -44,8 +44,6 @@ from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.processes.cluster import free_ports
 from tests.support.topics import Stream
-
-COMMAND_SECONDS = 180
 
 
 @dataclass
@@ -141,16 +139,13 @@ def deployed(clouds: Clouds) -> Config:
     return Config.model_validate({**declared, "environments": {"aws": systems}})
 
 
-def run_command(
-    clouds: Clouds, key: Any, folder: Path, *arguments: str, topics: Iterable[Topic] = ()
-) -> subprocess.CompletedProcess[str]:
-    """Run `lakehouse` with an access key, and a lakehouse.yaml of the deployment that is written to the folder.
+def command_variables(clouds: Clouds, key: Any, folder: Path, topics: Iterable[Topic] = ()) -> dict[str, str]:
+    """Write a lakehouse.yaml of the deployment, and return the variables of a command that uses it.
 
     Args:
         clouds: The clouds.
         key: The access key.
-        folder: The folder, which is empty.
-        arguments: The command's arguments.
+        folder: The folder of the file, which is empty.
         topics: Topics that are declared beside those of the deployment.
     """
     config = deployed(clouds)
@@ -159,15 +154,19 @@ def run_command(
     declared["deployments"] = {"aws": clouds.credentials().deployment.model_dump(mode="json", exclude_defaults=True)}
     (folder / "schemas").symlink_to(loader.PROJECT / "schemas")
     (folder / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
-    variables = {
-        **os.environ,
+    return {
         "LAKEHOUSE_CONFIG": str(folder / "lakehouse.yaml"),
         "CONFLUENT_CLOUD_URL": clouds.confluent.url,
         "AWS_ACCESS_KEY_ID": key["AccessKeyId"],
         "AWS_SECRET_ACCESS_KEY": key["SecretAccessKey"],
     }
-    command = [str(Path(sys.executable).with_name("lakehouse")), *arguments]
-    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=COMMAND_SECONDS)
+
+
+def run_verify(clouds: Clouds, key: Any, folder: Path) -> Result:
+    """Run `lakehouse deploy verify` with an access key."""
+    runner = CliRunner(env=command_variables(clouds, key, folder))
+    boto3.DEFAULT_SESSION = None
+    return runner.invoke(main, ["deploy", "verify", "--env", "aws"])
 
 
 def run(chain: Chain) -> None:
