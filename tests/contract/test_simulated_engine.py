@@ -1,0 +1,339 @@
+"""The engine in memory of tests/simulation behaves as Spark does: each test runs the same programs with both."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import pytest
+from confluent_kafka import TopicPartition
+from pyspark.errors import PySparkException
+
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.maintenance import compact_incrementally
+from lakehouse.pipeline.replay import Redriven, redrive, replay
+from spark.tables import write
+from spark.tables.write import Target
+from tests.simulation import schedule
+from tests.simulation.choices import Choices
+from tests.simulation.immutable import parsed_once
+from tests.simulation.memory_files import empty_store
+from tests.simulation.registry import LATE, OWN
+from tests.simulation.world import simulated_time
+from tests.support.topics import Stream, admin, framed, recreate, register
+
+SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": ["null", "string"]}, {"name": "amount", "type": ["null", "long"]}],
+    }
+)
+GARBAGE = "garbage"
+"""The value of a record that does not decode."""
+
+
+@dataclass(frozen=True)
+class Sent:
+    """A record to produce: its key and value; whether its schema is not registered yet."""
+
+    key: str
+    amount: int | str | None
+    is_late: bool = False
+
+
+class Site(Protocol):
+    """A topic with one partition, its table, and what producers and operators do."""
+
+    clients: Clients
+    namespace: str
+    topic: Topic
+
+    def produce(self, *records: Sent) -> None: ...
+    def register_late(self) -> None: ...
+    def retain(self, start: int) -> None: ...
+    def recreate(self) -> None: ...
+    def rows(self, branch: str = "main") -> list[tuple[str, int]]: ...
+    def letters(self) -> list[tuple[int, str, int, bool]]: ...
+
+
+class MemorySite:
+    """The world of one schedule of the simulation, in which nothing fails."""
+
+    def __init__(self, mode: str) -> None:
+        made = schedule.Schedule(Choices(None), modes=(mode,))
+        self.schedule, self.clients, self.namespace = made, made.clients, schedule.NAMESPACE
+        self.topic = made.topic
+
+    def produce(self, *records: Sent) -> None:
+        self.schedule.kafka.produce(
+            0,
+            [
+                {
+                    "key": record.key,
+                    "value": record.amount,
+                    "schema_id": LATE if record.is_late else OWN,
+                    "is_garbage": record.amount == GARBAGE,
+                    "is_poison": False,
+                }
+                for record in records
+            ],
+        )
+
+    def register_late(self) -> None:
+        self.schedule.register()
+
+    def retain(self, start: int) -> None:
+        self.schedule.kafka.retain(0, start)
+
+    def recreate(self) -> None:
+        self.schedule.kafka.recreate(1)
+
+    def rows(self, branch: str = "main") -> list[tuple[str, int]]:
+        rows = self.schedule.spark.rows(TableRef(self.namespace, self.topic.table), branch)
+        return sorted((row.record.key, row.record.value) for row in rows)
+
+    def letters(self) -> list[tuple[int, str, int, bool]]:
+        ref = TableRef(self.namespace, self.topic.table).dead_letters
+        if self.schedule.iceberg.find(ref.name) is None:
+            return []
+        letters = self.schedule.spark.rows(ref)
+        return sorted((letter.record.offset, letter.reason, letter.attempts, letter.recovered) for letter in letters)
+
+
+class ServerSite:
+    """A topic and table of the stack."""
+
+    def __init__(self, resources: Any, mode: str) -> None:
+        settings = {"mode": mode, "key": ["id"] if mode != "append" else [], "max_records_per_batch": 4}
+        self.stream = Stream(resources, partitions=1, settings=settings)
+        self.topic, self.namespace, self.clients = self.stream.topic, self.stream.namespace, self.stream.systems
+        self.own_id, self.late_id = self.stream.schema(SCHEMA), 0
+
+    def produce(self, *records: Sent) -> None:
+        self.stream.produce([{"key": record.key.encode(), "value": self._value(record)} for record in records])
+
+    def _value(self, record: Sent) -> bytes | None:
+        if record.amount is None:
+            return None
+        if record.amount == GARBAGE:
+            return self.own_id.to_bytes(5) + b"\xff\xff"
+        if record.is_late and not self.late_id:
+            # Ids are given in turn, and nothing else registers schemas meanwhile.
+            self.late_id = register(f"{self.topic.name}-other", _unregistered()) + 1
+        value = {"id": record.key, "amount": record.amount}
+        return framed(self.late_id if record.is_late else self.own_id, SCHEMA, value)
+
+    def register_late(self) -> None:
+        assert register(f"{self.topic.name}-late", _unregistered()) == self.late_id
+
+    def retain(self, start: int) -> None:
+        for deleted in admin().delete_records([TopicPartition(self.topic.name, 0, start)]).values():
+            deleted.result()
+
+    def recreate(self) -> None:
+        recreate(self.stream)
+
+    def rows(self, branch: str = "main") -> list[tuple[str, int]]:
+        table = self.stream.table()
+        rows = table.scan(snapshot_id=table.refs()[branch].snapshot_id).to_arrow().to_pylist()
+        return sorted((row["id"], row["amount"]) for row in rows)
+
+    def letters(self) -> list[tuple[int, str, int, bool]]:
+        return sorted(
+            (
+                letter["kafka_offset"],
+                letter["error_reason"],
+                letter["attempts"],
+                letter["redriven_timestamp"] is not None,
+            )
+            for letter in self.stream.dead_letters()
+        )
+
+
+def _unregistered() -> str:
+    """Return the schema with a text that nothing else has, so that it gets an id of its own."""
+    return json.dumps({**json.loads(SCHEMA), "doc": uuid.uuid4().hex})
+
+
+@pytest.fixture(params=("memory", "server"))
+def make_site(request: Any) -> Iterator[Any]:
+    if request.param == "server":
+        resources = request.getfixturevalue("resources")
+        yield lambda mode: ServerSite(resources, mode)
+        return
+    with ExitStack() as stack:
+        stack.enter_context(schedule.simulation())
+        stack.enter_context(empty_store())
+        stack.enter_context(parsed_once())
+
+        def make(mode: str) -> MemorySite:
+            site = MemorySite(mode)
+            stack.enter_context(simulated_time(site.schedule.world))
+            return site
+
+        yield make
+
+
+def run(site: Site) -> Counts:
+    """Ingest, and return the sum of the counts."""
+    return sum((published.counts for published in ingest(site.namespace, site.topic, site.clients)), Counts())
+
+
+def table_of(site: Site) -> Any:
+    """Return the table."""
+    return site.clients.catalog.published(site.topic.table_in(site.namespace))[1]
+
+
+def test_append_keeps_each_row_and_gives_reasons_of_dead_letters(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("a", 1), Sent("b", GARBAGE), Sent("c", None))
+    assert run(site) == Counts(consumed=4, rows=2, dead_letters=2)
+    site.produce(Sent("d", 4, is_late=True), Sent("e", 5))
+    assert run(site) == Counts(consumed=2, rows=1, dead_letters=1)
+    assert site.rows() == [("a", 1), ("a", 1), ("e", 5)]
+    letters = [(2, "undecodable", 1, False), (3, "null_value", 1, False), (4, "unknown_schema", 1, False)]
+    assert site.letters() == letters
+    assert set(table_of(site).metadata.refs) == {"main", "lakehouse-offsets"}
+
+
+def test_upsert_keeps_newest_row_of_key_and_deletes_by_tombstones(make_site: Any) -> None:
+    site = make_site("upsert")
+    site.produce(Sent("a", 1), Sent("a", 2), Sent("b", 3), Sent("c", None))
+    assert run(site) == Counts(consumed=4, rows=2, tombstones=1, superseded=1)
+    assert site.rows() == [("a", 2), ("b", 3)]
+    site.produce(Sent("a", None), Sent("b", GARBAGE), Sent("b", 5), Sent("d", 6))
+    assert run(site) == Counts(consumed=4, rows=2, tombstones=1, dead_letters=1)
+    assert site.rows() == [("b", 5), ("d", 6)]
+    site.produce(Sent("b", None), Sent("b", 7), Sent("d", 8), Sent("d", None))
+    assert run(site) == Counts(consumed=4, rows=1, tombstones=1, superseded=2)
+    assert site.rows() == [("b", 7)]
+
+
+def test_dedup_keeps_first_row_of_key(make_site: Any) -> None:
+    site = make_site("dedup")
+    site.produce(Sent("a", GARBAGE), Sent("a", 1), Sent("a", 2), Sent("b", 3))
+    assert run(site) == Counts(consumed=4, rows=2, dead_letters=1, deduplicated=1)
+    site.produce(Sent("b", 4), Sent("c", 5), Sent("c", None))
+    assert run(site) == Counts(consumed=3, rows=1, dead_letters=1, deduplicated=1)
+    assert site.rows() == [("a", 1), ("b", 3), ("c", 5)]
+
+
+def test_redrive_appends_decodable_dead_letters_and_counts_attempts(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", 2, is_late=True), Sent("c", GARBAGE))
+    run(site)
+    before = redrive(site.namespace, site.topic, site.clients)
+    assert site.letters() == [(1, "unknown_schema", 2, False), (2, "undecodable", 2, False)]
+    site.register_late()
+    after = redrive(site.namespace, site.topic, site.clients)
+    assert (before, after) == (Redriven(2, 0), Redriven(2, 1))
+    assert site.rows() == [("a", 1), ("b", 2)]
+    assert site.letters() == [(1, "unknown_schema", 3, True), (2, "undecodable", 3, False)]
+
+
+def test_redriven_row_does_not_replace_newer_row_of_its_key(make_site: Any) -> None:
+    site = make_site("upsert")
+    site.produce(Sent("a", 1, is_late=True), Sent("b", 2, is_late=True), Sent("a", 3))
+    assert run(site) == Counts(consumed=3, rows=1, dead_letters=2)
+    site.register_late()
+    redrive(site.namespace, site.topic, site.clients)
+    assert site.rows() == [("a", 3), ("b", 2)]
+    assert [letter[-1] for letter in site.letters()] == [True, True]
+
+
+@pytest.mark.parametrize("mode", ("append", "upsert", "dedup"))
+def test_replay_changes_no_row_and_marks_dead_letters_that_became_rows(make_site: Any, mode: str) -> None:
+    site = make_site(mode)
+    site.produce(Sent("a", 1), Sent("b", 2, is_late=True), Sent("c", 3))
+    run(site)
+    site.register_late()
+    replay(site.namespace, site.topic, site.clients, "earliest")
+    assert site.rows() == [("a", 1), ("b", 2), ("c", 3)]
+    assert [letter[-1] for letter in site.letters()] == [True]
+
+
+def test_replay_into_branch_leaves_main_unchanged(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", 2, is_late=True))
+    run(site)
+    site.register_late()
+    replay(site.namespace, site.topic, site.clients, "earliest", branch="again")
+    assert (site.rows(), site.rows("again")) == ([("a", 1)], [("a", 1), ("b", 2)])
+
+
+def test_deleted_records_stop_ingestion_until_resumed(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", 2))
+    run(site)
+    site.produce(Sent("c", 3), Sent("d", 4))
+    site.retain(3)
+    with pytest.raises(UnclearState, match="lakehouse resume"):
+        run(site)
+    assert site.rows() == [("a", 1), ("b", 2)]
+    resume(site.clients, site.namespace, site.topic, "earliest", "records were deleted")
+    assert run(site) == Counts(consumed=1, rows=1)
+    assert site.rows() == [("a", 1), ("b", 2), ("d", 4)]
+
+
+def test_recreated_topic_stops_ingestion_until_resumed(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", GARBAGE))
+    run(site)
+    site.recreate()
+    site.produce(Sent("c", 3))
+    with pytest.raises(UnclearState, match="lakehouse resume"):
+        run(site)
+    resume(site.clients, site.namespace, site.topic, "earliest", "the topic was recreated")
+    assert run(site) == Counts(consumed=1, rows=1)
+    assert site.rows() == [("a", 1), ("c", 3)]
+    with pytest.raises(UnclearState, match="was recreated"):
+        replay(site.namespace, site.topic, site.clients, "earliest")
+
+
+def test_replay_of_deleted_range_is_refused(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", 2))
+    run(site)
+    site.retain(1)
+    with pytest.raises(LakehouseError, match="Nothing was changed"):
+        replay(site.namespace, site.topic, site.clients, "0:0")
+    assert site.rows() == [("a", 1), ("b", 2)]
+
+
+def test_compaction_merges_files_and_keeps_rows(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(*(Sent(f"{number:02}", number) for number in range(20)))
+    run(site)
+    compacted = compact_incrementally(site.namespace, site.topic, site.clients.catalog, site.clients.spark)
+    assert (compacted.before.data_files, compacted.after.data_files) == (5, 1)
+    site.produce(Sent("20", 20))
+    assert run(site) == Counts(consumed=1, rows=1)
+    assert site.rows() == [(f"{number:02}", number) for number in range(21)]
+
+
+def test_existing_and_missing_branches_are_refused(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1))
+    run(site)
+    session = site.clients.spark.session(site.clients.catalog.spark_settings())
+    target = Target(site.topic.table_in(site.namespace), "again", {"note": "first"})
+    write.create_branch(session, target.ref, target.branch)
+    with pytest.raises(PySparkException):
+        write.create_branch(session, target.ref, target.branch)
+    write.nothing(session, target)
+    head = table_of(site).refs()["again"].snapshot_id
+    assert table_of(site).snapshot_by_id(head).summary.additional_properties["note"] == "first"
+    assert site.rows("again") == [("a", 1)]
+    with pytest.raises(PySparkException):
+        write.nothing(session, replace(target, branch="missing"))
