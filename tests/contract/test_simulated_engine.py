@@ -71,9 +71,8 @@ class MemorySite:
     """The world of one schedule of the simulation, in which nothing fails."""
 
     def __init__(self, mode: str) -> None:
-        made = schedule.Schedule(Choices(None), modes=(mode,))
-        self.schedule, self.clients, self.namespace = made, made.clients, schedule.NAMESPACE
-        self.topic = made.topic
+        self.schedule, self.namespace = schedule.Schedule(Choices(None), modes=(mode,)), schedule.NAMESPACE
+        self.clients, self.topic = self.schedule.clients, self.schedule.topic
 
     def produce(self, *records: Sent) -> None:
         self.schedule.kafka.produce(

@@ -25,12 +25,15 @@ from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, UnclearState
+from resources.kafka import transactions
 from resources.kafka.kafka import Kafka, Offsets
+from resources.kafka.transactions import Outgoing
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.choices import Choices
 from tests.simulation.kafka import MemoryKafka
 from tests.simulation.memory_files import empty_store
+from tests.simulation.messages import MessageKafka
 from tests.simulation.readers import MemoryGlueClient
 from tests.simulation.registry import SCHEMA, MemoryRegistry
 from tests.simulation.world import World
@@ -197,6 +200,64 @@ def test_offsets_at_a_later_time_are_the_end(log: Log) -> None:
     log.produce(2)
     assert log.client.offsets_at(log.topic, 0) == {0: 0}
     assert log.client.offsets_at(log.topic, 4_000_000_000_000) == {0: 2}
+
+
+@pytest.fixture(params=SITES)
+def messages(request: Any) -> tuple[Any, str]:
+    """A client, and the name of a topic that does not exist."""
+    if request.param == "memory":
+        return MessageKafka(world(), "orders", partitions=1), "derived"
+    return request.getfixturevalue("resources").kafka, f"derived-{uuid.uuid4().hex[:8]}"
+
+
+def visible(client: Any, topic: str) -> list[bytes | None]:
+    """Return the values that consumers of committed messages read."""
+    end = client.offsets([topic])[topic][0].end
+    return [message.value for message in client.messages(topic, 0, 0, end)]
+
+
+def test_topic_is_created_once_with_its_settings(messages: tuple[Any, str]) -> None:
+    client, topic = messages
+    assert (client.describe([topic]), client.topic_setting(topic, "cleanup.policy")) == ({}, None)
+    with pytest.raises(LakehouseError, match=topic):
+        client.offsets([topic])
+    client.ensure_topic(topic, 2, settings={"cleanup.policy": "compact"})
+    before = client.describe([topic])[topic]
+    client.ensure_topic(topic, 2, settings={"cleanup.policy": "delete"})
+    assert client.describe([topic])[topic] == before and before.partitions == 2
+    assert client.topic_setting(topic, "cleanup.policy") == "compact"
+
+
+def test_messages_of_committed_transactions_are_read(messages: tuple[Any, str]) -> None:
+    def interrupted() -> Iterator[Outgoing]:
+        yield Outgoing(topic, b"k", b"2")
+        raise RuntimeError("the source failed")
+
+    client, topic = messages
+    client.ensure_topic(topic, 1)
+    producer = transactions.begin(client, topic)
+    transactions.commit(client, producer, [Outgoing(topic, b"k", b"1")])
+    with pytest.raises(RuntimeError):
+        transactions.commit(client, producer, interrupted())
+    assert visible(client, topic) == [b"1"]
+    transactions.commit(client, producer, [Outgoing(topic, b"k", b"3"), Outgoing(topic, None, None)])
+    assert visible(client, topic) == [b"1", b"3", None]
+
+
+def test_newer_producer_aborts_the_transaction_of_an_older_one(messages: tuple[Any, str]) -> None:
+    client, topic = messages
+    client.ensure_topic(topic, 1)
+    older = transactions.begin(client, topic)
+    older.begin_transaction()
+    client.enqueue(older, topic, b"k", b"1")
+    if isinstance(older, Producer):
+        older.flush()
+    assert client.offsets([topic], committed=False)[topic][0].end > client.offsets([topic])[topic][0].end == 0
+    newer = transactions.begin(client, topic)
+    transactions.commit(client, newer, [Outgoing(topic, b"k", b"2")])
+    with pytest.raises(UnclearState), client.translate_errors():
+        older.commit_transaction()
+    assert visible(client, topic) == [b"2"]
 
 
 # The schema registry
