@@ -28,6 +28,9 @@ BLOCKS = 10
 SHOWN = 20
 """Number of missing pairs in the report."""
 
+PROGRESS_SECONDS = 10
+"""Seconds between two reports of the progress."""
+
 MAX_SECONDS = 60
 """CPU time in seconds after which a schedule is called endless; the longest take two."""
 
@@ -168,19 +171,24 @@ def report(results: dict[str, Result], seconds: float) -> None:
 def simulate(kinds: Sequence[str], first: int, count: int) -> int:
     """Run schedules, print the report, and return 1 if a promise was broken."""
     results = {kind: Result() for kind in kinds}
-    began = time.monotonic()
+    began = reported = time.monotonic()
     with workers(kinds) as pool:
         for kind, result in pool.imap_unordered(run_block, tasks(kinds, first, count)):
             results[kind].add(result)
+            if time.monotonic() - reported >= PROGRESS_SECONDS:
+                reported = time.monotonic()
+                finished = sum(one.schedules for one in results.values())
+                failed = sum(len(one.violations) for one in results.values())
+                print(f"{finished:,} of {count * len(kinds):,} schedules, {failed} failed", file=sys.stderr, flush=True)
     report(results, time.monotonic() - began)
-    failed = [(kind, seed, text) for kind in kinds for seed, text in sorted(results[kind].violations.items())]
-    for kind, seed, violation in failed[:10]:
+    failures = [(kind, seed, text) for kind in kinds for seed, text in sorted(results[kind].violations.items())]
+    for kind, seed, violation in failures[:10]:
         print(f"\n{kind}, seed {seed}: {violation}")
-    if failed:
-        kind, seed, _ = failed[0]
-        print(f"\n{len(failed)} schedules failed. The simplest schedule of {kind} for seed {seed}:")
+    if failures:
+        kind, seed, _ = failures[0]
+        print(f"\n{len(failures)} schedules failed. The simplest schedule of {kind} for seed {seed}:")
         print("\n".join(shrunk(kind, seed).world.trace))
-    return 1 if failed else 0
+    return 1 if failures else 0
 
 
 def main(arguments: Sequence[str]) -> int:
