@@ -23,7 +23,12 @@ from lakehouse.core.errors import Paused
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
-from lakehouse.streaming.publishers import PublicationFailed, PublicationRequest, TablePublished, reader_publishers
+from lakehouse.streaming.publishers import (
+    PublicationFailed,
+    TablePublished,
+    reader_publishers,
+    request_publications,
+)
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.kafka.stream_group import GroupUnavailable
@@ -111,11 +116,9 @@ class Streaming:
         return self.stream.errors
 
     def _on_event(self, event: Event) -> None:
+        request_publications(event, self.stream.topics, self._publishers)
         match event:
             case Commit(topic, published):
-                for publisher in self._publishers:
-                    if publisher.reader.upstream == "iceberg":
-                        publisher.enqueue(PublicationRequest(topic, published.snapshot_id))
                 message = batch_message(topic, published)
                 self._log(f"{message}, {pluralize(event.behind, 'record')} behind, lag {event.waited:.1f} s")
                 self._reporter.report(self._materialization("iceberg", topic, published.snapshot_id, _numbers(event)))

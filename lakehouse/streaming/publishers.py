@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -19,6 +19,7 @@ from lakehouse.core.pacing import RoundRobin, backoff_seconds
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
+from lakehouse.streaming.stream_events import Commit, Event, TopicServed
 from resources.build import with_own_connections
 
 
@@ -60,16 +61,14 @@ class PublicationFailed:
 
 @dataclass(frozen=True)
 class PublicationRequest:
-    """A topic whose table has a new snapshot.
+    """A topic whose table may have a snapshot that readers lack.
 
     Attributes:
         topic: The topic.
-        snapshot_id: The snapshot.
         loaded: The table of the topic as another publisher loaded it; None if it must be loaded.
     """
 
     topic: Topic
-    snapshot_id: int
     loaded: tuple[TableRef, Table] | None = None
 
 
@@ -107,7 +106,7 @@ class ReaderPublisher:
         self._thread.start()
 
     def enqueue(self, request: PublicationRequest) -> None:
-        """Request publication of this snapshot or a newer one."""
+        """Request publication of the newest snapshot."""
         name = request.topic.name
         with self._changed:
             if name not in self._failures:
@@ -144,8 +143,9 @@ class ReaderPublisher:
     def _serve(self, request: PublicationRequest) -> None:
         began, topic = time.monotonic(), request.topic
         try:
-            loaded = request.loaded or self._clients.catalog.published(topic.table_in(self._namespace))
-            registration = self._published(topic, *loaded)
+            ref, table = request.loaded or self._clients.catalog.resolve_table(topic.table_in(self._namespace))
+            snapshot = table.current_snapshot() if table else None
+            registration = self._published(topic, ref, table) if table and snapshot else None
         except Exception as error:
             with self._changed:
                 self._failures[topic.name] += 1
@@ -158,13 +158,14 @@ class ReaderPublisher:
         with self._changed:
             self._failures[topic.name] = 0
             self._turns.release(topic.name, began + self.reader.min_interval_seconds)
+        if table is None or snapshot is None or registration is None:
+            return
         # A reader can only expose what its upstream exposes, so its request is enqueued after the upstream's success.
         # The loaded table is passed on, because loading takes longer the more snapshots the table has.
         for publisher in self.downstream:
-            publisher.enqueue(PublicationRequest(topic, request.snapshot_id, loaded))
-        self._on_event(
-            TablePublished(self.reader.name, topic, request.snapshot_id, registration, time.monotonic() - began)
-        )
+            publisher.enqueue(PublicationRequest(topic, (ref, table)))
+        seconds = time.monotonic() - began
+        self._on_event(TablePublished(self.reader.name, topic, snapshot.snapshot_id, registration, seconds))
 
     def _published(self, topic: Topic, ref: TableRef, table: Table) -> Registration:
         try:
@@ -194,3 +195,25 @@ def reader_publishers(
         if upstream := publishers.get(reader.upstream):
             upstream.downstream.append(publishers[reader.name])
     return list(publishers.values())
+
+
+def request_publications(event: Event, topics: Mapping[str, Topic], publishers: Iterable[ReaderPublisher]) -> None:
+    """Request the publication of a table of which a turn of a stream has ended.
+
+    Another writer may have published the table's newest snapshot, and ended before readers exposed it.
+
+    Args:
+        event: An event of the stream.
+        topics: The topics of the stream by name.
+        publishers: The publishers of all readers. Those with an upstream follow it.
+    """
+    match event:
+        case Commit(topic):
+            pass
+        case TopicServed(name):
+            topic = topics[name]
+        case _:
+            return
+    for publisher in publishers:
+        if publisher.reader.upstream == "iceberg":
+            publisher.enqueue(PublicationRequest(topic))

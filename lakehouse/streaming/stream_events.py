@@ -46,7 +46,7 @@ class TopicBackedOff:
 
 @dataclass(frozen=True)
 class TopicServed:
-    """The first turn of a topic in this stream succeeded, whether or not there were new records."""
+    """A turn of a topic succeeded which is its first in this stream, or found no new records."""
 
     topic: str
 

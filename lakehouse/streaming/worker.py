@@ -124,7 +124,7 @@ class Worker:
         published = self._ingest(topic, limit, clients)
         with context.lock:
             end = scheduler.finish_batch(name, published, ends, limit, began, time.monotonic())
-        if end.is_first:
+        if end.is_first or not published:
             context.events.put(TopicServed(name))
         if end.is_recovered:
             context.events.put(TopicRecovered(name, end.failures))

@@ -193,30 +193,6 @@ def test_concurrent_streams_and_run_publish_each_record_once(resources, tmp_path
     assert not by_stream[0] & by_stream[1]
 
 
-def test_stream_commit_is_in_dagster_glue_and_snowflake(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(70))
-    lines: list[str] = []
-    with dg.instance_for_test() as instance:
-        errors = Streaming(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
-        events = {
-            stage: instance.get_latest_materialization_event(dg.AssetKey([stage, stream.name])) for stage in STAGES
-        }
-
-    assert errors == {} and any("70 records → 70 rows" in line for line in lines)
-    assert lines[0].startswith(f"Ingesting {stream.name};")
-    snapshot = stream.table().current_snapshot()
-    materializations = {stage: event.asset_materialization for stage, event in events.items()}
-    assert {m.tags["dagster/data_version"] for m in materializations.values()} == {str(snapshot.snapshot_id)}
-    numbers = {name: value.value for name, value in materializations["iceberg"].metadata.items()}
-    assert (numbers["rows"], numbers["records_behind"]) == (70, 0)
-    assert numbers["bytes"] == int(snapshot.summary["added-files-size"])
-    assert resources.glue.registration(stream.namespace, stream.topic.table).metadata_location == (
-        stream.table().metadata_location
-    )
-    assert resources.snowflake.table_state(stream.namespace, stream.topic.table).row_count == 70
-
-
 def test_stream_commit_requests_derived_topic(resources):
     source = Stream(resources, settings={"continuous": True})
     source.produce_trades(range(3))

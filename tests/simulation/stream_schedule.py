@@ -22,10 +22,10 @@ from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain
-from lakehouse.streaming.publishers import PublicationRequest, reader_publishers
+from lakehouse.streaming.publishers import reader_publishers, request_publications
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_context import MAX_EVENTS, StreamContext
-from lakehouse.streaming.stream_events import Commit, Event, TopicBackedOff
+from lakehouse.streaming.stream_events import Event, TopicBackedOff
 from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog
 from tests.simulation.choices import Choices
 from tests.simulation.cluster import MemoryCluster
@@ -155,9 +155,7 @@ class StreamSchedule:
         for publisher in publishers:
             publisher.start()
         for event in stream.run():
-            if isinstance(event, Commit):
-                for publisher in publishers:
-                    publisher.enqueue(PublicationRequest(event.topic, event.published.snapshot_id))
+            request_publications(event, stream.topics, publishers)
         for publisher in publishers:
             publisher.finish(None if once else 10.0)
         if once and stream in self._streams:
@@ -277,6 +275,8 @@ class StreamSchedule:
         for name, oracle in self._oracles.items():
             if name not in unreadable:
                 oracle.judge_end()
+                if self._iceberg.find(name) and not self._is_shown(name):
+                    raise Violation(f"`stream --once` has ended, and a reader lacks rows of {name}")
         self._raise_violations()
         self._ingest_continuously(unreadable)
 
@@ -324,7 +324,8 @@ class StreamSchedule:
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the readers have the newest batch; a compaction after it changes no row."""
-        newest = _newest_batch(self._iceberg.loaded(name).metadata)
+        if not (newest := _newest_batch(self._iceberg.loaded(name).metadata)):
+            return True
         locations = (
             self._glue.location(NAMESPACE, name),
             self._snowflake.location("DB", NAMESPACE.upper(), name.upper()),
