@@ -131,18 +131,39 @@ class SnowflakeSystem(System):
 SYSTEMS = {system.name: system for system in (GlueSystem, SnowflakeSystem, RestSystem)}
 
 
-@pytest.fixture(params=SYSTEMS)
-def system(request: Any, resources: Any, polaris: Polaris) -> Iterator[System]:
-    system = SYSTEMS[request.param](resources, polaris)
-    yield system
-    system.proxy.heal()
+@pytest.fixture(scope="module", params=SYSTEMS)
+def system(request: Any, resources: Any, rest_server: Any) -> Iterator[System]:
+    with Polaris(*rest_server) as polaris:
+        yield SYSTEMS[request.param](resources, polaris)
+
+
+@pytest.fixture(autouse=True)
+def healed(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End the faults of a test."""
+    yield
+    if "system" in request.fixturenames:
+        request.getfixturevalue("system").proxy.heal()
+
+
+def ingested(resources: Any) -> Stream:
+    """Return a topic after its ingestion."""
+    stream = Stream(resources)
+    stream.produce_trades(range(50))
+    stream.ingest()
+    return stream
 
 
 @pytest.fixture
 def stream(resources: Any) -> Stream:
-    stream = Stream(resources)
-    stream.produce_trades(range(50))
-    stream.ingest()
+    return ingested(resources)
+
+
+@pytest.fixture(scope="module")
+def published(system: System, resources: Any) -> Stream:
+    """A topic after its first publication in a system. The tests of the system add records to it."""
+    stream = ingested(resources)
+    assert system.current(stream) is None
+    system.publish(stream)
     return stream
 
 
@@ -160,42 +181,44 @@ def test_contract_covers_all_readers() -> None:
     assert set(SYSTEMS) == {reader.name for reader in registered()}
 
 
-def test_publish_exposes_each_new_snapshot(system: System, stream: Stream) -> None:
-    assert system.current(stream) is None
-    system.publish(stream)
-    assert system.totals(stream) == totals(stream)
-
-    ingest_more(stream)
-    published = system.publish(stream)
-
-    assert system.totals(stream) == totals(stream)
-    assert published.metadata_location == stream.table().metadata_location
-    current = system.current(stream)
-    assert current is not None and current.snapshot_id == stream.table().metadata.current_snapshot_id
+def test_publish_again_changes_nothing(system: System, published: Stream) -> None:
+    first = system.publish(published)
+    assert system.totals(published) == totals(published)
+    assert system.publish(published).metadata_location == first.metadata_location
+    assert system.totals(published) == totals(published)
 
 
-def test_publish_again_changes_nothing(system: System, stream: Stream) -> None:
-    first = system.publish(stream)
-    assert system.publish(stream).metadata_location == first.metadata_location
-    assert system.totals(stream) == totals(stream)
+def test_publish_exposes_each_new_snapshot(system: System, published: Stream) -> None:
+    ingest_more(published)
+    registration = system.publish(published)
+
+    assert system.totals(published) == totals(published)
+    assert registration.metadata_location == published.table().metadata_location
+    current = system.current(published)
+    assert current is not None and current.snapshot_id == published.table().metadata.current_snapshot_id
 
 
-def test_publish_of_an_older_state_keeps_the_newer_one(system: System, stream: Stream) -> None:
-    older = stream.table()
-    ingest_more(stream)
-    newer = system.publish(stream)
-    assert system.publish(stream, older).metadata_location == newer.metadata_location
-    assert system.totals(stream) == totals(stream)
+def test_publish_of_an_older_state_keeps_the_newer_one(system: System, published: Stream) -> None:
+    older = published.table()
+    ingest_more(published)
+    newer = system.publish(published)
+    assert system.publish(published, older).metadata_location == newer.metadata_location
+    assert system.totals(published) == totals(published)
 
 
-def test_publish_with_a_lost_answer_succeeds(system: System, stream: Stream) -> None:
-    system.publish(stream)
-    ingest_more(stream)
+def test_publish_with_a_lost_answer_succeeds(system: System, published: Stream) -> None:
+    ingest_more(published)
     fault = system.proxy.inject(system.lost)
-    published = system.publish(stream)
+    registration = system.publish(published)
     assert fault.fired == 1
-    assert published.metadata_location == stream.table().metadata_location
-    assert system.totals(stream) == totals(stream)
+    assert registration.metadata_location == published.table().metadata_location
+    assert system.totals(published) == totals(published)
+
+
+def test_publish_to_a_system_that_is_down_is_unreachable(system: System, published: Stream) -> None:
+    system.proxy.inject(Fault("cut", times=1_000))
+    with pytest.raises(Unreachable):
+        system.publish(published)
 
 
 def test_publish_over_another_table_of_the_name_is_refused(system: System, stream: Stream) -> None:
@@ -219,9 +242,3 @@ def test_publish_over_a_commit_of_another_program_is_refused(system: System, str
     assert (
         system.catalog.load_table((stream.namespace, stream.topic.table)).metadata_location == table.metadata_location
     )
-
-
-def test_publish_to_a_system_that_is_down_is_unreachable(system: System, stream: Stream) -> None:
-    system.proxy.inject(Fault("cut", times=1_000))
-    with pytest.raises(Unreachable):
-        system.publish(stream)
