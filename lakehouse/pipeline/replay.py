@@ -108,8 +108,8 @@ class Redriven:
         places = ", ".join(f"partition {partition} offset {offset}" for partition, offset in self.first_gone)
         more = f", and {self.gone - len(self.first_gone):,} more" if self.gone > len(self.first_gone) else ""
         return (
-            f"{text}. {pluralize(self.gone, 'dead letter')} remain, although they decode now, because the broker has "
-            f"deleted their records, and perhaps newer ones of their keys: {places}{more}"
+            f"{text}. No row for {pluralize(self.gone, 'decodable dead letter')}: the broker deleted the record, and "
+            f"perhaps a newer one of its key ({places}{more})"
         )
 
 
