@@ -85,7 +85,8 @@ class StreamSchedule:
         self._errors: Mapping[str, Exception] = {}
         self._reported: set[str] = set()
         self._staged: dict[tuple[str, int], Any] = {}
-        self._refused: dict[tuple[str, int], tuple[Any, float]] = {}
+        self._written: set[tuple[str, int]] = set()
+        self._refused: dict[tuple[str, int], tuple[Any, float, int]] = {}
         self._iceberg.on_commit = self._committed
 
     # The oracle
@@ -99,17 +100,21 @@ class StreamSchedule:
             self._judge_write(name, self.world.current.machine, after)
 
     def _judge_write(self, name: str, machine: Machine, table: TableMetadata) -> None:
-        """Judge that a stream does not write a batch again that it refused, unless something has changed."""
+        """Judge that a stream does not write a batch again that it refused, unless something has changed.
+
+        What it read before another program committed may have decided the first refusal, so the second one counts.
+        """
         summary = table.snapshots[-1].summary
         token = json.loads((summary and summary.additional_properties.get(TOKEN)) or "{}")
         if not token:
             return
         start = token["topic_id"], frozenset(token["start"].items())
         decided_by = table.current_snapshot_id, start, frozenset(self._registry.ids)
-        refused, at = self._refused.get((name, id(machine)), (None, 0.0))
-        if decided_by == refused and self.world.monotonic() < at + 3600:
+        refused, at, times = self._refused.get((name, id(machine)), (None, 0.0, 0))
+        if decided_by == refused and times > 1 and self.world.monotonic() < at + 3600:
             self._oracles[name].violations.append(f"a refused batch of {name} is written again, and nothing changed")
         self._staged[name, id(machine)] = decided_by
+        self._written.add((name, id(machine)))
 
     def _note(self, event: Event) -> None:
         """Note that a stream refused a batch."""
@@ -121,9 +126,11 @@ class StreamSchedule:
             self._reported.add(event.topic)
         if process and isinstance(event, TopicBackedOff) and isinstance(event.error, BadRecords):
             key = event.topic, id(process.machine)
-            self._refused.setdefault(key, (None, 0.0))
-            if self._refused[key][0] != self._staged.get(key):
-                self._refused[key] = self._staged.get(key), self.world.monotonic()
+            if key in self._written:
+                self._written.remove(key)
+                before, _, times = self._refused.get(key, (None, 0.0, 0))
+                times = times + 1 if before == self._staged[key] else 1
+                self._refused[key] = self._staged[key], self.world.monotonic(), times
 
     def _raise_violations(self) -> None:
         for oracle in self._oracles.values():
