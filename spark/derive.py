@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
@@ -44,6 +44,12 @@ def published(spark: SparkSession, ref: TableRef, snapshot_id: int, names: Mappi
     return rows.withColumnsRenamed({name: internal for internal, name in names.items()})
 
 
+def groups(rows: Sequence[DataFrame], group_by: tuple[str, ...]) -> DataFrame:
+    """Return the columns of groups of all rows, which may be of snapshots with different columns."""
+    columns = [part.select(*map(SPARK.identifier, group_by)) for part in rows]
+    return reduce(lambda first, other: first.unionByName(other), columns)
+
+
 def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[str, ...]) -> DataFrame:
     """Return all rows of each group that contains at least one new row."""
     column = {c: F.col(SPARK.identifier(c)) for c in group_by}
@@ -68,10 +74,24 @@ def rows_between(source: DataFrame, start: Positions, end: Positions) -> DataFra
     return source.filter(is_new(start) & ~is_new(end))
 
 
-def late_rows(source: DataFrame, older: DataFrame, since: Positions) -> DataFrame:
-    """Return the rows with offsets before `since` that an older snapshot of the table did not have."""
+def late_rows(source: DataFrame, derived: Iterable[tuple[DataFrame, Positions]], since: Positions) -> DataFrame:
+    """Return the rows with offsets before `since` that were not derived.
+
+    Args:
+        source: The rows.
+        derived: Snapshots of the table, with the offsets before which their rows were derived.
+        since: The offsets.
+    """
     origin = ["kafka_partition", "kafka_offset"]
-    return source.filter(~is_new(since)).join(older.select(*origin), origin, "leftanti")
+    late = source.filter(~is_new(since))
+    for rows, end in derived:
+        late = late.join(rows.filter(~is_new(end)).select(*origin), origin, "leftanti")
+    return late
+
+
+def first_rows(rows: DataFrame, number: int) -> DataFrame:
+    """Return the first rows by partition and offset."""
+    return rows.orderBy("kafka_partition", "kafka_offset").limit(number)
 
 
 def own_columns(result: DataFrame) -> DataFrame:

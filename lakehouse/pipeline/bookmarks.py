@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import Config
@@ -14,7 +16,7 @@ from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED, Catalog
-from resources.iceberg.snapshots import last_batch
+from resources.iceberg.snapshots import history, last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.kafka import Kafka
@@ -195,18 +197,24 @@ def set_bookmark(
             f"was changed. Materialize iceberg/{source.name} first"
         )
     offsets = parse_position(log, clients.kafka, where).end
+
+    def read(snapshot_id: int) -> DataFrame:
+        spark = clients.spark.session(clients.catalog.spark_settings())
+        return derived_rows.published(spark, ref, snapshot_id, source.metadata.names)
+
     if last and isinstance(topic.source, Derived) and not topic.source.group_by and not letters:
         if last.topic_id != log.topic_id:
             raise UnclearState(
                 f"Topic '{source.topic}' was recreated, and table {ref} has no position in it. Nothing was changed. "
                 f"Run `lakehouse resume {source.name}` first"
             )
-        spark = clients.spark.session(clients.catalog.spark_settings())
-        rows = derived_rows.published(spark, ref, snapshot.snapshot_id, source.metadata.names)
-        require_one_topic(topic, source, table, rows, offsets)
+        require_one_topic(topic, source, table, read(snapshot.snapshot_id), offsets)
     bookmark_topic.ensure(clients.kafka)
     producer = begin(clients.kafka, name)
     bookmark = bookmark_of(log.cluster_id, log.topic_id, target_topic.topic_id, table, offsets, reason)
+    previous = bookmark_topic.read(clients.kafka, name)
+    if last and not letters and previous and previous.is_like(bookmark):
+        bookmark = replace(bookmark, further=lacking(table, read, previous))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
     return offsets
 
@@ -220,3 +228,28 @@ def bookmark_of(
     replays = int(table.properties.get(REPLAYS, 0))
     uuid = str(table.metadata.table_uuid)
     return Bookmark(cluster_id, topic_id, target_id, uuid, snapshot.snapshot_id, replays, offsets, reason)
+
+
+def lacking(table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark) -> Mapping[int, Positions]:
+    """Return the snapshots of which rows were derived that a table lacks, with the offsets before which they were.
+
+    These are snapshots from which the table was rolled back. A replay may add their rows again, which must not be
+    derived twice; groups that had them must be derived again.
+
+    Args:
+        table: The table of the source.
+        read: Returns the rows of a snapshot.
+        bookmark: The present bookmark.
+    """
+    current = table.current_snapshot()
+    assert current is not None
+    derived = {bookmark.snapshot_id: bookmark.offsets, **bookmark.further}
+    known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    abandoned = derived.keys() & known - {snapshot.snapshot_id for snapshot in history(table)}
+
+    def has_more(snapshot_id: int) -> bool:
+        end = derived[snapshot_id]
+        missing = derived_rows.late_rows(read(snapshot_id), [(read(current.snapshot_id), end)], end)
+        return bool(derived_rows.ends(missing))
+
+    return {id_: derived[id_] for id_ in sorted(abandoned) if has_more(id_)}

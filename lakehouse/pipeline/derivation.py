@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Literal
@@ -26,7 +26,7 @@ from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, require_one_topic
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.snapshots import batch_of, history, last_batch
 from resources.kafka import bookmark_topic
@@ -96,10 +96,14 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         furthest = {p: max(last.end.get(p, 0), since.get(p, 0)) for p in (*last.end, *since)}
         last = replace(last, start=dict.fromkeys(furthest, 0), end=furthest)
     current = bookmark_of(last.cluster_id, last.topic_id, topic_id(kafka, topic.topic), table, since)
+    if bookmark is not None:
+        current = replace(current, further=bookmark.further)
     is_late = bookmark is not None and (
         bookmark.snapshot_id != current.snapshot_id
         if by_tableflow
-        else bookmark.replays != current.replays or _is_rolled_back(table, bookmark.snapshot_id)
+        else bookmark.replays != current.replays
+        or _is_rolled_back(table, bookmark.snapshot_id)
+        or bool(bookmark.further and topic.source.group_by)
     )
     if bookmark and (bookmark.is_past(last.end) or since == last.end and not is_late):
         return Produced(0, current.snapshot_id)
@@ -107,13 +111,17 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     if bookmark is None and not topic.source.group_by:
         require_one_topic(topic, source, table, rows, last.end)
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
-    late = rows if bookmark is None and topic.source.group_by else None
+    late = [rows] if bookmark is None and topic.source.group_by else []
     if bookmark is not None and is_late:
-        late = _late(config, topic, table, rows, read, since, bookmark)
+        late, lost = [_late(config, topic, table, rows, read, since, bookmark)], lacking(table, read, bookmark)
+        if topic.source.group_by:
+            # Their groups have fewer rows now.
+            late += [derived_rows.late_rows(read(id_), [(rows, end)], end) for id_, end in lost.items()]
+        current = replace(current, further={} if topic.source.group_by else lost)
     limit, produced = message_limit(kafka, topic.topic), 0
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
-    for result, end in _steps(config, topic, clients, rows, late, remaining):
-        bookmark_message = bookmark_topic.message(kafka, name, replace(current, offsets=end))
+    for result, reached in _steps(config, topic, clients, rows, late, remaining, bookmark, current):
+        bookmark_message = bookmark_topic.message(kafka, name, reached)
         outgoing = itertools.chain(_outgoing(topic, result, limit), [bookmark_message])
         # Groups may be produced twice, so only the last of their transactions needs the bookmark.
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
@@ -164,35 +172,45 @@ def _late(
     """
     assert isinstance(topic.source, Derived)
     by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
-    if table.snapshot_by_id(bookmark.snapshot_id):
-        older = read(bookmark.snapshot_id)
+    snapshots = {bookmark.snapshot_id: since, **bookmark.further}
+    expired = next((id_ for id_ in snapshots if table.snapshot_by_id(id_) is None), None)
+    if expired is None:
+        derived = [(read(id_), end) for id_, end in snapshots.items()]
         if by_tableflow:
-            return derived_rows.late_rows(rows, older, since)
+            return derived_rows.late_rows(rows, derived, since)
         batches = map(batch_of, history(table, bookmark.snapshot_id))
         if ingested := next((batch for batch in batches if batch), None):
             # An operator may have set the bookmark after the last row of that snapshot: the rows between were skipped.
             end = ingested.end if bookmark.is_of(ingested.cluster_id, ingested.topic_id) else {}
-            return derived_rows.late_rows(rows, older, {p: min(o, end.get(p, 0)) for p, o in since.items()})
+            return derived_rows.late_rows(rows, derived, {p: min(o, end.get(p, 0)) for p, o in since.items()})
     if topic.source.group_by:
         return rows
+    lost = expired or bookmark.snapshot_id
     if by_tableflow:
         raise UnclearState(
-            f"'{topic.name}' was derived from snapshot {bookmark.snapshot_id} of '{topic.source.from_topic}', which is "
+            f"'{topic.name}' was derived from snapshot {lost} of '{topic.source.from_topic}', which is "
             f"expired, so the rows that Tableflow added since are unknown. Nothing was produced. Skip all rows of the "
             f"newest snapshot with `lakehouse bookmark {topic.name} --at latest --reason …`, or delete topic "
             f"'{topic.topic}' and its table to derive everything again"
         )
     raise UnclearState(
         f"A redrive or replay added rows of '{topic.source.from_topic}' behind the bookmark of '{topic.name}', but "
-        f"snapshot {bookmark.snapshot_id}, which is needed to identify them, is expired. Nothing was produced. Skip "
-        f"them with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete topic '{topic.topic}' and "
-        f"its table to derive everything again"
+        f"snapshot {lost}, which is needed to identify them, is expired. Nothing was produced. Skip them with "
+        f"`lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete topic '{topic.topic}' and its table to "
+        f"derive everything again"
     )
 
 
 def _steps(
-    config: Config, topic: Topic, clients: Clients, rows: DataFrame, late: DataFrame | None, rest: Batch
-) -> Iterator[tuple[pa.Table, Positions]]:
+    config: Config,
+    topic: Topic,
+    clients: Clients,
+    rows: DataFrame,
+    late: Sequence[DataFrame],
+    rest: Batch,
+    bookmark: Bookmark | None,
+    current: Bookmark,
+) -> Iterator[tuple[pa.Table, Bookmark]]:
     """Yield the messages of the new rows, and the bookmark after each part.
 
     Single rows are derived in bounded parts, each for one transaction. Groups are derived all at once, because a group
@@ -201,19 +219,35 @@ def _steps(
     assert isinstance(topic.source, Derived)
     if topic.source.group_by:
         new = derived_rows.rows_between(rows, rest.start, rest.end)
-        yield _messages(config, topic, clients, rows, new.unionByName(late) if late else new), rest.end
+        touched = derived_rows.groups([new, *late], topic.source.group_by)
+        yield _messages(config, topic, clients, rows, touched), replace(current, offsets=rest.end)
         return
-    if late:
-        yield _messages(config, topic, clients, rows, late), rest.start
     most = min(topic.max_records_per_batch, MAX_MESSAGES)
+    if late and bookmark is not None:
+        (remaining,) = late
+        # Until all late rows are derived, the bookmark stays at the snapshot that lacks them.
+        while last := derived_rows.ends(first := derived_rows.first_rows(remaining, most)):
+            result = _messages(config, topic, clients, rows, first)
+            if result.nbytes > MAX_BYTES and most > 1:
+                most = _smaller(most, result)
+                continue
+            ends = {p: rest.start[p] if p < max(last) else last.get(p, 0) for p in rest.start}
+            yield result, replace(bookmark, further={**bookmark.further, current.snapshot_id: ends})
+            remaining = derived_rows.rows_between(remaining, ends, rest.start)
+        yield pa.table({"key": [], "value": []}), current
     while rest.offsets:
         part = head(rest, most)
         result = _messages(config, topic, clients, rows, derived_rows.rows_between(rows, part.start, part.end))
         if result.nbytes > MAX_BYTES and part.offsets > 1:
-            most = max(1, part.offsets * MAX_BYTES // (2 * result.nbytes))
+            most = _smaller(part.offsets, result)
             continue
-        yield result, part.end
+        yield result, replace(current, offsets=part.end)
         rest = replace(rest, start=part.end)
+
+
+def _smaller(number: int, result: pa.Table) -> int:
+    """Return a number of rows whose messages are fewer bytes than those of `number` rows, which are too many."""
+    return max(1, number * MAX_BYTES // (2 * int(result.nbytes)))
 
 
 def _messages(config: Config, topic: Topic, clients: Clients, rows: DataFrame, new: DataFrame) -> pa.Table:

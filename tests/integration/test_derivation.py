@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import transactions
@@ -98,6 +99,22 @@ def test_derive_redriven_rows_updates_their_groups(resources):
     redrive(totals.trades.namespace, totals.trades.topic, totals.trades.systems)
     assert totals.run() > 0
     assert totals.rows() == totals.expected()
+
+
+def test_derive_after_rollback_corrects_groups(resources):
+    totals = Totals(resources)
+    totals.produce(range(2_000), 1_790_000_000_000)
+    totals.run()
+    first = totals.trades.table().current_snapshot().snapshot_id
+    totals.produce(range(2_000, 4_000), 1_790_000_000_000)
+    totals.run()
+
+    totals.trades.table().manage_snapshots().rollback_to_snapshot(first).commit()
+    resume(totals.trades.systems, totals.trades.namespace, totals.trades.topic, "latest", "test")
+    totals.run()
+
+    expected, rows = totals.expected(of_table=True), totals.rows()
+    assert {key: rows[key] for key in expected} == expected != totals.expected()
 
 
 def test_derive_many_groups_uses_bounded_transactions(resources, monkeypatch):

@@ -164,6 +164,48 @@ def test_derive_without_groups_after_rollback_repeats_nothing(flags):
     flags.check()
 
 
+@pytest.mark.parametrize("is_set", [False, True], ids=["by derivation", "by an operator"])
+def test_derive_rows_that_return_after_rollback_repeats_nothing(resources, is_set):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    first = flags.trades.table().current_snapshot().snapshot_id
+    flags.trades.produce_trades(range(100, 150))
+    flags.run()
+
+    flags.trades.table().manage_snapshots().rollback_to_snapshot(first).commit()
+    resume(flags.trades.systems, flags.trades.namespace, flags.trades.topic, "latest", "test")
+    if is_set:
+        set_bookmark(flags.config, flags.flags.topic, flags.flags.systems, "latest", "test", letters=False)
+    flags.trades.produce_trades(range(150, 160))
+    assert flags.run() == 10
+    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
+    assert len(flags.trades.rows()) == 160
+    assert flags.run() == 0
+    flags.check()
+
+
+def test_derive_many_late_rows_uses_bounded_transactions(resources):
+    flags = Flags(resources, max_records_per_batch=7)
+    flags.trades.topic = with_checks(flags.trades.topic, CHEAP)
+    flags.trades.produce_trades(range(100))
+    flags.run()
+    before = produced_offsets(flags)
+
+    flags.trades.topic = with_checks(flags.trades.topic, {})
+    late = redrive(flags.trades.namespace, flags.trades.topic, flags.trades.systems).recovered
+    assert flags.run() == late > 14
+    # Each transaction adds a marker to each partition that it writes to.
+    assert produced_offsets(flags) - before - late >= late / 7
+    flags.check()
+
+
+def produced_offsets(flags):
+    """Return the number of offsets of a derived topic."""
+    [partitions] = flags.flags.systems.kafka.offsets([flags.flags.name]).values()
+    return sum(watermarks.end for watermarks in partitions.values())
+
+
 def test_derive_without_bookmark_stops_until_it_is_set(resources):
     flags = Flags(resources)
     flags.trades.produce_trades(range(10))

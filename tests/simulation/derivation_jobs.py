@@ -6,8 +6,9 @@ A message is the place of a row, or those of all rows of a group.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.tables.table_ref import TableRef
 from tests.simulation.engine import MemorySpark
 from tests.simulation.kafka import Record
+from tests.simulation.oracle import Place, place_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class SourceRows:
         snapshot_id: The snapshot.
         includes: Which rows it has.
         is_grouped: Whether they are all rows of some groups.
+        others: Further rows, possibly of other snapshots.
     """
 
     spark: MemorySpark
@@ -38,6 +41,7 @@ class SourceRows:
     snapshot_id: int
     includes: Callable[[Record], bool] = lambda record: True
     is_grouped: bool = False
+    others: Sequence[SourceRows] = ()
 
     columns = ("id",)
     schema = None
@@ -45,15 +49,12 @@ class SourceRows:
     def read(self) -> list[Record]:
         """Read the rows."""
         records = (row.record for row in self.spark.rows(self.ref, snapshot_id=self.snapshot_id))
-        return sorted(filter(self.includes, records), key=lambda record: (record.partition, record.offset))
+        rows = [*filter(self.includes, records), *(record for other in self.others for record in other.read())]
+        return sorted(rows, key=lambda record: (record.partition, record.offset))
 
     def where(self, condition: Callable[[Record], bool]) -> SourceRows:
         """Return the rows that also fulfil a condition."""
         return replace(self, includes=lambda record: self.includes(record) and condition(record))
-
-    def unionByName(self, other: SourceRows) -> SourceRows:  # noqa: N802
-        """Return the rows of both."""
-        return replace(self, includes=lambda record: self.includes(record) or other.includes(record))
 
     def select(self, *columns: str) -> SourceRows:
         """Return the rows: their columns have no meaning here."""
@@ -63,6 +64,12 @@ class SourceRows:
 def published(spark: MemorySpark, ref: TableRef, snapshot_id: int, names: Mapping[str, str]) -> SourceRows:
     """Return one snapshot of a table."""
     return SourceRows(spark, ref, snapshot_id)
+
+
+def groups(rows: Sequence[SourceRows], group_by: tuple[str, ...]) -> SourceRows:
+    """Return all rows: their columns have no meaning here."""
+    first, *others = rows
+    return replace(first, others=others)
 
 
 def rows_of_touched_groups(source: SourceRows, new: SourceRows, group_by: tuple[str, ...]) -> SourceRows:
@@ -76,14 +83,28 @@ def rows_between(source: SourceRows, start: Positions, end: Positions) -> Source
     return source.where(lambda r: start.get(r.partition, 0) <= r.offset < end.get(r.partition, 0))
 
 
-def late_rows(source: SourceRows, older: SourceRows, since: Positions) -> SourceRows:
-    """Return the rows before a position that an older snapshot lacks."""
+def late_rows(source: SourceRows, derived: Iterable[tuple[SourceRows, Positions]], since: Positions) -> SourceRows:
+    """Return the rows before a position that none of some snapshots has before its position."""
+    snapshots = list(derived)
+
+    @cache
+    def had() -> set[tuple[int, int]]:
+        return {(row.partition, row.offset) for rows, end in snapshots for row in rows_between(rows, {}, end).read()}
 
     def is_late(record: Record) -> bool:
-        had = {(row.partition, row.offset) for row in older.read()}
-        return record.offset < since.get(record.partition, 0) and (record.partition, record.offset) not in had
+        return record.offset < since.get(record.partition, 0) and (record.partition, record.offset) not in had()
 
     return source.where(is_late)
+
+
+def first_rows(rows: SourceRows, number: int) -> SourceRows:
+    """Return the first rows."""
+
+    @cache
+    def first() -> set[Place]:
+        return {place_of(record) for record in rows.read()[:number]}
+
+    return rows.where(lambda record: place_of(record) in first())
 
 
 def ends(rows: SourceRows) -> Positions:
@@ -117,9 +138,11 @@ def transform(rows: SourceRows) -> SourceRows:
 DERIVATION: dict[Any, dict[str, Any]] = {
     spark.derive: {
         "published": published,
+        "groups": groups,
         "rows_of_touched_groups": rows_of_touched_groups,
         "rows_between": rows_between,
         "late_rows": late_rows,
+        "first_rows": first_rows,
         "ends": ends,
         "own_columns": own_columns,
         "messages": messages,

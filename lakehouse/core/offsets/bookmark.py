@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 
 from lakehouse.core.errors import NewerFormat
 from lakehouse.core.offsets.batch import Positions
@@ -25,6 +26,8 @@ class Bookmark:
         replays: Number of replays up to that snapshot; each may have added rows behind the position.
         offsets: Next offset to read, by partition.
         reason: Why an operator set the position; empty if it was computed.
+        further: Other snapshots of which rows were derived, with the offsets before which they were: those from which
+            the table was rolled back and whose rows it lacks, and that of late rows of which only a part was derived.
     """
 
     cluster_id: str
@@ -35,10 +38,15 @@ class Bookmark:
     replays: int
     offsets: Positions
     reason: str = ""
+    further: Mapping[int, Positions] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """Return the value of the bookmark's message."""
-        return json.dumps({"version": 1, **asdict(self), "offsets": dict(sorted(self.offsets.items()))})
+        fields = asdict(self) | {"offsets": dict(sorted(self.offsets.items()))}
+        if not self.further:
+            # Earlier releases read this format, which has no such snapshots.
+            del fields["further"]
+        return json.dumps({"version": 2 if self.further else 1, **fields})
 
     @staticmethod
     def from_json(value: str | bytes) -> Bookmark:
@@ -48,15 +56,24 @@ class Bookmark:
             NewerFormat: A newer release wrote it in another format.
         """
         fields = json.loads(value)
-        if fields.pop("version") != 1:
+        if fields.pop("version") not in (1, 2):
             raise NewerFormat(f"A newer release wrote the bookmark {value!r}. Nothing was changed. Upgrade lakehouse")
-        fields["offsets"] = {int(partition): offset for partition, offset in fields["offsets"].items()}
+        fields["offsets"] = _positions(fields["offsets"])
+        fields["further"] = {int(id_): _positions(offsets) for id_, offsets in fields.get("further", {}).items()}
         return Bookmark(**fields)
 
     def is_of(self, cluster_id: str, topic_id: str) -> bool:
         """Return whether the offsets are of this topic."""
         return (self.cluster_id, self.topic_id) == (cluster_id, topic_id)
 
+    def is_like(self, other: Bookmark) -> bool:
+        """Return whether the positions of both are of the same topics."""
+        return self.is_of(other.cluster_id, other.topic_id) and self.target_id == other.target_id
+
     def is_past(self, position: Positions) -> bool:
         """Return whether `position` is behind this one in any partition, as after a rollback of the source's table."""
         return any(position.get(partition, 0) < offset for partition, offset in self.offsets.items())
+
+
+def _positions(offsets: Mapping[str, int]) -> Positions:
+    return {int(partition): offset for partition, offset in offsets.items()}
