@@ -174,7 +174,7 @@ def publish(context: BatchContext) -> Published:
     audited.require_passed()
     if topic.keeps_dead_letters:
         context.report("dead_letters")
-        letters.keep(context, written.dead if topic.errors == "log" else written.failing)
+        letters.keep(context, written.dead if topic.errors == "log" else written.failing, audited.branch)
     fingerprint_properties = schema_fingerprints.properties(audited.table, context.schemas)
     table = context.commit.publish(audited, asdict(counts), fingerprint_properties)
     snapshot = table.current_snapshot()

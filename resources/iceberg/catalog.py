@@ -319,13 +319,13 @@ class Catalog(dg.ConfigurableResource):
                     with suppress(NoSuchTableError):
                         self.iceberg().purge_table(identifier)
 
-    def drop_staging(self, table: Table) -> Table:
-        """Drop the branches of interrupted or refused batches; their data files become orphans.
+    def drop_staging(self, table: Table, kept: str = "") -> Table:
+        """Drop the branches of interrupted or refused batches but one; their data files become orphans.
 
         Raises:
             CommitConflict: Another writer changed the table.
         """
-        staged = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX)]
+        staged = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX) and ref != kept]
         return self.drop_abandoned(table, *staged)
 
     def drop_abandoned(self, table: Table, *branches: str) -> Table:

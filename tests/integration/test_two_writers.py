@@ -7,7 +7,7 @@ import pytest
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.commits.audit import AuditFailed
 from spark.tables import write
-from tests.support.topics import TRADES, Stream, framed, once, trade
+from tests.support.topics import CHEAP, TRADES, Stream, framed, once, trade, with_checks
 
 
 @pytest.mark.parametrize("phase", ["schema", "branch", "write", "audit", "dead_letters", "publish"])
@@ -23,6 +23,21 @@ def test_ingest_concurrent_run_publishes_each_record_once(resources, phase):
     assert [published.counts.consumed for published in others[0]] == [31]
     assert [letter["value"] for letter in stream.dead_letters()] == [b"bad"]
     assert [row["kafka_offset"] for row in stream.rows()] == list(range(80))
+
+
+def test_ingest_that_loses_keeps_dead_letters(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(50))
+
+    def ingest_with_check():
+        stream.topic = with_checks(stream.topic, CHEAP)
+        return stream.ingest()
+
+    on_phase, _ = once("dead_letters", ingest_with_check)
+
+    assert stream.ingest(on_phase) == []
+    assert len(stream.rows()) + len(stream.dead_letters()) == 50
+    assert stream.dead_letters()
 
 
 @pytest.mark.parametrize("phase", ["schema", "branch"])

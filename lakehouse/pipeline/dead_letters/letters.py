@@ -46,12 +46,17 @@ def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
     return table
 
 
-def keep(context: BatchContext, decided: Decision) -> None:
+def keep(context: BatchContext, decided: Decision, branch: str) -> None:
     """Replace the dead letters of a batch's offsets by exactly those that were decided on.
+
+    Args:
+        context: The batch.
+        decided: Its dead letters.
+        branch: The branch on which the batch is staged.
 
     Raises:
         AuditFailed: The dead letters are incomplete. Nothing was published.
-        CommitConflict: Another writer published dead letters meanwhile.
+        CommitConflict: Another writer published the batch or dead letters meanwhile.
         UnclearState: Decoding again did not result in the same dead letters. Nothing was published.
     """
     topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
@@ -64,6 +69,8 @@ def keep(context: BatchContext, decided: Decision) -> None:
         previous = dead_letters.decision(context.spark.table(ref.spark_path()), batch)
     if previous == decided:
         return
+    if previous.count:
+        _exclude_others(context, branch)
 
     def replace_letters(target: Target) -> None:
         if previous.count:
@@ -89,6 +96,22 @@ def keep(context: BatchContext, decided: Decision) -> None:
 
     counts = Counts(consumed=decided.count, rows=decided.count)
     commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
+
+
+def _exclude_others(context: BatchContext, branch: str) -> None:
+    """Require that no other writer has published the batch, and prevent that one does: it has other dead letters.
+
+    Raises:
+        CommitConflict: Another writer changed the table.
+    """
+    catalog = context.clients.catalog
+    table = catalog.load(context.ref)
+    if table is None or table.metadata.current_snapshot_id != context.base:
+        raise CommitConflict(
+            f"Another writer changed {context.ref} while this batch was prepared. The batch was not published. Retry "
+            f"the run or command"
+        )
+    catalog.drop_staging(table, kept=branch)
 
 
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
