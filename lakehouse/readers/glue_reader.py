@@ -28,7 +28,11 @@ class GlueReader(MetadataPointer):
     def look_up(self, ref: TableRef, clients: Any) -> Pointer | None:
         """Return Glue's registration, including the version that an update requires."""
         registration = clients.glue.registration(*ref.identifier)
-        return Pointer(registration.metadata_location, registration.table_uuid, registration) if registration else None
+        if registration is None:
+            return None
+        location, written = registration.metadata_location, registration.own_location
+        is_own = None if written is None else written == location
+        return Pointer(location, registration.table_uuid, registration, is_own)
 
     def point(self, topic: Topic, ref: TableRef, table: Table, clients: Any, expected: Pointer | None) -> str:
         """Create or update the registration. If Glue is the Iceberg catalog itself, each commit already did."""

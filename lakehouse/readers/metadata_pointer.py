@@ -23,11 +23,13 @@ class Pointer:
         metadata_location: The location of the metadata file.
         table_uuid: The UUID of the Iceberg table; None if the reader does not store it.
         registration: The registration as returned by the reader's client, which guards an update.
+        is_own: Whether this program registered the file; None if unknown.
     """
 
     metadata_location: str
     table_uuid: str | None
     registration: Any
+    is_own: bool | None = None
 
 
 class MetadataPointer(Reader):
@@ -62,7 +64,7 @@ class MetadataPointer(Reader):
         if pointer and pointer.table_uuid in (None, str(table.metadata.table_uuid)):
             location = pointer.metadata_location
             # The pointer was looked up after the table was loaded, so another process may have published since.
-            if is_current(self.label, location, clients.catalog, table):
+            if is_current(self.label, location, clients.catalog, table, is_own=pointer.is_own):
                 return Registration(location, snapshot_at(clients.catalog, location))
         location = self.point(topic, ref, table, clients, pointer)
         return Registration(location, table.metadata.current_snapshot_id)

@@ -31,18 +31,30 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 10
 DESCRIPTION_CHARACTERS = 2048 // 4
 """Glue accepts 2,048 bytes (AWS Glue API, TableInput), and a character has up to four."""
+OWN_LOCATION = "lakehouse.metadata_location"
+"""Parameter of a Glue table: the metadata file that this program registered. Other writers that use Glue as their
+catalog leave it unchanged, as Iceberg's and pyiceberg's Glue catalogs do, and change `metadata_location`."""
 STALE = ("ConcurrentModificationException", "VersionMismatchException", "AlreadyExistsException")
 """Error codes of an update based on an outdated registration."""
 
 
 @dataclass(frozen=True)
 class Registration:
-    """The registration of a table. `version_id` is Glue's version, which every update changes."""
+    """The registration of a table.
+
+    Attributes:
+        metadata_location: The metadata file.
+        previous_metadata_location: The metadata file before it.
+        table_uuid: The UUID of the Iceberg table.
+        version_id: Glue's version, which every update changes.
+        own_location: The metadata file that this program registered last; None if an earlier release did.
+    """
 
     metadata_location: str
     previous_metadata_location: str | None
     table_uuid: str | None
     version_id: str | None
+    own_location: str | None = None
 
 
 class Glue(dg.ConfigurableResource):
@@ -115,6 +127,7 @@ class Glue(dg.ConfigurableResource):
             previous_metadata_location=parameters.get("previous_metadata_location"),
             table_uuid=parameters.get("uuid"),
             version_id=entry.get("VersionId"),
+            own_location=parameters.get(OWN_LOCATION),
         )
 
     def register(
@@ -154,6 +167,7 @@ class Glue(dg.ConfigurableResource):
         if expected and expected.metadata_location == metadata_location:
             return expected
         parameters = {"table_type": "ICEBERG", "metadata_location": metadata_location, "uuid": table_uuid}
+        parameters[OWN_LOCATION] = metadata_location
         if expected:
             parameters["previous_metadata_location"] = expected.metadata_location
         table_input: dict[str, Any] = {

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from resources.iceberg.catalog import Catalog
 
 
-def is_current(reader: str, registered: str, catalog: Catalog, table: Table) -> bool:
+def is_current(reader: str, registered: str, catalog: Catalog, table: Table, *, is_own: bool | None = None) -> bool:
     """Return whether a metadata file describes a table as it was loaded, or a later state of it.
 
     A table's metadata log lists the files before it, but only the last hundred. Beyond these the sequence number
@@ -29,6 +29,7 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table) -> 
         registered: Location of the file that the reader registers.
         catalog: The catalog of the table.
         table: The table, possibly loaded some time ago.
+        is_own: Whether this program registered the file; None if unknown.
 
     Raises:
         UnclearState: The file is of another table, or has a snapshot that the table never had, which was committed
@@ -51,7 +52,8 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table) -> 
             f"{reader} registers another Iceberg table as {TableRef(*table.name())} (uuid {actual.table_uuid}, not "
             f"{expected.table_uuid}). It was left unchanged. Drop it there, without its files, to publish this one"
         )
-    _require_no_foreign_commit(reader, registered_table, newest)
+    if not is_own:
+        _require_no_foreign_commit(reader, registered_table, newest, may_be_own=is_own is None)
     return (_sequence_number(actual), actual.last_updated_ms) > (_sequence_number(expected), expected.last_updated_ms)
 
 
@@ -60,14 +62,14 @@ def _sequence_number(metadata: TableMetadata) -> int:
     return 0 if metadata.format_version == 1 else metadata.last_sequence_number
 
 
-def _require_no_foreign_commit(reader: str, registered_table: Table, newest: Table) -> None:
+def _require_no_foreign_commit(reader: str, registered_table: Table, newest: Table, *, may_be_own: bool) -> None:
     shown, snapshots = registered_table.metadata.current_snapshot_id, newest.metadata.snapshots
     if shown is None or shown in {snapshot.snapshot_id for snapshot in snapshots}:
         return
     # A snapshot older than all remaining ones may have been the table's own before it expired.
     oldest = min((snapshot.sequence_number or 0 for snapshot in snapshots), default=0)
     number = _sequence_number(registered_table.metadata)
-    if number < oldest and _may_precede_log(newest, number):
+    if may_be_own and number < oldest and _may_precede_log(newest, number):
         return
     raise UnclearState(
         f"{reader} shows {TableRef(*newest.name())} at snapshot {shown}, which the table does not have: another writer "
