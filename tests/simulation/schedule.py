@@ -289,7 +289,16 @@ ACTIONS = (
 )
 """The actions of ingestion in all kinds: see `Schedule.actions`."""
 
-OF_TABLES = ("roll back", "drop table", "other writer", "newer release", "replay branch", "dry run", "rename field")
+OF_TABLES = (
+    "roll back",
+    "drop table",
+    "other writer",
+    "newer release",
+    "replay branch",
+    "dry run",
+    "rename field",
+    "other maintenance",
+)
 """The actions of the kind that has ingestion alone."""
 
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.core.errors import ClockSkew
+from lakehouse.core.tables.table_ref import TableRef
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.engine import MemorySpark, branch_at
+from tests.simulation.maintenance_jobs import expire
 from tests.simulation.oracle import Oracle
 from tests.simulation.world import World
 
@@ -54,6 +57,18 @@ def commit_as_other_writer(world: World, spark: MemorySpark, name: str, *, token
     world.record(f"another writer: committed to {name}{' in a newer format' if token else ''}")
 
 
+def maintain_as_other_program(world: World, spark: MemorySpark, name: str) -> None:
+    """Commit an empty snapshot to main, as a compaction by another program does, and expire all that no ref names."""
+    if spark.iceberg.find(name) is None:
+        return
+    commit_as_other_writer(world, spark, name)
+    try:
+        expire(spark, TableRef("lake", name), datetime.fromtimestamp(world.now(), UTC), 1)
+    except ClockSkew:
+        return
+    world.record(f"another program: expired snapshots of {name}")
+
+
 def table_events(world: World, spark: MemorySpark, oracle: Oracle, name: str) -> dict[str, Callable[[], object]]:
     """Return the events of a table by name."""
     rolling_back = partial(roll_back, world, spark.iceberg, oracle, name)
@@ -62,6 +77,7 @@ def table_events(world: World, spark: MemorySpark, oracle: Oracle, name: str) ->
         "drop table": partial(drop, world, spark.iceberg, name),
         "other writer": partial(commit_as_other_writer, world, spark, name),
         "newer release": partial(commit_as_other_writer, world, spark, name, token=True),
+        "other maintenance": partial(maintain_as_other_program, world, spark, name),
     }
 
 
