@@ -30,13 +30,11 @@ from tests.simulation.readers import (
     SimulatedSnowflake,
     simulated_rest_catalog,
 )
-from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule
+from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, TURNS, Schedule
 from tests.simulation.world import replaced
 
 READERS = ("glue", "snowflake", "rest")
-PUBLISH = tuple(f"publish {reader}" for reader in READERS)
-MEASURE = tuple(f"measure {reader}" for reader in READERS)
-OF_READERS = "commit through Glue", "time passes"
+OF_READERS = "commit through Glue", "drop from Glue", "time passes"
 PUBLICATIONS = {"FORGOTTEN_AT_ONCE": 1, "MAX_PUBLICATIONS": 2}
 """The numbers of snapshots that streams expire and keep: a schedule has few."""
 
@@ -48,6 +46,7 @@ class ReaderSchedule(Schedule):
         published: The heads of main in the order in which they were published.
         shown: The index in `published` of what each reader shows.
         foreign: The metadata file that another writer committed through Glue; None if there is none.
+        focus: The readers that programs publish and measure. With one of them, more programs update it at a time.
     """
 
     def __init__(self, choices: Choices):
@@ -56,6 +55,8 @@ class ReaderSchedule(Schedule):
         self.published: list[int] = []
         self.shown: dict[str, int] = {}
         self.foreign: str | None = None
+        self.focus = choices.of((READERS, ("glue",)))
+        self.turns = TURNS if self.focus == READERS else 2 * TURNS
         self.glue = MemoryGlueClient(world, self.on_shown)
         self.rest = MemoryRestServer(world, iceberg, self.on_shown)
         self.snowflake = MemorySnowflakeServer(world, iceberg, self.glue, self.on_shown)
@@ -115,7 +116,10 @@ class ReaderSchedule(Schedule):
     def actions(self) -> tuple[str, ...]:
         """The actions of ingestion, fewer rare ones, and those of readers."""
         common = tuple(name for name in ACTIONS if name not in ("replay", "redrive", "recreate", "resume", "transact"))
-        return (*common, *PUBLISH, *PUBLISH, "publish", "publish", *MEASURE, *OF_READERS, "produce", "ingest")
+        if self.focus != READERS:
+            common = ("produce", "ingest", "maintain")
+        publishing, measuring = ([f"{what} {reader}" for reader in self.focus] for what in ("publish", "measure"))
+        return (*common, *publishing, *publishing, "publish", "publish", *measuring, *OF_READERS, "produce", "ingest")
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of ingestion, and those of readers."""
@@ -126,7 +130,11 @@ class ReaderSchedule(Schedule):
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return the events of ingestion, and commits of other writers."""
-        of_readers = {"commit through Glue": self.commit_through_glue, "time passes": self.pass_time}
+        of_readers = {
+            "commit through Glue": self.commit_through_glue,
+            "drop from Glue": self.drop_from_glue,
+            "time passes": self.pass_time,
+        }
         return super().events() | of_readers
 
     def pass_time(self) -> None:
@@ -185,6 +193,17 @@ class ReaderSchedule(Schedule):
         self.glue.update_table(DatabaseName=NAMESPACE, TableInput={**table, "Parameters": parameters})
         self.world.record("another writer: committed through Glue")
 
+    def drop_from_glue(self) -> None:
+        """Drop the table from Glue as an operator, if another writer committed through it."""
+        if self.foreign is None:
+            return
+        self.glue.delete_table(DatabaseName=NAMESPACE, Name=NAME)
+        self.foreign = None
+        # A process that loaded the table before may create it again, which Snowflake shows.
+        for reader in ("glue", "snowflake"):
+            self.shown.pop(reader, None)
+        self.world.record("operator: dropped the table from Glue")
+
     # The schedule
 
     def run(self) -> None:
@@ -204,8 +223,7 @@ class ReaderSchedule(Schedule):
                 case None:
                     break
                 case UnclearState() if self.foreign is not None and "without its files" in str(error):
-                    self.glue.delete_table(DatabaseName=NAMESPACE, Name=NAME)
-                    self.foreign = None
+                    self.drop_from_glue()
                 case TransientError():
                     self.world.advance(60)
                 case _:

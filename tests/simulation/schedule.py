@@ -54,7 +54,13 @@ class Outcome:
 
 
 class Schedule:
-    """The systems of one world, and what happens in it."""
+    """The systems of one world, and what happens in it.
+
+    Attributes:
+        turns: How often an action or a process is chosen.
+    """
+
+    turns = TURNS
 
     def __init__(
         self,
@@ -163,7 +169,7 @@ class Schedule:
         world.fault_percent, world.switch_percent = choices.of((0, 3, 10)), choices.of((0, 10, 40))
         self.source.produce()
         world.start("ingest-0", self.programs()["ingest"])
-        for _ in range(TURNS):
+        for _ in range(self.turns):
             if not world.processes or choices.happens(40):
                 self.act()
             else:
