@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import resources.kafka.transactions
@@ -27,6 +28,14 @@ from tests.simulation.world import replaced
 TARGET = "derived"
 
 
+def derived_topic(*, is_grouped: bool) -> Topic:
+    """Return a topic that is derived from single rows, or from groups of rows."""
+    source = {"type": "derived", "from": NAME, "transform": "tests.simulation.derivation_jobs:transform"}
+    grouped = {"mode": "upsert", "key": ("id",), "key_format": "avro"} if is_grouped else {}
+    groups = {"group_by": ("id",)} if is_grouped else {}
+    return Topic(name=TARGET, partitions=1, source=source | groups, max_records_per_batch=4, **grouped)
+
+
 class DerivationSchedule(Schedule):
     """A schedule with a derived topic.
 
@@ -42,10 +51,7 @@ class DerivationSchedule(Schedule):
         self.is_grouped, self.position = bool(choices.below(2)), "latest"
         self.skipped: dict[str, dict[int, int]] = {}
         self.kafka.message_seconds = choices.of((0.0, 100.0))
-        source = {"type": "derived", "from": NAME, "transform": "tests.simulation.derivation_jobs:transform"}
-        grouped = {"mode": "upsert", "key": ("id",), "key_format": "avro"} if self.is_grouped else {}
-        groups = {"group_by": ("id",)} if self.is_grouped else {}
-        self.derived = Topic(name=TARGET, partitions=1, source=source | groups, max_records_per_batch=4, **grouped)
+        self.derived = derived_topic(is_grouped=self.is_grouped)
 
     @property
     def config(self) -> Config:
@@ -115,11 +121,17 @@ class DerivationSchedule(Schedule):
             self.oracle.violations.append(f"rows were derived twice: {twice}")
 
     def run(self) -> None:
-        """Run the schedule, in which polling takes simulated time."""
+        """Run the schedule."""
+        with self.derivation():
+            super().run()
+
+    @contextmanager
+    def derivation(self) -> Iterator[None]:
+        """Simulate the jobs of derivations, in which polling takes simulated time."""
         clock = Clock(self.world.now, self.world.advance)
         waiting = {resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}
         with replaced(DERIVATION), replaced(waiting):
-            super().run()
+            yield
 
     def recover(self) -> None:
         """Recover the table, derive from it, and derive from records that follow.

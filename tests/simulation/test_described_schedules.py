@@ -2,20 +2,55 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from functools import partial
 
+import pytest
+
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.choices import Choices
+from tests.simulation.derivation_schedule import DerivationSchedule, derived_topic
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
-from tests.simulation.registry import OWN
+from tests.simulation.registry import LATE, OWN
 from tests.simulation.schedule import NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.world import simulated_time
 
 
-def record(key, *, is_garbage=False):
+def record(key, *, schema_id=OWN, is_garbage=False):
     """Return the fields of a record."""
-    return {"key": key, "value": 1, "schema_id": OWN, "is_garbage": is_garbage, "is_poison": False}
+    return {"key": key, "value": 1, "schema_id": schema_id, "is_garbage": is_garbage, "is_poison": False}
+
+
+class Derivation(DerivationSchedule):
+    """A schedule without faults, whose steps are called one by one."""
+
+    def __init__(self, *, is_grouped=False):
+        super().__init__(Choices(None))
+        self.is_grouped, self.derived = is_grouped, derived_topic(is_grouped=is_grouped)
+
+    @contextmanager
+    def begun(self):
+        """Provide the systems, and judge at the end that each row was derived, and none twice."""
+        with simulation(), empty_store(), simulated_time(self.world), self.derivation():
+            yield
+            self.judge_messages()
+            self.judge_derived()
+            self.oracle.raise_violations()
+
+    def ingest(self, *records):
+        self.kafka.produce(0, records)
+        self.complete("ingest", "derive")
+
+    def complete(self, *programs):
+        """Run programs, which must not fail."""
+        assert [self.finish(name) for name in programs] == [None] * len(programs)
+
+    def roll_back(self):
+        """Roll the newest batch back, and skip its records."""
+        self.events()["roll back"]()
+        resume(self.clients, NAMESPACE, self.topic, "latest", "test")
 
 
 def test_ingest_that_loses_keeps_dead_letters_of_the_winner():
@@ -37,3 +72,39 @@ def test_ingest_that_loses_keeps_dead_letters_of_the_winner():
             exhaust(run(on_phase=on_phase))
             schedule.oracle.raise_violations()
             assert [place_of(letter.record)[1:] for letter in schedule.oracle.letters()] == [(0, 1)]
+
+
+@pytest.mark.parametrize("is_set", [False, True], ids=["by derivation", "by an operator"])
+def test_derive_rows_that_return_after_rollback_repeats_nothing(is_set):
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.ingest(record(2))
+        schedule.roll_back()
+        if is_set:
+            schedule.complete("bookmark")
+            schedule.skipped.clear()
+        schedule.ingest(record(3))
+        schedule.complete("replay", "derive")
+        assert len(schedule.produced()) == 3
+
+
+def test_derive_many_late_rows_uses_bounded_transactions():
+    schedule = Derivation()
+    schedule.kafka.message_seconds = 100.0
+    schedule.derived = schedule.derived.model_copy(update={"max_records_per_batch": 1})
+    with schedule.begun():
+        schedule.ingest(*[record(key, schema_id=LATE) for key in range(5)], record(5))
+        schedule.register()
+        schedule.complete("redrive", "derive")
+        assert len(schedule.produced()) == 6
+
+
+def test_derive_after_rollback_corrects_groups():
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1), record(2))
+        schedule.ingest(record(1))
+        schedule.roll_back()
+        schedule.complete("derive")
+        assert [len(places) for key, places in schedule.produced() if key == b"1"] == [1, 2, 1]
