@@ -20,7 +20,7 @@ from lakehouse.config.loader import PROJECT, load
 from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
-from lakehouse.local.processes import ports
+from lakehouse.local.processes import ports, process
 from resources.aws import aws_secrets
 from resources.build import build_resources
 from tests.support.sleepless import Sleepless
@@ -150,6 +150,10 @@ def stack(tmp_path_factory):
     finally:
         os.environ.clear()
         os.environ.update(before)
+        if spark := process.running(home).get("spark"):
+            # Otherwise it would archive 20,000 classes, for 25 s of CPU time. A start needs half of them.
+            for member in spark.processes:
+                member.kill()
         local_stack.down(home)
 
 
