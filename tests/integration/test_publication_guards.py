@@ -240,6 +240,17 @@ def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatc
     assert {letter["attempts"] for letter in stream.dead_letters()} == {1}
 
 
+def test_ingest_that_loses_publishes_no_dead_letters(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    checked = with_checks(stream.topic, CHEAP)
+    stream.produce_trades(range(40, 60))
+    once_before(monkeypatch, dead_letters, "of_batch", stream.ingest)
+
+    assert list(ingest(stream.namespace, checked, stream.systems)) == []
+
+    assert stream.dead_letters() == [] and len(stream.rows()) == 20
+
+
 def test_ingest_letters_of_other_writer_in_branch_fail_audit(resources, monkeypatch):
     stream = create_stream(resources)
     stream.produce([{"value": b"bad 1"}])

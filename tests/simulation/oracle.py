@@ -171,10 +171,10 @@ class Oracle:
         A batch that Spark could not decode is halved, as is one whose jobs fail. If another program published the batch
         before, this one may have read the log earlier than that, since a batch that is retried ends where it did.
         """
+        # The broker may have deleted the record since the batch was read.
         is_halved = any(
-            record.is_poison and offset >= start.get(p, 0)
-            for p, part in self._kafka.log.items()
-            for offset, record in part.records.items()
+            record.is_poison and topic_id == self._kafka.topic_id and offset >= start.get(p, 0)
+            for (topic_id, p, offset), record in self._kafka.every_record.items()
         )
         waiting = {p for p in self._pending & end.keys() if end[p] == start[p]}
         has_failed = any(fault != "none" for _, fault in self._spark.world.covered)

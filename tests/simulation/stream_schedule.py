@@ -145,8 +145,10 @@ class StreamSchedule:
         """Return whether a table has all records before the ends of a topic that still exists."""
         (topic_id, end), (table_id, position) = ends, self._oracles[name].position
         kafka, reached = self._kafka.topics[self._config.topics[name].topic], position if table_id == topic_id else {}
-        # Nothing can ingest the records of a topic that was recreated meanwhile.
-        return kafka.topic_id != topic_id or all(reached.get(p, kafka.log[p].start) >= o for p, o in end.items())
+        # Nothing can ingest records that were deleted meanwhile, or those of a topic that was recreated.
+        return kafka.topic_id != topic_id or all(
+            max(reached.get(p, 0), kafka.log[p].start) >= o for p, o in end.items()
+        )
 
     # Programs and events
 

@@ -69,8 +69,6 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
         previous = dead_letters.decision(context.spark.table(ref.spark_path()), batch)
     if previous == decided:
         return
-    if previous.count:
-        _exclude_others(context, branch)
 
     def replace_letters(target: Target) -> None:
         if previous.count:
@@ -92,6 +90,8 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
                 f"the run or command, because a schema or the log may have changed; if it fails again, correct "
                 f"the quarantining check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
             )
+        # The last step before the publication: another writer may have staged the batch since this one did.
+        _exclude_others(context, branch)
         return []
 
     counts = Counts(consumed=decided.count, rows=decided.count)
@@ -106,7 +106,7 @@ def _exclude_others(context: BatchContext, branch: str) -> None:
     """
     catalog = context.clients.catalog
     table = catalog.load(context.ref)
-    if table is None or table.metadata.current_snapshot_id != context.base:
+    if table is None or table.metadata.current_snapshot_id != context.base or branch not in table.metadata.refs:
         raise CommitConflict(
             f"Another writer changed {context.ref} while this batch was prepared. The batch was not published. Retry "
             f"the run or command"
