@@ -276,7 +276,8 @@ def _decoded(context: BatchContext) -> tuple[BatchContext, _Read]:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
     whole, topic = context.batch, context.topic
-    options, headers = context.clients.kafka.spark_options(), context.schemas.decoding().needs_headers
+    options = context.clients.kafka.spark_options()
+    headers = topic.keeps_dead_letters or context.schemas.decoding().needs_headers
     poisonous = letters.poisonous_records(context)
     pieces, remaining = [], whole
     while remaining.offsets:
@@ -339,6 +340,10 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
     checks = partial(context.declared_checks, since=read.since, again=True)
     audited = context.commit.audit(stage, written.counts, read.records, checks, writes=len(read.pieces))
     if branch is None:
+        audited.require_passed()
+        dead = written.dead if topic.errors == "log" else written.failing
+        if read.remaining is None and topic.keeps_dead_letters and dead.count:
+            letters.add_missing(context, read.pieces)
         replays = {REPLAYS: str(int(audited.table.properties.get(REPLAYS, 0)) + 1)}
         context.commit.publish(audited, properties=replays)
     return written, audited

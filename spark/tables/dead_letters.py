@@ -8,6 +8,7 @@ redrive and the topic's id are added.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -140,6 +141,27 @@ def append(letters: DataFrame, target: Target) -> None:
     """Append dead letters to a branch of their table."""
     with with_properties(letters.sparkSession, target):
         letters.writeTo(target.path).append()
+
+
+def missing(
+    of_range: Sequence[DataFrame], letters: DataFrame, batch: Batch, table: DataFrame, partition: str, offset: str
+) -> DataFrame:
+    """Return the dead letters of a range that are neither in their table nor rows, checkpointed: they are counted and
+    written.
+
+    Args:
+        of_range: The dead letters of the range, as `of_batch` returns them.
+        letters: The rows of their table.
+        batch: The range.
+        table: The rows of the table, all of the batch's topic.
+        partition: The table's column of Kafka partitions.
+        offset: The table's column of Kafka offsets.
+    """
+    existing = places(letters.filter(_is_of(batch.topic_id, batch.start, batch.end)))
+    rows = table.select(F.col(partition).alias("kafka_partition"), F.col(offset).alias("kafka_offset"))
+    new, old, source = reduce(DataFrame.unionByName, of_range), existing.unionByName(rows), F.col("new.source_record")
+    same = (source["partition"] == F.col("old.kafka_partition")) & (source["offset"] == F.col("old.kafka_offset"))
+    return new.alias("new").join(old.alias("old"), same, "left_anti").localCheckpoint()
 
 
 def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:

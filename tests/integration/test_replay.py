@@ -13,7 +13,7 @@ from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import redrive, replay
 from spark.tables import write
-from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade
+from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade, with_checks
 
 
 @pytest.fixture(scope="module")
@@ -228,6 +228,29 @@ def test_redrive_repaired_letter_becomes_row_once(resources):
     assert stream.rows()[-1]["quantity"] == trade(9)["quantity"]
     attempts = {x["kafka_offset"]: (x["attempts"], x["redriven_timestamp"] is None) for x in stream.dead_letters()}
     assert attempts == {5: (3, True), 6: (2, False)}
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_replay_of_skipped_records_keeps_their_dead_letters(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode})
+    schema_id = stream.schema()
+    values = [framed(schema_id, TRADES, trade(n, userid=f"User_{n}")) for n in range(6)]
+    values[1] = values[4] = b"never"
+    stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values[:3])])
+    stream.ingest()
+    stream.produce([{"key": str(n).encode(), "value": values[n]} for n in (3, 4)])
+    resume(stream.systems, stream.namespace, stream.topic, "0:5", "skipped by a test")
+    stream.produce([{"key": b"5", "value": values[5]}])
+    stream.ingest()
+    assert [row["kafka_offset"] for row in stream.rows()] == [0, 2, 5]
+
+    for checks in ({}, {"free": {"type": "range", "column": "price", "max": 0, "severity": "quarantine"}}):
+        # A row that fails a check which was declared later stays a row, and is no dead letter.
+        stream.topic = with_checks(stream.topic, checks)
+        replay_since(stream, "earliest")
+        assert sorted(row["kafka_offset"] for row in stream.rows()) == [0, 2, 3, 5]
+        letters = [(x["kafka_offset"], x["value"], x["attempts"]) for x in stream.dead_letters()]
+        assert sorted(letters) == [(1, b"never", 1), (4, b"never", 1)]
 
 
 def test_ingest_suspend_stops_at_bad_record_and_skip_continues(resources):

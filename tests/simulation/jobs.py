@@ -33,6 +33,7 @@ REPLACED = {
         "decision": letter_jobs.decision,
         "discard": letter_jobs.discard,
         "append": letter_jobs.append_letters,
+        "missing": letter_jobs.missing,
         "waiting": letter_jobs.waiting,
         "poisonous": letter_jobs.poisonous,
         "without": letter_jobs.without,

@@ -34,10 +34,37 @@ def discard(spark: MemorySpark, target: Target, batch: Batch) -> None:
     spark.job("commit deletes", lambda: spark.commit(target.deleting(), planned, keep=keep))
 
 
-def append_letters(letters: Decoded, target: Target) -> None:
+@dataclass(frozen=True)
+class Missing:
+    """A checkpointed DataFrame of dead letters that their table lacks."""
+
+    spark: MemorySpark
+    letters: Sequence[Letter]
+
+    def count(self) -> int:
+        """Return their number."""
+        return len(self.letters)
+
+
+def missing(of_range: Sequence[Decoded], letters: Rows, batch: Batch, table: Rows, *columns: str) -> Missing:
+    """Return the dead letters of a range that are neither in their table nor rows."""
+    spark = letters.spark
+
+    def lacking() -> list[Letter]:
+        existing = {row.record for rows in (letters, table) for row in spark.rows(rows.ref, rows.branch)}
+        outcomes = [o for decoded in of_range for o in decoded.outcomes()]
+        return [Letter(o.record, o.reason) for o in outcomes if o.reason and o.record not in existing]
+
+    return Missing(spark, spark.job("missing letters", lacking))
+
+
+def append_letters(letters: Decoded | Missing, target: Target) -> None:
     """Append dead letters."""
-    spark, outcomes = letters.records.spark, planned(letters, target)
-    rows = [Letter(o.record, o.reason) for o in outcomes if o.reason]
+    if isinstance(letters, Missing):
+        spark, rows = letters.spark, letters.letters
+    else:
+        spark, outcomes = letters.records.spark, planned(letters, target)
+        rows = [Letter(o.record, o.reason) for o in outcomes if o.reason]
     spark.job("commit", lambda: spark.commit(target, None, rows))
 
 

@@ -41,8 +41,7 @@ class Oracle:
         is_shared: Whether each batch is chosen from the whole log, so that each partition must have a share in it.
         position: The topic id and the end of the newest batch.
         rolled_back_to: The snapshot that an operator is rolling main back to.
-        uncertain: Places of records that the broker deleted while a batch may have been reading them, or that only a
-            replay has read.
+        uncertain: Places of records that the broker deleted while a batch or replay may have been reading them.
     """
 
     def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark, *, is_shared: bool = False):
@@ -107,7 +106,7 @@ class Oracle:
                 self._add(token, "lakehouse.decision" in summary)
             elif token:
                 self._newer.add(snapshot.snapshot_id)
-            self._allow_replayed(json.loads(summary.get("lakehouse.replay", "{}")))
+            self._add_replayed(json.loads(summary.get("lakehouse.replay", "{}")))
             self._states.append((len(self._ranges), self.position))
 
     def dropped(self, table: Table) -> None:
@@ -157,12 +156,17 @@ class Oracle:
         self._machine = self._present_machine()
         self._pending = {p for p, part in log.items() if part.stable_end > self.position[1].get(p, part.start)}
 
-    def _allow_replayed(self, replay: Mapping[str, Any]) -> None:
-        """Allow rows of records that were never ingested: a replay reads what `resume` skipped after a rollback."""
+    def _add_replayed(self, replay: Mapping[str, Any]) -> None:
+        """Add the records that a replay read and that `resume` had skipped: the replay claims them, too."""
         topic_id, start = self.position[0], replay.get("start", {})
         for place in self._kafka.every_record:
             is_read = place[0] == topic_id and place[2] >= start.get(str(place[1]), place[2] + 1)
-            if is_read and place[2] < replay["end"][str(place[1])] and not self._is_claimed(place):
+            if not is_read or place[2] >= replay["end"][str(place[1])] or self._is_claimed(place):
+                continue
+            if self._kafka.has(place):
+                self._ranges.append((*place, place[2] + 1))
+                self.uncertain.discard(place)
+            else:
                 self.uncertain.add(place)
 
     def _judge_shares(self, start: Mapping[int, int], end: Mapping[int, int]) -> None:

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 
+from pyspark.errors import PySparkException
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ClockSkew, LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.batches.dry_run import dry_run
@@ -247,6 +249,8 @@ class Schedule:
                     commands.pop(0)
                 case TransientError() | ClockSkew():
                     world.advance(4000)
+                case PySparkException() if commands[0] in ("redrive", "replay") and self.skips_poison():
+                    commands.pop(0)
                 case LakehouseError() if commands[0] in ("redrive", "replay") and "No record of" in str(error):
                     commands.pop(0)
                 case _:
@@ -271,6 +275,13 @@ class Schedule:
         ]
         if left:
             raise Violation(f"a redrive left dead letters that decode: {left}")
+
+    def skips_poison(self) -> bool:
+        """Return whether an operator skipped a record that aborts decoding, and that is no dead letter."""
+        letters = {place_of(letter.record) for letter in self.oracle.letters()}
+        poison = (place_of(r) for part in self.kafka.log.values() for r in part.records.values() if r.is_poison)
+        _, position = self.oracle.position
+        return any(place[2] < position.get(place[1], 0) for place in poison if place not in letters)
 
     def remove_newer_token(self) -> None:
         """Roll back the snapshot of a newer release; if what it followed is expired, drop the table."""

@@ -75,12 +75,12 @@ class SourceTopic:
         self._world.record("operator: recreated the topic")
 
     def resumable(self, oracle: Oracle) -> str:
-        """Return the offsets at which an operator resumes a table: as near to its offsets as the log allows."""
+        """Return the offsets at which an operator resumes a table: its own, or a few further, if the log allows it."""
         topic_id, position = oracle.position
         offsets = {}
         for p, part in self._kafka.log.items():
             wanted = position.get(p, part.start) if topic_id == self._kafka.topic_id else part.start
-            offsets[p] = min(max(wanted, part.start), part.stable_end)
+            offsets[p] = min(max(wanted, part.start) + self._choices.of((0, 0, 0, 2)), part.stable_end)
         return ",".join(f"{p}:{offset}" for p, offset in offsets.items())
 
     def end_transactions(self) -> None:

@@ -5,6 +5,7 @@ A batch defines its dead letters. Those of an earlier attempt at the same offset
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan, Or
@@ -112,6 +113,32 @@ def _exclude_others(context: BatchContext, branch: str) -> None:
             f"the run or command"
         )
     catalog.drop_staging(table, kept=branch)
+
+
+def add_missing(context: BatchContext, pieces: Sequence[DataFrame]) -> None:
+    """Add the dead letters of records that are neither dead letters nor rows: `lakehouse resume` skipped them, and a
+    replay reads them.
+
+    Args:
+        context: The range that is replayed.
+        pieces: Its decoded records, with headers.
+
+    Raises:
+        CommitConflict: Another writer changed the dead letters meanwhile.
+    """
+    topic, batch, ref = context.topic, context.batch, context.ref.dead_letters
+    previous = load(context.clients.catalog, topic, ref)
+    table = context.clients.catalog.ensure_table(ref, dead_letters.schema(), existing=previous)
+    decoding = context.schemas.decoding()
+    of_range = [dead_letters.of_batch(piece, decoding, topic, context.ref, batch) for piece in pieces]
+    existing, rows = (context.spark.table(table.spark_path()) for table in (ref, context.ref))
+    columns = topic.metadata.names["kafka_partition"], topic.metadata.names["kafka_offset"]
+    missing = dead_letters.missing(of_range, existing, batch, rows, *columns)
+    if not (count := missing.count()):
+        return
+    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
+    stage, _ = commit.stage(table, lambda target: dead_letters.append(missing, target), {})
+    commit.publish(commit.audit(stage, Counts(consumed=count, rows=count), batch.offsets))
 
 
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
