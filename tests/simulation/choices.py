@@ -46,6 +46,15 @@ class Choices:
         """Return one of the options."""
         return options[self.below(len(options))]
 
+    def without_some(self, options: Sequence[T]) -> tuple[T, ...]:
+        """Return the options without a random half of those that occur once; all if none would remain.
+
+        A schedule with few kinds of events has many of each, and so their combinations (Groce et al., Swarm Testing,
+        2012).
+        """
+        kept = tuple(option for option in options if options.count(option) > 1 or not self.below(2))
+        return kept or tuple(options)
+
 
 def shrink(recorded: Sequence[int], fails: Callable[[Sequence[int]], bool], attempts: int = 400) -> list[int]:
     """Return a shorter and simpler record with which a schedule still fails.

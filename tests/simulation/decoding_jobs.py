@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.core.offsets.batch import Batch
+from spark.tables import staged_checks
 from tests.simulation.engine import MemorySpark, Rows
 from tests.simulation.kafka import Record
 
@@ -72,7 +73,9 @@ class Decoded:
         if record.schema_id not in decoding.value.writers:
             limited = decoding.unusable_ids is not None and record.schema_id not in decoding.unusable_ids
             return "schema_limit" if limited else "unknown_schema"
-        return "undecodable" if record.is_garbage else None
+        if record.is_garbage:
+            return "undecodable"
+        return "check" if decoding.quarantine and record.fails_check else None
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,18 @@ def is_readable(records: Records) -> bool:
     """Return whether Spark can read the records."""
     records.spark.job("is_readable", records.read)
     return True
+
+
+def quarantine_result(
+    decoded: Decoded, name: str, columns: list[str], sql: str, checked: int, any_: bool
+) -> staged_checks.Result:
+    """Return the result of the check that quarantines rows."""
+    outcomes = decoded.records.spark.job("quarantine_result", decoded.outcomes) if any_ else []
+    return staged_checks.Result(checked, sum(o.reason == "check" for o in outcomes), sql)
+
+
+def validate(spark: MemorySpark, declared: Mapping[str, Any], scope: Any) -> None:
+    """Require nothing: each check fits the table."""
 
 
 def foreign_schema_ids(decoded: Decoded, most: int, known: Any = (), side: str = "value") -> list[int]:

@@ -9,6 +9,7 @@ import spark.decoding.explain
 import spark.records
 import spark.tables.dead_letters
 import spark.tables.maintenance_procedures
+import spark.tables.staged_checks
 import spark.tables.write
 from tests.simulation import decoding_jobs, letter_jobs, maintenance_jobs, write_jobs
 from tests.simulation.world import replaced
@@ -21,6 +22,10 @@ REPLACED = {
         "foreign_schema_ids": decoding_jobs.foreign_schema_ids,
     },
     spark.decoding.explain: {"first_faults": decoding_jobs.first_faults},
+    spark.tables.staged_checks: {
+        "quarantine_result": decoding_jobs.quarantine_result,
+        "validate": decoding_jobs.validate,
+    },
     spark.tables.write: {
         "create_branch": write_jobs.create_branch,
         "nothing": write_jobs.nothing,

@@ -218,7 +218,7 @@ class Oracle:
             both = rows & pending
         else:
             both = self._judge_keys(claimed, rows, pending, recovered)
-        if both and (strict or any(claimed[place].schema_id == OWN for place in both)):
+        if both and (strict or not all(self._may_decode_later(claimed[place]) for place in both)):
             self._violate(f"records are a row and a dead letter: {sorted(both)}")
 
     def _is_claimed(self, place: Place) -> bool:
@@ -232,7 +232,7 @@ class Oracle:
         bad = {place for place, record in claimed.items() if self._is_bad(record)}
         if lost := bad - pending:
             self._violate(f"records that cannot be decoded are no dead letters: {sorted(lost)}")
-        late = {place for place, record in claimed.items() if record.schema_id != OWN} - bad
+        late = {place for place, record in claimed.items() if self._may_decode_later(record)} - bad
         # While dead letters are decoded again, their rows are published first and the letters are marked after.
         good = (claimed.keys() - pending - bad) | (late & pending & rows)
         if self._are_right(rows, {place: claimed[place] for place in good}):
@@ -277,6 +277,10 @@ class Oracle:
         if record.value is None:
             return self.mode == "dedup"
         return record.is_garbage or record.is_poison
+
+    def _may_decode_later(self, record: Record) -> bool:
+        """Return whether a record may be a dead letter at first: a schema is registered or a check removed later."""
+        return record.schema_id != OWN or record.fails_check
 
     def _age(self, place: Place) -> tuple[int, int, int]:
         return self._kafka.age(place[0]), place[2], place[1]

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 from pyspark.errors import PySparkException
 
+from lakehouse.config.checks import Range
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ClockSkew, LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.batches.dry_run import dry_run
@@ -29,14 +30,16 @@ from tests.simulation.kafka import MemoryKafka
 from tests.simulation.memory_files import RECORD_FILES, empty_store
 from tests.simulation.oracle import Oracle, Violation, place_of
 from tests.simulation.registry import LATE, MemoryRegistry
-from tests.simulation.source_topic import SourceTopic
+from tests.simulation.source_topic import KINDS, SourceTopic
 from tests.simulation.table_events import table_events
-from tests.simulation.world import MISTAKES, World, replaced, simulated_time
+from tests.simulation.world import FAULTS, MISTAKES, World, replaced, simulated_time
 
 NAMESPACE, NAME = "lake", "orders"
+CHECKS = {"small": Range(type="range", column="id", max=9, severity="quarantine")}
+"""A check that quarantines rows: which ones fail, `Record.fails_check` decides."""
 BRANCHES = "again", "main"
 TURNS = 60
-RECOVERIES = 12
+RECOVERIES = 40
 """Maximum number of runs and commands until everything has recovered."""
 
 
@@ -60,9 +63,11 @@ class Schedule:
 
     Attributes:
         turns: How often an action or a process is chosen.
+        chosen: The actions of this schedule.
     """
 
     turns = TURNS
+    chosen: Sequence[str]
 
     def __init__(
         self,
@@ -131,6 +136,11 @@ class Schedule:
         self.registry.rename_field()
         self.world.record("producer: registered a schema with a renamed field")
 
+    def change_check(self) -> None:
+        """Declare a check that quarantines rows, or remove it."""
+        self.topic = self.topic.model_copy(update={"checks": {} if self.topic.checks else CHECKS})
+        self.world.record(f"operator: {'declared' if self.topic.checks else 'removed'} the check")
+
     def events(self) -> dict[str, Callable[[], object]]:
         """Return what happens at once, by name."""
         of_table = table_events(self.world, self.spark, self.oracle, NAME)
@@ -140,6 +150,7 @@ class Schedule:
             | {
                 "register": self.register,
                 "rename field": self.rename_field,
+                "change check": self.change_check,
                 "measure": self.measure,
             }
         )
@@ -152,7 +163,7 @@ class Schedule:
     def act(self) -> None:
         """Perform one action."""
         programs = self.programs()
-        name = self.choices.of(self.actions)
+        name = self.choices.of(self.chosen)
         if name in programs:
             if len(self.world.processes) < 4:
                 self.world.start(f"{name}-{len(self.world.trace)}", programs[name])
@@ -169,6 +180,11 @@ class Schedule:
         """
         world, choices = self.world, self.choices
         world.fault_percent, world.switch_percent = choices.of((0, 3, 10)), choices.of((0, 10, 40))
+        self.chosen, world.faults = choices.without_some(self.actions), choices.without_some(FAULTS)
+        # The first kinds are good records.
+        self.source.kinds, self.source.keys = choices.without_some(KINDS)[choices.of((0, 2)) :], choices.of((2, 6))
+        if "change check" in self.chosen and choices.below(2):
+            self.change_check()
         self.source.produce()
         world.start("ingest-0", self.programs()["ingest"])
         for _ in range(self.turns):
@@ -229,6 +245,8 @@ class Schedule:
                 world.step(process)
         self.source.end_transactions()
         self.register()
+        if self.topic.checks:
+            self.change_check()
         world.advance(4000)
         commands = ["ingest", "redrive", "replay"]
         for _ in range(RECOVERIES):
@@ -307,14 +325,8 @@ ACTIONS = (
 """The actions of ingestion in all kinds: see `Schedule.actions`."""
 
 OF_TABLES = (
-    "roll back",
-    "drop table",
-    "other writer",
-    "newer release",
-    "replay branch",
-    "dry run",
-    "rename field",
-    "other maintenance",
+    *("roll back", "drop table", "other writer", "newer release", "replay branch", "dry run", "rename field"),
+    *("other maintenance", "change check"),
 )
 """The actions of the kind that has ingestion alone."""
 

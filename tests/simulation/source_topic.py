@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tests.simulation.choices import Choices
 from tests.simulation.kafka import MemoryKafka
@@ -10,13 +10,24 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.registry import LATE, OWN
 from tests.simulation.world import World
 
+KINDS = ("good", "good", "good", "garbage", "late", "null", "poison")
+"""Kinds of records: with a value that decodes, does not decode, has a schema that is not registered yet, is null, or
+aborts decoding."""
+
 
 class SourceTopic:
-    """A topic, and the oracles of the tables that receive its records."""
+    """A topic, and the oracles of the tables that receive its records.
+
+    Attributes:
+        kinds: The kinds of records that producers append.
+        keys: The number of keys in each partition.
+    """
 
     def __init__(self, choices: Choices, world: World, kafka: MemoryKafka, *oracles: Oracle):
         self._choices, self._world, self._kafka, self._oracles = choices, world, kafka, oracles
         self._values = 0
+        self.kinds: Sequence[str] = KINDS
+        self.keys = 2
 
     def produce(self) -> None:
         """Append records to a partition."""
@@ -24,11 +35,11 @@ class SourceTopic:
         records = []
         for _ in range(self._choices.of((1, 2, 3))):
             self._values += 1
-            kind = self._choices.of(("good", "good", "good", "garbage", "late", "null", "poison"))
+            kind = self._choices.of(self.kinds)
             records.append(
                 {
                     # A key stays in its partition.
-                    "key": self._choices.below(2) * 10 + partition,
+                    "key": self._choices.below(self.keys) * 10 + partition,
                     "value": None if kind == "null" else self._values,
                     "schema_id": LATE if kind == "late" else OWN,
                     "is_garbage": kind == "garbage",

@@ -11,7 +11,7 @@ import math
 import re
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -108,6 +108,7 @@ class World:
         covered: Number of occurrences by operation and fault.
         fault_percent: The probability of a fault per call.
         switch_percent: The probability that another process runs before a call.
+        faults: The faults that occur.
         processes: The processes that have not ended.
         current: The process that runs; None in the scheduler.
     """
@@ -117,6 +118,7 @@ class World:
         self.trace: list[str] = []
         self.covered: Counter[tuple[str, str]] = Counter()
         self.fault_percent = self.switch_percent = 0
+        self.faults: Sequence[str] = FAULTS
         self.processes: list[Process] = []
         self.current: Process | None = None
         self._names: dict[str, str] = {}
@@ -216,7 +218,7 @@ class World:
         if process is None:
             return effect()
         self._pass_on(process, self.switch_percent)
-        fault = self.choices.of(FAULTS) if self.choices.happens(self.fault_percent) else ""
+        fault = self.choices.of(self.faults) if self.choices.happens(self.fault_percent) else ""
         self.covered[operation, fault or "none"] += 1
         self.record(f"{process.name}: {operation}{f' [{fault}]' if fault else ''}")
         self.advance(0.1)

@@ -96,8 +96,11 @@ def _in_order(records: Sequence[Record]) -> list[Record]:
 
 def _written(outcomes: Sequence[Outcome], **counts: int) -> Written:
     dead = [o for o in outcomes if o.reason]
+    failing = [o for o in dead if o.reason == "check"]
     return Written(
         Counts(consumed=len(outcomes), dead_letters=len(dead), **counts),
         unknown_schema=sum(o.reason == "unknown_schema" for o in dead),
+        quarantined=len(failing),
         dead_digest=digest(o.record for o in dead),
+        check_digest=digest(o.record for o in failing),
     )
