@@ -343,7 +343,7 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
         audited.require_passed()
         dead = written.dead if topic.errors == "log" else written.failing
         if read.remaining is None and topic.keeps_dead_letters and dead.count:
-            letters.add_missing(context, read.pieces)
+            letters.add_missing(context, read.pieces, stage.target)
         replays = {REPLAYS: str(int(audited.table.properties.get(REPLAYS, 0)) + 1)}
         context.commit.publish(audited, properties=replays)
     return written, audited

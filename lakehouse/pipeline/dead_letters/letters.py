@@ -115,13 +115,14 @@ def _exclude_others(context: BatchContext, branch: str) -> None:
     catalog.drop_staging(table, kept=branch)
 
 
-def add_missing(context: BatchContext, pieces: Sequence[DataFrame]) -> None:
-    """Add the dead letters of records that are neither dead letters nor rows: `lakehouse resume` skipped them, and a
-    replay reads them.
+def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Target) -> None:
+    """Add the dead letters of records that are neither dead letters nor rows: a replay reads what `lakehouse resume`
+    skipped, and in a table with one row per key, an older row may return if the newer one fails a check by now.
 
     Args:
         context: The range that is replayed.
         pieces: Its decoded records, with headers.
+        staged: The branch with the rows of the replay.
 
     Raises:
         CommitConflict: Another writer changed the dead letters meanwhile.
@@ -131,7 +132,7 @@ def add_missing(context: BatchContext, pieces: Sequence[DataFrame]) -> None:
     table = context.clients.catalog.ensure_table(ref, dead_letters.schema(), existing=previous)
     decoding = context.schemas.decoding()
     of_range = [dead_letters.of_batch(piece, decoding, topic, context.ref, batch) for piece in pieces]
-    existing, rows = (context.spark.table(table.spark_path()) for table in (ref, context.ref))
+    existing, rows = (context.spark.table(path) for path in (ref.spark_path(), staged.path))
     columns = topic.metadata.names["kafka_partition"], topic.metadata.names["kafka_offset"]
     missing = dead_letters.missing(of_range, existing, batch, rows, *columns)
     if not (count := missing.count()):
