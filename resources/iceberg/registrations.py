@@ -63,13 +63,15 @@ def _sequence_number(metadata: TableMetadata) -> int:
 
 
 def _require_no_foreign_commit(reader: str, registered_table: Table, newest: Table, *, may_be_own: bool) -> None:
-    shown, snapshots = registered_table.metadata.current_snapshot_id, newest.metadata.snapshots
-    if shown is None or shown in {snapshot.snapshot_id for snapshot in snapshots}:
+    current, snapshots = registered_table.current_snapshot(), newest.metadata.snapshots
+    shown = current.snapshot_id if current else None
+    if current is None or shown in {snapshot.snapshot_id for snapshot in snapshots}:
         return
-    # A snapshot older than all remaining ones may have been the table's own before it expired.
+    # A snapshot older than all remaining ones may have been the table's own before it expired. The file may have newer
+    # ones, which were staged.
     oldest = min((snapshot.sequence_number or 0 for snapshot in snapshots), default=0)
-    number = _sequence_number(registered_table.metadata)
-    if may_be_own and number < oldest and _may_precede_log(newest, number):
+    is_older = (current.sequence_number or 0) < oldest
+    if may_be_own and is_older and _may_precede_log(newest, _sequence_number(registered_table.metadata)):
         return
     raise UnclearState(
         f"{reader} shows {TableRef(*newest.name())} at snapshot {shown}, which the table does not have: another writer "
