@@ -1,10 +1,12 @@
 """Incompatible schemas, records that fail Spark tasks or cannot be read, and topics of dead letters."""
 
 import json
+from contextlib import contextmanager
 
 import dagster as dg
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from pyspark.sql import functions as F
 
 from assets.topics.iceberg_asset import table_asset
 from lakehouse.config.loader import PROJECT, load
@@ -32,28 +34,20 @@ def incompatible(stream):
     return with_types(TRADES, quantity="string")
 
 
-def test_ingest_incompatible_schema_stops_and_keeps_table(resources):
-    stream = Stream(resources)
+def test_ingest_incompatible_schema_stops_then_continues_in_new_table(resources):
+    stream = Stream(resources, partitions=1)
     stream.produce_trades(range(10))
     stream.ingest()
     before = stream.rows(), stream.table().schema()
     schema = incompatible(stream)
     schema_id = stream.schema(schema)
-    stream.produce([{"value": framed(schema_id, schema, trade(1, quantity="many"))}])
+    stream.produce([{"value": framed(schema_id, schema, trade(n, quantity=f"n{n}"))} for n in range(10, 15)])
 
     with pytest.raises(IncompatibleSchema, match="quantity"):
         stream.ingest()
     assert (stream.rows(), stream.table().schema()) == before
 
-
-def test_ingest_incompatible_schema_continues_in_new_table(resources):
-    stream = Stream(resources, partitions=1, settings={"on_incompatible": "new_table"})
-    stream.produce_trades(range(10))
-    stream.ingest()
-    schema = incompatible(stream)
-    schema_id = stream.schema(schema)
-    stream.produce([{"value": framed(schema_id, schema, trade(n, quantity=f"n{n}"))} for n in range(10, 15)])
-
+    stream.topic = stream.topic.model_copy(update={"on_incompatible": "new_table"})
     [published] = stream.ingest()
     stream.produce([{"value": framed(schema_id, schema, trade(15, quantity="n15"))}])
     stream.ingest()
@@ -66,9 +60,9 @@ def test_ingest_incompatible_schema_continues_in_new_table(resources):
     assert stream.ingest() == []
 
 
-def fail_task_at_kill(monkeypatch):
-    """Fail the Spark task at records that begin with "kill", as a defect in a decoder would."""
-    from pyspark.sql import functions as F
+@contextmanager
+def fragile_decoder():
+    """Let the Spark task fail at records that begin with "kill", as a defect in a decoder would."""
 
     class Fragile(AvroCodec):
         def decode(self, data):
@@ -81,69 +75,82 @@ def fail_task_at_kill(monkeypatch):
         side = original(*args)
         return decoding.replace(side, codec=Fragile(side.codec.writers, side.codec.reader))
 
-    monkeypatch.setattr(decoding, "side_schema", fragile)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decoding, "side_schema", fragile)
+        yield
 
 
-@pytest.mark.parametrize("subject", ["{}-value", "elsewhere-{}"], ids=["its subject", "another subject"])
-def test_ingest_record_that_fails_task_is_dead_letter(resources, monkeypatch, subject):
+@pytest.fixture
+def fragile():
+    with fragile_decoder():
+        yield
+
+
+def poisonous(value):
+    return value[:5] + b"kill" + value[9:]
+
+
+@pytest.mark.usefixtures("fragile")
+@pytest.mark.parametrize(
+    ("subject", "poison"), [("{}-value", (5, 6)), ("elsewhere-{}", (5,))], ids=["its subject", "another subject"]
+)
+def test_ingest_record_that_fails_task_is_dead_letter(resources, subject, poison):
     stream = Stream(resources, partitions=2)
     stream.schema()
     schema_id = register(subject.format(stream.name), TRADES.replace('"fields"', f'"doc": "{subject}", "fields"', 1))
-    values = [framed(schema_id, TRADES, trade(n)) for n in range(24)]
-    for n in (5, 6, 17):
-        values[n] = values[n][:5] + b"kill" + values[n][9:]
+    values = [framed(schema_id, TRADES, trade(n)) for n in range(12)]
+    for n in poison:
+        values[n] = poisonous(values[n])
     stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
-    fail_task_at_kill(monkeypatch)
     stream.ingest()
 
-    assert len(stream.rows()) == 21
     letters = stream.dead_letters()
+    assert len(stream.rows()) == 12 - len(poison)
     assert {letter["error_reason"] for letter in letters} == {"poison"}
-    assert sorted(letter["value"] for letter in letters) == sorted(values[n] for n in (5, 6, 17))
+    assert sorted(letter["value"] for letter in letters) == sorted(values[n] for n in poison)
     offsets = {(row["kafka_partition"], row["kafka_offset"]) for row in (*stream.rows(), *letters)}
-    assert offsets == {(n % 2, n // 2) for n in range(24)}
+    assert offsets == {(n % 2, n // 2) for n in range(12)}
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_redrive_with_poisonous_dead_letter_recovers_the_others(resources, monkeypatch, mode):
-    stream = Stream(resources, partitions=1, settings={"mode": mode})
+@pytest.fixture(scope="module", params=["append", "upsert"])
+def poisoned(request, resources):
+    """A topic of twenty records after their ingestion. One is poisonous, and some are quarantined by a check."""
+    stream = Stream(resources, partitions=1, settings={"mode": request.param})
     schema_id = stream.schema()
     values = [framed(schema_id, TRADES, trade(n)) for n in range(40, 60)]
-    values[5] = values[5][:5] + b"kill" + values[5][9:]
+    values[5] = poisonous(values[5])
     stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
-    fail_task_at_kill(monkeypatch)
-    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
-    stream.ingest()
-    quarantined = len(stream.dead_letters()) - 1
+    stream.topic = with_checks(stream.topic, CHEAP)
+    with fragile_decoder():
+        stream.ingest()
+    return stream
+
+
+@pytest.mark.usefixtures("fragile")
+def test_replay_with_poisonous_dead_letter_rewrites_the_rows(poisoned):
+    before, letters = poisoned.rows(), poisoned.dead_letters()
+
+    replayed = replay(poisoned.namespace, poisoned.topic, poisoned.systems, "earliest")
+
+    assert replayed.counts.consumed == 19
+    assert poisoned.rows() == before
+    assert poisoned.dead_letters() == letters
+
+
+@pytest.mark.usefixtures("fragile")
+def test_redrive_with_poisonous_dead_letter_recovers_the_others(poisoned):
+    stream, quarantined = poisoned, len(poisoned.dead_letters()) - 1
     assert quarantined > 0
-    stream.topic = unchecked
+    stream.topic = with_checks(stream.topic, {})
 
     assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(quarantined, quarantined)
 
     offsets = [offset for offset in range(20) if offset != 5]
     newest = {trade(40 + offset)["userid"]: offset for offset in offsets}
-    expected = offsets if mode == "append" else sorted(newest.values())
+    expected = offsets if stream.topic.mode == "append" else sorted(newest.values())
     assert sorted(row["kafka_offset"] for row in stream.rows()) == expected
     waiting = [letter for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
     assert [(letter["kafka_offset"], letter["error_reason"]) for letter in waiting] == [(5, "poison")]
-
-
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_replay_with_poisonous_dead_letter_rewrites_the_rows(resources, monkeypatch, mode):
-    stream = Stream(resources, partitions=1, settings={"mode": mode})
-    schema_id = stream.schema()
-    values = [framed(schema_id, TRADES, trade(n)) for n in range(10)]
-    values[5] = values[5][:5] + b"kill" + values[5][9:]
-    stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
-    fail_task_at_kill(monkeypatch)
-    stream.ingest()
-    before, letters = stream.rows(), stream.dead_letters()
-
-    replayed = replay(stream.namespace, stream.topic, stream.systems, "earliest")
-
-    assert replayed.counts.consumed == 9
-    assert stream.rows() == before
-    assert stream.dead_letters() == letters
 
 
 def test_publish_dead_letters_twice_adds_each_once(resources):
@@ -234,11 +241,10 @@ def test_ingest_undecodable_record_names_field_and_byte(resources, sensitive):
 
     with pytest.raises(BadRecords) as raised:
         stream.ingest()
-    logged = Stream(resources, partitions=1, settings={"sensitive": sensitive})
-    logged.produce([{"key": b"User_7", "value": framed(logged.schema(), TRADES, trade(1))[: len(cut)]}])
-    logged.ingest()
+    stream.topic = stream.topic.model_copy(update={"errors": "log"})
+    stream.ingest()
 
-    [letter] = logged.dead_letters()
+    [letter] = stream.dead_letters()
     for text in (str(raised.value), letter["error_message"]):
         assert "userid" in text and f"byte {len(cut)}" in text
     assert ("(key 'User_7')" in str(raised.value)) is not bool(sensitive)
