@@ -2,8 +2,8 @@
 
 Confluent shows a key's secret once. An interruption between creating and storing a key leaves a stray: a key that
 nobody has. A key with the account as owner and the right name and description that is in no version of the secret is
-deleted once it is older than any command that may still store it. Without a secret, only a recent key is a stray:
-programs may still use an older one, whose secret was deleted.
+deleted once it is older than any command that may still store it. Without a secret, no key is a stray: a recent one may
+be that of another command, which stores it next, and programs may still use an older one, whose secret was deleted.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from resources.confluent.waiting import wait_until_accepted
 
 KNOWN_SECONDS = 20 * 60
 """Until an API accepts a new key."""
-STRAY_AGE = timedelta(hours=1)
-"""The age at which a key whose secret does not exist is no longer the trace of an interrupted creation."""
+RECENT = timedelta(hours=1)
+"""The age up to which a key whose secret does not exist is one that another command creates, or an interrupted one
+has created."""
 ABANDONED_AGE = timedelta(hours=3)
 """The age at which no command will store a key: more than a command takes, and clocks differ."""
 
@@ -153,19 +154,19 @@ class AccountKey:
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
         stored = {*self.ids(labelled)}
         unknown = [key for key in self.existing() if key.id not in stored]
-        if unknown and labelled:
+        if labelled and unknown:
             # It may have been in a version that has lost its labels.
             stored |= {*self.ids(self.secrets.versions(self.secret))}
             # Another command may have created a younger one, and store it next.
-            unknown = [key for key in unknown if now - key.created_at > ABANDONED_AGE]
-        elif old := [key.id for key in unknown if now - key.created_at > STRAY_AGE]:
+            return [key for key in unknown if key.id not in stored and now - key.created_at > ABANDONED_AGE]
+        if old := [key.id for key in unknown if now - key.created_at > RECENT]:
             raise UnclearState(
                 f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "
                 f"{', '.join(old)} exist, and programs may use them. Nothing was changed. Restore the secret (aws "
                 f"secretsmanager restore-secret --region {self.secrets.region} --secret-id {self.secret}), or delete "
                 f"the keys if no program uses them (confluent api-key delete {old[0]})"
             )
-        return [key for key in unknown if key.id not in stored]
+        return []
 
     def delete_strays(self, now: datetime | None = None) -> None:
         """Delete the keys that were never stored."""
