@@ -118,7 +118,7 @@ class MemorySpark:
             SparkException: The branch does not exist.
         """
         refs = self.load(ref).metadata.refs
-        if branch == "main" and not refs:
+        if branch == "main" and branch not in refs:
             return None
         if branch not in refs:
             raise SparkException(f"branch {branch} does not exist")
