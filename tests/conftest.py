@@ -10,6 +10,7 @@ from functools import cache
 
 import boto3
 import dagster as dg
+import psutil
 import pytest
 import sqlalchemy
 from botocore.loaders import JSONFileLoader
@@ -153,7 +154,8 @@ def stack(tmp_path_factory):
         if spark := process.running(home).get("spark"):
             # Otherwise it would archive 20,000 classes, for 25 s of CPU time. A start needs half of them.
             for member in spark.processes:
-                member.kill()
+                with suppress(psutil.NoSuchProcess):
+                    member.kill()
         local_stack.down(home)
 
 

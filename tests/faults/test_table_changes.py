@@ -133,9 +133,8 @@ def test_table_recreated_during_batch_gets_no_wrong_row(resources, monkeypatch):
 
     once_before(monkeypatch, Catalog, "publish", replace)
 
-    assert attempt(stream) is not None
-    assert stream.rows() == []
-    stream.ingest()
+    # The batch conflicts with the new table, and the same command then ingests all records into it.
+    assert attempt(stream) is None
     oracle.judge(stream)
 
 

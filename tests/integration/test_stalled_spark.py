@@ -2,10 +2,11 @@
 
 import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 
 import pytest
+from psutil import NoSuchProcess
 
 from lakehouse.core.errors import Stalled, Unreachable
 from lakehouse.local.processes import process
@@ -33,13 +34,16 @@ def spark(resources):
 def suspended(home):
     """Suspend Spark's server, which then keeps its sockets open and never responds."""
     processes = process.running(home)["spark"].processes
-    for running_process in processes:
-        running_process.suspend()
     try:
+        for running_process in processes:
+            # Python workers of Spark end by themselves.
+            with suppress(NoSuchProcess):
+                running_process.suspend()
         yield
     finally:
         for running_process in processes:
-            running_process.resume()
+            with suppress(NoSuchProcess):
+                running_process.resume()
 
 
 def test_stage_without_progress_is_cancelled_and_frees_cores(spark):
