@@ -52,6 +52,7 @@ class Oracle:
         self.position: tuple[str, dict[int, int]] = ("", {})
         self._ranges: list[tuple[str, int, int, int]] = []
         self._main: list[int] = []
+        self._parents: dict[int, int | None] = {}
         self._states: list[tuple[int, tuple[str, dict[int, int]]]] = []
         self._pending: set[int] = set()
         self._machine: Machine | None = None
@@ -67,6 +68,7 @@ class Oracle:
             return
         table = self._spark.iceberg.loaded(name)
         self._judge_history(name, after)
+        self._parents |= {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
         if name.endswith("__dead_letters"):
             self._letters = table
             self._judge(strict=False)
@@ -93,8 +95,11 @@ class Oracle:
             new.append(snapshot)
             parent = snapshot.parent_snapshot_id
             snapshot = None if parent in self._main else table.snapshot_by_id(parent or 0)
-        oldest = new[-1] if new else None
-        if self._main and (oldest is None or oldest.parent_snapshot_id != self._main[-1]):
+        parent = new[-1].parent_snapshot_id if new else None
+        while parent is not None and parent not in self._main and table.snapshot_by_id(parent) is None:
+            # The first of two commits expired while the batch was staged.
+            parent = self._parents.get(parent)
+        if self._main and parent != self._main[-1]:
             self._violate("main moved back, or its newest snapshot was replaced")
         for snapshot in reversed(new):
             self._main.append(snapshot.snapshot_id)
