@@ -95,7 +95,9 @@ class Oracle:
         self._until = {key: until for key, until in self._until.items() if key.id not in withdrawn}
         self._current = {name: key for name, key in self._current.items() if key.id not in withdrawn}
         yield
-        self._observe_keys("")
+        # Changes during a deletion are not observed, so a promise of that time would begin too late.
+        if not self.is_deleting:
+            self._observe_keys("")
 
     def read_output(self, text: str) -> None:
         """Judge a line of output, or an error."""
