@@ -18,11 +18,14 @@ import pyiceberg.table.snapshots
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2, read_manifest_list
 from pyiceberg.schema import Schema
+from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.snapshots import Summary
+from pyiceberg.types import StructType
 
 from lakehouse.formats import evolution
 from lakehouse.pipeline.schemas import decoding, schema_decision
+from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from tests.simulation.world import replaced
 
@@ -82,9 +85,19 @@ def _side_key(name: str, versions: Any, record: str = "", read_by: Any = ()) -> 
     return name, tuple(versions), record, tuple(read_by)
 
 
+def _filter_key(planner: ManifestGroupPlanner, spec_id: int | None = None) -> tuple[Any, ...]:
+    schema, options = planner.table_metadata.schema(), tuple(planner.options.items())
+    spec = planner.table_metadata.specs()[spec_id] if spec_id is not None else None
+    return id(schema), spec, repr(planner.row_filter), planner.case_sensitive, options
+
+
 PURE: dict[Any, dict[str, Any]] = {
     pyiceberg.table.metadata: {
         "assign_fresh_schema_ids": by(identities, pyiceberg.table.metadata.assign_fresh_schema_ids),
+    },
+    ManifestGroupPlanner: {
+        name: by(_filter_key, vars(ManifestGroupPlanner)[name])
+        for name in ("_build_manifest_evaluator", "_build_partition_evaluator", "_build_metrics_evaluator")
     },
     TableMetadataUtil: {"parse_raw": by(lambda text: text, TableMetadataUtil.parse_raw)},
     ManifestWriter: {
@@ -103,8 +116,14 @@ PURE: dict[Any, dict[str, Any]] = {
 """Functions whose result depends on their arguments only, which are computed once."""
 
 
+def _private(name: str) -> dict[str, property]:
+    return {name: property(lambda self: self.__pydantic_private__[name])}
+
+
 PRIVATE: dict[Any, dict[str, Any]] = {
-    Summary: {"_additional_properties": property(lambda self: self.__pydantic_private__["_additional_properties"])}
+    Summary: _private("_additional_properties"),
+    StructType: _private("_hash"),
+    Catalog: _private("_catalog"),
 }
 """Private attributes of models, which pydantic looks up otherwise after everything else, and with an error."""
 

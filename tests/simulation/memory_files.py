@@ -15,8 +15,8 @@ from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
-_files: dict[str, bytes | Callable[[], bytes]] = {}
-"""Content of each file, or a function that returns it."""
+_files: dict[str, bytes | TableMetadata] = {}
+"""Content of each file; of a metadata file that nobody has read, what it will contain."""
 
 _rows: dict[str, tuple[Sequence[Any], float]] = {}
 """Rows and time of each data file."""
@@ -43,14 +43,16 @@ def empty_store() -> Iterator[None]:
 
 def write_metadata(location: str, metadata: TableMetadata) -> None:
     """Write a metadata file, which is serialized when somebody reads it."""
-    _files[location] = functools.cache(lambda: metadata.model_dump_json(exclude_none=True).encode())
+    _files[location] = metadata
 
 
 def _content(location: str) -> bytes:
     if location not in _files:
         raise FileNotFoundError(location)
     content = _files[location]
-    return content if isinstance(content, bytes) else content()
+    if not isinstance(content, bytes):
+        content = _files[location] = content.model_dump_json(exclude_none=True).encode()
+    return content
 
 
 def write_data(path: str, rows: Sequence[Any], at: float) -> int:

@@ -199,8 +199,11 @@ class Oracle:
 
     def _judge(self, *, strict: bool) -> None:
         every = self._kafka.every_record
+        spans = self._spans()
         claimed = {
-            place: record for place, record in every.items() if place not in self.uncertain and self._is_claimed(place)
+            place: record
+            for place, record in every.items()
+            if place not in self.uncertain and any(s <= place[2] < e for s, e in spans.get(place[:2], ()))
         }
         every_letter = rows_of(self._letters)
         letters = [letter for letter in every_letter if place_of(letter.record) in claimed]
@@ -229,6 +232,17 @@ class Oracle:
     def _is_claimed(self, place: Place) -> bool:
         """Return whether a batch on main has a record."""
         return any(place[:2] == r[:2] and r[2] <= place[2] < r[3] for r in self._ranges)
+
+    def _spans(self) -> dict[tuple[str, int], list[tuple[int, int]]]:
+        """Return the ranges of offsets by topic id and partition, with one for those that follow each other."""
+        spans: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        for topic_id, partition, start, end in self._ranges:
+            of_partition = spans.setdefault((topic_id, partition), [])
+            if of_partition and of_partition[-1][1] == start:
+                of_partition[-1] = of_partition[-1][0], end
+            else:
+                of_partition.append((start, end))
+        return spans
 
     def _judge_keys(
         self, claimed: dict[Place, Record], rows: set[Place], pending: set[Place], recovered: set[Place]

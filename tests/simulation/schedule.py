@@ -166,7 +166,7 @@ class Schedule:
         name = self.choices.of(self.chosen)
         if name in programs:
             if len(self.world.processes) < 4:
-                self.world.start(f"{name}-{len(self.world.trace)}", programs[name])
+                self.world.start(f"{name}-{len(self.world.events)}", programs[name])
         else:
             self.events()[name]()
 

@@ -219,7 +219,7 @@ class StreamSchedule:
         if name not in programs:
             self._events()[name]()
         elif sum(not process.is_thread for process in self.world.processes) < 3:
-            self.world.start(f"{name}-{len(self.world.trace)}", programs[name])
+            self.world.start(f"{name}-{len(self.world.events)}", programs[name])
 
     # The schedule
 

@@ -104,7 +104,7 @@ class World:
 
     Attributes:
         choices: Decides everything.
-        trace: What happened, one line per event.
+        events: What happened.
         covered: Number of occurrences by operation and fault.
         fault_percent: The probability of a fault per call.
         switch_percent: The probability that another process runs before a call.
@@ -115,7 +115,7 @@ class World:
 
     def __init__(self, choices: Choices):
         self.choices = choices
-        self.trace: list[str] = []
+        self.events: list[str] = []
         self.covered: Counter[tuple[str, str]] = Counter()
         self.fault_percent = self.switch_percent = 0
         self.faults: Sequence[str] = FAULTS
@@ -200,9 +200,17 @@ class World:
                     raise process.result
 
     def record(self, event: str) -> None:
-        """Add a line to the trace, with short names for branches and snapshots."""
-        short = lambda name: self._names.setdefault(name[0], f"#{len(self._names)}")  # noqa: E731
-        self.trace.append(RANDOM.sub(short, event)[:200])
+        """Add an event to the trace."""
+        self.events.append(event)
+
+    @property
+    def trace(self) -> list[str]:
+        """The events, one line each, with short names for what has another name in each run."""
+        return [self.named(event)[:200] for event in self.events]
+
+    def named(self, text: str) -> str:
+        """Return a text with short names for branches, snapshots and tables."""
+        return RANDOM.sub(lambda name: self._names.setdefault(name[0], f"#{len(self._names)}"), text)
 
     # Calls
 

@@ -87,12 +87,8 @@ class CloudWorld(World):
         return re.sub(
             r"SHA256:[\w+/=]+|'MI[\w+/=]{20,}'?",
             lambda match: self._keys.setdefault(match[0], f"<key {len(self._keys)}>"),
-            text,
+            super().named(text),
         )
-
-    def record(self, event: str) -> None:
-        """Add a line to the trace."""
-        super().record(self.named(event))
 
     def call(self, operation: str, effect: Callable[[], T], error: Callable[[str], Exception]) -> T:
         """Perform a call, and observe its effect."""

@@ -175,7 +175,7 @@ class Operators:
         for match, act in sorted(remedies_in_text, key=lambda remedy: remedy[0].start()):
             # An alternative that was tried did not help.
             if match[0] not in self._followed and act(*match.groups()):
-                self._world.record(f"operator: {self._world.named(match[0])}")
+                self._world.record(f"operator: {match[0]}")
                 self._followed.add(match[0])
                 return True
         return bool(AGAIN.search(text))

@@ -13,6 +13,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from werkzeug.exceptions import HTTPException
@@ -96,7 +97,7 @@ class ControlPlane:
             path, request.environ["registry_id"] = f"/{rest}", registry_id
         try:
             self._authenticate(request, path)
-            endpoint, values = ROUTES.bind("127.0.0.1").match(path, request.method)
+            endpoint, values = _route(path, request.method)
             result = endpoint(self.state, request, **values)
             status, body = (200, self._page(request, path, result)) if isinstance(result, list) else result
         except Problem as problem:
@@ -215,6 +216,11 @@ class ConfluentServer(ControlPlane):
     def _violated(self, faults: list[str]) -> Response:
         self.violations += faults
         return _json(VIOLATION, {"errors": [{"status": str(VIOLATION), "detail": fault} for fault in faults]})
+
+
+@lru_cache(maxsize=1000)
+def _route(path: str, method: str) -> tuple[Any, Mapping[str, Any]]:
+    return ROUTES.bind("127.0.0.1").match(path, method)
 
 
 def _json(status: int, body: Any, media_type: str = "application/json") -> Response:
