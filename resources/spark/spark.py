@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 10
 PROGRESS_SECONDS = 10
 """Minimum time between two progress messages."""
-RETRIES, MAX_WAIT_MS = 6, 10_000
-"""About half a minute in total: the first pause is 50 ms, and each further one four times as long."""
 
 # Matches a quoted value with escaped quotes, or a word. Spark prints plans as Protobuf text, with a backslash before
 # each quote and backslash: after `\\"`, everything up to the end of the enclosing text is redacted.
@@ -136,10 +134,10 @@ class Spark(dg.ConfigurableResource):
     def _connect(self) -> SparkSession:
         from dagster_pyspark import LazyPySparkResource
         from pyspark.errors import PySparkException
-        from pyspark.sql.connect.client.retries import DefaultPolicy
         from pyspark.sql.connect.session import SparkSession
 
         from resources.spark.deadlines import Deadlines
+        from resources.spark.retries import Retries
 
         channel = self._channel()
         where = channel.endpoint
@@ -168,8 +166,7 @@ class Spark(dg.ConfigurableResource):
                 session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
             else:
                 session = builder.create()
-            # By default the client retries for ten minutes, even when it closes the session of a lost server.
-            session.client.set_retry_policies([DefaultPolicy(max_retries=RETRIES, max_backoff=MAX_WAIT_MS)])
+            session.client.set_retry_policies([Retries(where)])
             if self._report:
                 handler: Any = Progress(self._report)  # PySpark's type has the same parameters by keyword only
                 session.registerProgressHandler(handler)

@@ -1,9 +1,12 @@
 """Cancellation of Spark operations without progress, and streams that continue once the server responds again."""
 
 import os
+import socket
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 from psutil import NoSuchProcess
@@ -44,6 +47,56 @@ def suspended(home):
         for running_process in processes:
             with suppress(NoSuchProcess):
                 running_process.resume()
+
+
+@contextmanager
+def forwarded(port):
+    """Yield a port whose connections are forwarded to another port of this machine, until the end."""
+    connections = []
+
+    def copy(source, target):
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+
+    def accept():
+        with suppress(OSError):
+            while True:
+                pair = listener.accept()[0], socket.create_connection(("127.0.0.1", port))
+                connections.extend(pair)
+                threads.submit(copy, *pair)
+                threads.submit(copy, *reversed(pair))
+
+    with ThreadPoolExecutor(16) as threads, socket.create_server(("127.0.0.1", 0)) as listener:
+        threads.submit(accept)
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            for connection in (listener, *connections):
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+def test_lost_server_is_an_error_of_the_project(resources, monkeypatch):
+    """Not PySpark's error: a command would print its traceback, and a batch would be searched for a bad record."""
+    monkeypatch.setattr("resources.spark.retries.RETRIES", 2)
+    address = urlsplit(resources.spark.remote)
+    sessions = []
+    with forwarded(address.port) as port:
+        for _ in range(3):
+            spark = Spark(remote=resources.spark.remote.replace(f":{address.port}", f":{port}")).with_own_session()
+            sessions.append(spark.session({}))
+            assert sessions[-1].range(10).count() == 10
+    counted, analyzed, configured = sessions
+    for work in (
+        lambda: counted.range(10).count(),
+        lambda: analyzed.sql("SELECT 1 AS one").schema,
+        lambda: configured.conf.set("spark.sql.shuffle.partitions", "4"),
+    ):
+        with pytest.raises(Stalled, match=f"localhost:{port} closed the connection"):
+            work()
+    for session in sessions:
+        session.client.close()
 
 
 def test_stage_without_progress_is_cancelled_and_frees_cores(spark):
