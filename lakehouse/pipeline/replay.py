@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lakehouse.config.topic import Topic
@@ -161,16 +162,38 @@ def _require_ingested(context: BatchContext, start: Positions) -> None:
             )
 
 
-def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
+def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = False) -> Redriven:
     """Decode the table's dead letters again; those that decode become rows with their original offsets.
 
     In a table where a record replaces the row of its key, a dead letter remains if the log has neither its record nor a
     later one of its key: a deleted one may have replaced its row.
 
+    Args:
+        namespace: The namespace of the table.
+        topic: The topic.
+        clients: Clients of the systems.
+        poison: Whether to decode the records whose decoding aborted the Spark job, too.
+
     Raises:
         UnclearState: The table has rows of a topic that was recreated, or the topic was recreated meanwhile.
         CommitConflict: Another writer changed the table or the dead letters meanwhile.
+        LakehouseError: Decoding a record of reason `poison` aborted the Spark job again.
     """
+    try:
+        return _redrive(namespace, topic, clients, poison)
+    except PySparkException as error:
+        if not poison:
+            raise
+        raise LakehouseError(
+            f"The Spark job that decodes the dead letters of '{topic.name}' was aborted ({error.getCondition()}; see "
+            f"the log of Spark)",
+            "No dead letter was marked as recovered, and rows that were published are complete",
+            f"Give Spark what the record needs, such as more memory for its executors, or run `lakehouse redrive "
+            f"{topic.name}` without --poison for the others",
+        ) from error
+
+
+def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Redriven:
     ref = clients.catalog.resolve_table(topic.table_in(namespace))[0].dead_letters
     letter_table = letters.load(clients.catalog, topic, ref)
     snapshot = letter_table.current_snapshot() if letter_table else None
@@ -179,7 +202,7 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     log, context = _ingested(namespace, topic, clients, in_place=True)
     position = context.batch
     # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
-    waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position)
+    waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position, poison=poison)
     decoded = decode.decode(waiting, context.schemas.decoding())
     known = foreign_writers.with_foreign_writers(
         clients.schema_registry, context.schemas, decoded, foreign_writers.BY_HAND
@@ -195,7 +218,7 @@ def redrive(namespace: str, topic: Topic, clients: Clients) -> Redriven:
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: max(min(first.get(p, o), o), log.start[p]) for p, o in position.end.items()}
-        context, read = _decoded(replace(context, batch=replace(position, start=since)))
+        context, read = _decoded(replace(context, batch=replace(position, start=since)), poison=poison)
         if read.pieces:
             _write(context, read, None)
         names, rows = topic.metadata.names, context.spark.table(context.ref.spark_path())
@@ -269,8 +292,12 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
 
 
-def _decoded(context: BatchContext) -> tuple[BatchContext, _Read]:
+def _decoded(context: BatchContext, *, poison: bool = False) -> tuple[BatchContext, _Read]:
     """Return the decoded records of the context's batch, and the context with the schemas that decode them.
+
+    Args:
+        context: The range to read.
+        poison: Whether to read the dead letters whose decoding aborted the Spark job, too.
 
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
@@ -278,7 +305,7 @@ def _decoded(context: BatchContext) -> tuple[BatchContext, _Read]:
     whole, topic = context.batch, context.topic
     options = context.clients.kafka.spark_options()
     headers = topic.keeps_dead_letters or context.schemas.decoding().needs_headers
-    poisonous = letters.poisonous_records(context)
+    poisonous = [] if poison else letters.poisonous_records(context)
     pieces, remaining = [], whole
     while remaining.offsets:
         piece = head(remaining, topic.max_records_per_batch)

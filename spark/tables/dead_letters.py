@@ -179,10 +179,10 @@ def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
     return (F.col("topic_id") == topic_id) & some([F.lit(False), *inside])
 
 
-def waiting(spark: SparkSession, letters: TableRef, snapshot_id: int, position: Batch) -> DataFrame:
+def waiting(
+    spark: SparkSession, letters: TableRef, snapshot_id: int, position: Batch, *, poison: bool = False
+) -> DataFrame:
     """Return the dead letters of one snapshot that are not rows yet, in the columns of spark.records.
-
-    Those that abort decoding are left out.
 
     Args:
         spark: The Spark session.
@@ -190,18 +190,21 @@ def waiting(spark: SparkSession, letters: TableRef, snapshot_id: int, position: 
         snapshot_id: The snapshot.
         position: The newest batch of the table that lacks the records. Dead letters with later offsets are of an
             unpublished batch: the next run decides about their records again.
+        poison: Whether to return those whose decoding aborted the Spark job, too. If it does so again, no other dead
+            letter is redriven.
     """
     undecoded = published(spark, letters, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
-    # Decoding such a record again would abort the job, and no other dead letter could be redriven.
-    undecoded = undecoded.filter(F.col("error_reason") != "poison")
+    if not poison:
+        undecoded = undecoded.filter(F.col("error_reason") != "poison")
     source = undecoded.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return source.withColumn("timestampType", codes)
 
 
 def poisonous(letters: DataFrame, batch: Batch) -> list[tuple[int, int]]:
-    """Return the partition and offset of each record of a batch whose decoding aborts a job."""
-    poison = letters.filter(_is_of(batch.topic_id, batch.start, batch.end) & (F.col("error_reason") == "poison"))
+    """Return the partition and offset of each record of a batch whose decoding aborted a job, and that is no row."""
+    is_waiting = F.col("redriven_timestamp").isNull() & (F.col("error_reason") == "poison")
+    poison = letters.filter(_is_of(batch.topic_id, batch.start, batch.end) & is_waiting)
     return [tuple(row) for row in poison.select("source_record.partition", "source_record.offset").collect()]
 
 

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 import dagster as dg
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from assets.topics.iceberg_asset import table_asset
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.errors import BadRecords, IncompatibleSchema, UnclearState
+from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.replay import Redriven, redrive, replay
@@ -66,8 +67,9 @@ def fragile_decoder():
 
     class Fragile(AvroCodec):
         def decode(self, data):
-            poison = F.substring(data, 6, 4) == F.lit(b"kill")
-            return F.when(poison, F.raise_error(F.lit("killed")).cast("void")).otherwise(super().decode(data))
+            return F.when(F.contains(data, F.lit(b"kill")), F.raise_error(F.lit("killed")).cast("void")).otherwise(
+                super().decode(data)
+            )
 
     original = decoding.side_schema
 
@@ -86,8 +88,8 @@ def fragile():
         yield
 
 
-def poisonous(value):
-    return value[:5] + b"kill" + value[9:]
+def poisonous(schema_id, number):
+    return framed(schema_id, TRADES, trade(number, userid="kill"))
 
 
 @pytest.mark.usefixtures("fragile")
@@ -100,7 +102,7 @@ def test_ingest_record_that_fails_task_is_dead_letter(resources, subject, poison
     schema_id = register(subject.format(stream.name), TRADES.replace('"fields"', f'"doc": "{subject}", "fields"', 1))
     values = [framed(schema_id, TRADES, trade(n)) for n in range(12)]
     for n in poison:
-        values[n] = poisonous(values[n])
+        values[n] = poisonous(schema_id, n)
     stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
     stream.ingest()
 
@@ -118,7 +120,7 @@ def poisoned(request, resources):
     stream = Stream(resources, partitions=1, settings={"mode": request.param})
     schema_id = stream.schema()
     values = [framed(schema_id, TRADES, trade(n)) for n in range(40, 60)]
-    values[5] = poisonous(values[5])
+    values[5] = poisonous(schema_id, 45)
     stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
     stream.topic = with_checks(stream.topic, CHEAP)
     with fragile_decoder():
@@ -151,6 +153,27 @@ def test_redrive_with_poisonous_dead_letter_recovers_the_others(poisoned):
     assert sorted(row["kafka_offset"] for row in stream.rows()) == expected
     waiting = [letter for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
     assert [(letter["kafka_offset"], letter["error_reason"]) for letter in waiting] == [(5, "poison")]
+
+
+def test_redrive_of_poison_recovers_it_after_the_fix(poisoned):
+    """The record is not published as long as its decoding aborts the job, and is a row afterwards."""
+    stream = poisoned
+    letters, rows = stream.dead_letters(), stream.rows()
+    waiting = [letter for letter in letters if letter["redriven_timestamp"] is None]
+    assert "poison" in {letter["error_reason"] for letter in waiting}
+    stream.topic = with_checks(stream.topic, {})
+    with fragile_decoder(), pytest.raises(LakehouseError, match=r"was aborted.*without --poison"):
+        redrive(stream.namespace, stream.topic, stream.systems, poison=True)
+    assert (stream.dead_letters(), stream.rows()) == (letters, rows)
+
+    assert redrive(stream.namespace, stream.topic, stream.systems, poison=True).recovered == len(waiting)
+
+    assert all(letter["redriven_timestamp"] for letter in stream.dead_letters())
+    newest = {"kill" if offset == 5 else trade(40 + offset)["userid"]: offset for offset in range(20)}
+    expected = list(range(20)) if stream.topic.mode == "append" else sorted(newest.values())
+    assert sorted(row["kafka_offset"] for row in stream.rows()) == expected
+    with fragile_decoder(), pytest.raises(PySparkException, match="killed"):
+        replay(stream.namespace, stream.topic, stream.systems, "earliest")
 
 
 def test_publish_dead_letters_twice_adds_each_once(resources):

@@ -23,12 +23,14 @@ class Records:
     batch: Batch
     letters: Rows | None = None
     left_out: frozenset[tuple[int, int]] = frozenset()
+    with_poison: bool = False
 
     def read(self) -> list[Record]:
         """Read the records."""
         if self.letters:
             letters = self.spark.rows(self.letters.ref, "main", self.letters.snapshot_id)
-            pending = (letter.record for letter in letters if not letter.recovered and letter.reason != "poison")
+            waiting = (letter for letter in letters if not letter.recovered)
+            pending = (letter.record for letter in waiting if self.with_poison or letter.reason != "poison")
             return [record for record in pending if is_of(record, self.batch.topic_id, {}, self.batch.end)]
         try:
             records = self.spark.kafka.read(self.batch)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -33,8 +34,9 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record as PartitionRecord
-from pyspark.errors.exceptions.connect import AnalysisException, SparkConnectGrpcException, SparkException
+from pyspark.errors.exceptions.connect import AnalysisException, SparkException
 
+from lakehouse.core.errors import Stalled
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.write import Target
 from tests.simulation.catalog import MemoryIcebergCatalog
@@ -86,7 +88,7 @@ class MemorySpark:
 
     def job(self, name: str, effect: Callable[[], Any]) -> Any:
         """Run a job: it may fail, its response may be lost, and it may run on after its client was killed."""
-        return self.world.call(f"spark.{name}", effect, SparkConnectGrpcException)
+        return self.world.call(f"spark.{name}", effect, partial(Stalled, "Spark Connect", "its address"))
 
     def load(self, ref: TableRef) -> Table:
         """Load a table, as Spark does.

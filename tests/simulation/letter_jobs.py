@@ -68,14 +68,16 @@ def append_letters(letters: Decoded | Missing, target: Target) -> None:
     spark.job("commit", lambda: spark.commit(target, None, rows))
 
 
-def waiting(spark: MemorySpark, letters: TableRef, snapshot_id: int, position: Batch) -> Records:
+def waiting(
+    spark: MemorySpark, letters: TableRef, snapshot_id: int, position: Batch, *, poison: bool = False
+) -> Records:
     """Return the dead letters of a snapshot that are not rows yet."""
-    return Records(spark, position, Rows(spark, letters, "main", snapshot_id))
+    return Records(spark, position, Rows(spark, letters, "main", snapshot_id), with_poison=poison)
 
 
 def poisonous(letters: Rows, batch: Batch) -> list[tuple[int, int]]:
     """Return the partition and offset of each poisonous record of a batch."""
-    poison = (letter.record for letter in letters.collect() if letter.reason == "poison")
+    poison = (letter.record for letter in letters.collect() if letter.reason == "poison" and not letter.recovered)
     return [(r.partition, r.offset) for r in poison if is_of(r, batch.topic_id, batch.start, batch.end)]
 
 

@@ -87,7 +87,8 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
 
 @click.command()
 @click.argument("topic")
-def redrive(topic: str) -> None:
+@click.option("--poison", is_flag=True, help="Also decode the records whose decoding aborted the Spark job.")
+def redrive(topic: str, poison: bool) -> None:
     """Decode and check the dead letters of TOPIC again, and publish those that pass as rows.
 
     The others stay dead letters. A second redrive duplicates nothing.
@@ -95,11 +96,12 @@ def redrive(topic: str) -> None:
     \b
     List the reasons:            lakehouse dead-letters orders
     Retry after a fix:           lakehouse redrive orders
+    With more memory for Spark:  lakehouse redrive orders --poison
     """
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as systems, hide_values(entry):
-        result = redrive_letters(declared.namespace, entry, systems)
+        result = redrive_letters(declared.namespace, entry, systems, poison=poison)
         echo(result.describe())
         if result.recovered:
             _publish_to_readers(declared, topic, systems)
