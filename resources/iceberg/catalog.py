@@ -12,13 +12,20 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.config import sensitive
-from lakehouse.core.errors import CommitConflict, LakehouseError, RequestRejected, SchemaError, UnclearState
+from lakehouse.core.errors import (
+    CommitConflict,
+    LakehouseError,
+    RequestRejected,
+    SchemaError,
+    UnclearState,
+    Unreachable,
+)
 from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
-from resources.iceberg.conflicts import detect_conflict, refreshed
+from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
 from resources.masked_field import masked_field
@@ -285,10 +292,11 @@ class Catalog(dg.ConfigurableResource):
 
         Raises:
             CommitConflict: Main or the branch has moved since; main is as the other writer left it.
+            TransientError: The catalog does not respond. The batch is either published or not.
         """
         from pyiceberg.exceptions import CommitFailedException
 
-        audited = table.metadata.refs[branch].snapshot_id
+        name, audited = ".".join(table.name()), table.metadata.refs[branch].snapshot_id
         if counts is not None:
             properties = {COUNTS: with_counts(table, audited, counts)} | dict(properties or {})
         requirements, updates = publication(table, branch, base, properties or {})
@@ -296,15 +304,20 @@ class Catalog(dg.ConfigurableResource):
             committed = self.iceberg().commit_table(table, requirements, updates)
         except Exception as error:
             # The commit may be applied and its response lost: only the catalog's state is conclusive.
-            current = refreshed(table)
+            try:
+                with self.translate_errors():
+                    current = refreshed(table)
+            except Unreachable as unreachable:
+                raise unknown_outcome(name, unreachable) from error
             if any(snapshot.snapshot_id == audited for snapshot in history(current)):
                 return current
             if isinstance(error, CommitFailedException):
                 raise CommitConflict(
-                    f"Another writer changed {'.'.join(table.name())} while this batch was prepared ({error}). "
+                    f"Another writer changed {name} while this batch was prepared ({error}). "
                     f"The batch was not published. Retry the run or command"
                 ) from error
-            raise
+            with self.translate_errors():
+                raise
         table.metadata, table.metadata_location = committed.metadata, committed.metadata_location
         return table
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakehouse.core.errors import CommitConflict
+from lakehouse.core.errors import CommitConflict, TransientError, Unreachable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,4 +45,13 @@ def dropped_error(name: str) -> CommitConflict:
     return CommitConflict(
         f"Another program dropped table {name} while a commit to it was prepared. If another table has its name now, "
         f"that one was left unchanged. Retry the run or command"
+    )
+
+
+def unknown_outcome(name: str, unreachable: Unreachable) -> TransientError:
+    """Return the error for a commit that failed, or whose response was lost, to a table that cannot be looked up."""
+    return TransientError(
+        f"The outcome of a commit to {name} is unknown: {unreachable.problem}",
+        "The batch is either published or not; no part of it is",
+        "Retry the run or command: it continues after the rows that are published",
     )

@@ -4,26 +4,21 @@ import time
 
 import pyarrow as pa
 
-from resources.iceberg.catalog import Catalog
-
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 
 
-def table_with_branches(tmp_path, *branches):
-    (tmp_path / "warehouse").mkdir()
-    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
-    catalog.iceberg().create_namespace("trading")
+def table_with_branches(catalog, *branches):
     table = catalog.iceberg().create_table(("trading", "orders"), ROWS.schema)
     table.append(ROWS)
     for branch in branches:
         table.manage_snapshots().create_branch(table.metadata.current_snapshot_id, branch).commit()
-    return catalog, table
+    return table
 
 
-def test_drop_abandoned_branch_of_killed_writer_is_dropped(tmp_path):
+def test_drop_abandoned_branch_of_killed_writer_is_dropped(catalog):
     now = int(time.time())
     killed, running = (f"dry_run_{started}_0123456789ab" for started in (now - 90_000, now - 60))
-    catalog, table = table_with_branches(tmp_path, "ingest_1", killed, running, "dry_run_of_mine")
+    table = table_with_branches(catalog, "ingest_1", killed, running, "dry_run_of_mine")
 
     assert set(catalog.drop_abandoned(table).metadata.refs) == {"main", "ingest_1", running, "dry_run_of_mine"}
     assert set(catalog.drop_staging(table).metadata.refs) == {"main", running, "dry_run_of_mine"}

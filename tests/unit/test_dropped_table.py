@@ -4,18 +4,9 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.core.errors import CommitConflict
-from resources.iceberg.catalog import Catalog
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 NAME = "trading", "orders"
-
-
-@pytest.fixture
-def catalog(tmp_path):
-    (tmp_path / "warehouse").mkdir()
-    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
-    catalog.iceberg().create_namespace("trading")
-    return catalog
 
 
 def staged(catalog):

@@ -6,7 +6,6 @@ from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables.table_ref import TableRef
-from resources.iceberg.catalog import Catalog
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),
@@ -16,12 +15,9 @@ SCHEMA = Schema(
 )
 
 
-@pytest.fixture
-def catalog(tmp_path):
-    (tmp_path / "warehouse").mkdir()
-    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
+@pytest.fixture(autouse=True)
+def table(catalog):
     catalog.ensure_table(TableRef("n", "t"), SCHEMA)
-    return catalog
 
 
 def partition(catalog, *partition_by):

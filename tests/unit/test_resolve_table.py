@@ -1,25 +1,16 @@
 """Resolution of the table that a topic currently writes to."""
 
 import pyarrow as pa
-import pytest
 
 from lakehouse.core.tables.table_ref import TableRef
-from resources.iceberg.catalog import SUCCESSOR, Catalog
+from resources.iceberg.catalog import SUCCESSOR
 
-ORDERS = TableRef("shop", "orders")
-
-
-@pytest.fixture
-def catalog(tmp_path):
-    (tmp_path / "lake").mkdir()
-    catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/lake")
-    catalog.iceberg().create_namespace("shop")
-    return catalog
+ORDERS = TableRef("trading", "orders")
 
 
 def create(catalog, name, successor=None):
     properties = {SUCCESSOR: successor} if successor else {}
-    return catalog.iceberg().create_table(("shop", name), pa.schema([("a", pa.int64())]), properties=properties)
+    return catalog.iceberg().create_table(("trading", name), pa.schema([("a", pa.int64())]), properties=properties)
 
 
 def test_resolve_table_missing_returns_its_name(catalog):
