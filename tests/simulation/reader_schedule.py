@@ -49,6 +49,8 @@ class ReaderSchedule(Schedule):
         focus: The readers that programs publish and measure. With one of them, more programs update it at a time.
     """
 
+    recovering = ("ingest",)
+
     def __init__(self, choices: Choices):
         super().__init__(choices)
         world, iceberg = self.world, self.iceberg

@@ -39,6 +39,7 @@ CHECKS = {"small": Range(type="range", column="id", max=9, severity="quarantine"
 """A check that quarantines rows: which ones fail, `Record.fails_check` decides."""
 BRANCHES = "again", "main"
 TURNS = 60
+UNLIMITED = {"max_records_per_batch": 1000}
 RECOVERIES = 40
 """Maximum number of runs and commands until everything has recovered."""
 
@@ -62,11 +63,13 @@ class Schedule:
     """The systems of one world, and what happens in it.
 
     Attributes:
-        turns: How often an action or a process is chosen.
+        turns: How often an action or a process is chosen; half as often in half of the schedules.
+        recovering: The commands after which everything has recovered.
         chosen: The actions of this schedule.
     """
 
     turns = TURNS
+    recovering: Sequence[str] = ("ingest", "redrive", "replay")
     chosen: Sequence[str]
 
     def __init__(
@@ -187,7 +190,9 @@ class Schedule:
             self.change_check()
         self.source.produce()
         world.start("ingest-0", self.programs()["ingest"])
-        for _ in range(self.turns):
+        for turn in range(self.turns):
+            if turn == self.turns // 2 and not choices.below(2):
+                break
             if not world.processes or choices.happens(40):
                 self.act()
             else:
@@ -236,11 +241,16 @@ class Schedule:
         return [name for name in names if name.startswith("dry_run")]
 
     def recover(self) -> None:
-        """End all faults, and run commands until the table has every record."""
+        """End all faults, and run commands until the table has every record.
+
+        Most of the programs that still run are killed, what is left becomes one batch, and half of the schedules replay
+        the table: otherwise, recovery would take most of the time, and find the fewest defects.
+        """
         world = self.world
         world.record("recovery")
         world.fault_percent = world.switch_percent = 0
         for process in list(world.processes):
+            process.machine.is_killed |= self.choices.of((False, True, True))
             while process in world.processes:
                 world.step(process)
         self.source.end_transactions()
@@ -248,7 +258,8 @@ class Schedule:
         if self.topic.checks:
             self.change_check()
         world.advance(4000)
-        commands = ["ingest", "redrive", "replay"]
+        self.topic = self.topic.model_copy(update=UNLIMITED)
+        commands = [name for name in self.recovering if name != "replay" or self.choices.below(2)]
         for _ in range(RECOVERIES):
             if not commands:
                 return

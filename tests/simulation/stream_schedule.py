@@ -33,7 +33,7 @@ from tests.simulation.engine import MemorySpark
 from tests.simulation.oracle import Oracle, Violation
 from tests.simulation.readers import MemoryGlueClient, MemorySnowflakeServer, SimulatedGlue, SimulatedSnowflake
 from tests.simulation.registry import LATE, MemoryRegistry
-from tests.simulation.schedule import NAMESPACE, RECOVERIES, exhaust
+from tests.simulation.schedule import NAMESPACE, RECOVERIES, UNLIMITED, exhaust
 from tests.simulation.source_topic import SourceTopic
 from tests.simulation.threads import MemoryQueue, threads
 from tests.simulation.world import Machine, World, replaced
@@ -266,6 +266,9 @@ class StreamSchedule:
         kafka.leaderless, kafka.forbidden = set(), set()
         if self.choices.below(2):
             self._judge_running()
+        self._change_topics(UNLIMITED)
+        for process in world.processes:
+            process.machine.is_killed |= not process.is_thread and self.choices.of((False, True, True))
         # A stream may be about to start.
         self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
         broken = self.choices.of((set(), kafka.leaderless, kafka.forbidden))
@@ -287,7 +290,8 @@ class StreamSchedule:
                 if self._iceberg.find(name) and not self._is_shown(name):
                     raise Violation(f"`stream --once` has ended, and a reader lacks rows of {name}")
         self._raise_violations()
-        self._ingest_continuously(unreadable)
+        if self.choices.below(2):
+            self._ingest_continuously(unreadable)
 
     def _judge_running(self) -> None:
         """Judge that the streams that still run ingest all records, or report an error of an entry."""
@@ -311,7 +315,10 @@ class StreamSchedule:
 
     def _keep_dead_letters(self) -> None:
         """Let no topic stop at a record that cannot be decoded, as the error suggests."""
-        topics = {t.name: t.model_copy(update={"errors": "log"}) for t in self._config.topics.values()}
+        self._change_topics({"errors": "log"})
+
+    def _change_topics(self, update: Mapping[str, Any]) -> None:
+        topics = {t.name: t.model_copy(update=update) for t in self._config.topics.values()}
         self._config = self._config.model_copy(update={"topics": topics})
 
     def _ingest_continuously(self, unreadable: set[str]) -> None:
