@@ -13,7 +13,9 @@ import dagster as dg
 import psutil
 import pytest
 import sqlalchemy
-from botocore.loaders import JSONFileLoader
+from botocore.loaders import JSONFileLoader, Loader
+from moto import backends
+from moto.backends import list_of_moto_modules
 
 from assets import asset_factory
 from assets.failures import RETRY
@@ -96,9 +98,24 @@ def retries_without_delay():
 
 @pytest.fixture(autouse=True, scope="session")
 def service_models_read_once():
-    """Let all sessions of boto3 share the service models, whose parsing took a third of the tests of Snowflake."""
+    """Let all sessions of boto3 share the service models, whose parsing took a third of the tests of Snowflake.
+
+    Each new session also searched all folders of botocore for them, which was half of the time of a new client, and
+    moto listed the folders of its services at each request.
+    """
+    services = list(list_of_moto_modules())
+    list_available = Loader.list_available_services
+
+    @cache
+    def available(kind, *folders):
+        return list_available(Loader(list(folders), include_default_search_paths=False), kind)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(JSONFileLoader, "load_file", staticmethod(cache(JSONFileLoader().load_file)))
+        patch.setattr(
+            Loader, "list_available_services", lambda loader, type_name: available(type_name, *loader.search_paths)
+        )
+        patch.setattr(backends, "list_of_moto_modules", lambda: services)
         yield
 
 
