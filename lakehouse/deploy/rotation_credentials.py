@@ -69,7 +69,7 @@ class RotationCredentials(CloudCredentials):
                 f"which reports what is wrong with it"
             ) from None
         remedy = f"Run `lakehouse deploy create`, which compares the user's keys with the secret '{secret}'"
-        return Login(pair.account, pair.user, pair.role, pair.der, remedy)
+        return Login(pair.account, pair.user, pair.role, pair.private_key, remedy)
 
     def _stored(self, name: str) -> SecretJson:
         version = self.secrets.read(name)

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from resources.aws.secrets_manager import SecretJson
+from resources.snowflake.snowflake_connection import private_key
 from resources.snowflake.snowflake_sql import KeySlot
 
 BITS = 2048
@@ -49,7 +50,7 @@ class KeyPair:
         values = secret.reveal()
         pair: KeyPair | None
         try:
-            key = serialization.load_pem_private_key(values["private_key"].encode(), password=None)
+            key = private_key(values["private_key"].encode())
             if not isinstance(key, rsa.RSAPrivateKey):
                 raise ValueError("another kind of key")
             pair = cls(
@@ -103,13 +104,6 @@ class KeyPair:
                 f"snowflake_rsa_private_key_{slot}_pem": base64.b64encode(private_pem).decode(),
             }
         return fields
-
-    @property
-    def der(self) -> bytes:
-        """The private key as the Snowflake connector takes it."""
-        return self.private_key.private_bytes(
-            serialization.Encoding.DER, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
 
     @property
     def public_key(self) -> str:

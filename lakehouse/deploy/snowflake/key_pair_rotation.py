@@ -260,7 +260,7 @@ def _log_in(user: ServiceUser, key: KeyPair) -> None:
         user=user.name,
         address=user.address,
         refused=refused,
-        private_key=key.der,
+        private_key=key.private_key,
         role=user.role,
     ).close()
 

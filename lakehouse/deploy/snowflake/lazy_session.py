@@ -12,6 +12,7 @@ from lakehouse.core.errors import LakehouseError
 from resources.snowflake.snowflake_connection import connect
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
     from snowflake.connector import SnowflakeConnection
     from snowflake.connector.cursor import SnowflakeCursor
     from snowflake.connector.errors import Error
@@ -24,8 +25,8 @@ class Login:
     account: str
     user: str
     role: str
-    private_key: bytes = field(repr=False)
-    """In DER form."""
+    private_key: RSAPrivateKey | bytes = field(repr=False)
+    """As `private_key` returns it."""
     remedy: str
     """What to do about a refusal: a sentence without a full stop."""
 

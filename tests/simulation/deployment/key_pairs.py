@@ -41,14 +41,9 @@ def fingerprint_of_public(body: str) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(base64.b64decode(body)).digest()).decode()
 
 
-def fingerprint_of_private(key: bytes) -> str:
-    """Return the fingerprint of the public key of a private key, which is PEM or DER."""
-    load = serialization.load_pem_private_key if key.startswith(b"-----") else serialization.load_der_private_key
-    return _fingerprint(key, load)
-
-
 @cache
-def _fingerprint(key: bytes, load: Callable[..., rsa.RSAPrivateKey]) -> str:
-    public = load(key, None).public_key()
+def fingerprint_of_private(key: rsa.RSAPrivateKey) -> str:
+    """Return the fingerprint of the public key of a private key."""
+    public = key.public_key()
     der = public.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     return fingerprint_of_public(base64.b64encode(der).decode())

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from resources.aws.secrets_manager import CURRENT
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld
-from tests.simulation.deployment.key_pairs import fingerprint_of_private
+from tests.simulation.deployment.key_pairs import fingerprint_of_private, load_pem_private_key
 
 SECRET = re.compile("secret-[0-9a-f]{32}|PRIVATE KEY|LS0tLS1CRUdJ|MIIC")
 """A secret of Confluent's stand-in, a PEM, or the base64 of either."""
@@ -114,7 +114,7 @@ class Oracle:
         """Return the key that a secret names; None if it cannot be read."""
         value = self._clouds.secrets[OURS].value(name, CURRENT) or {}
         if "private_key" in value:
-            return Credential(fingerprint_of_private(value["private_key"].encode()))
+            return Credential(fingerprint_of_private(load_pem_private_key(value["private_key"].encode(), None)))
         for field, text in value.items():
             if field.endswith("user.info"):
                 return Credential(*text.split(":"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from snowflake.connector.errors import DatabaseError, OperationalError, ProgrammingError
 
 from tests.simulation.deployment.key_pairs import fingerprint_of_private, fingerprint_of_public
@@ -138,8 +139,8 @@ def lost(reason: str) -> Exception:
     return OperationalError(msg=f"Failed to execute request: {reason}", errno=250003)
 
 
-def log_in(world: World, store: MemorySnowflake, user: str, private_key: bytes) -> MemorySession:
-    """Open a session with a private key (DER).
+def log_in(world: World, store: MemorySnowflake, user: str, private_key: RSAPrivateKey) -> MemorySession:
+    """Open a session with a private key.
 
     Raises:
         DatabaseError: No slot of the user has its public key.
