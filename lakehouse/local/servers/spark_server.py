@@ -46,6 +46,9 @@ SETTINGS = MappingProxyType(
         "spark.sql.sources.useV1SourceList": "avro,csv,json,orc,parquet,text",
         # Consumers that executors keep open, by default 64: a stream needs one for each partition of its topics.
         "spark.kafka.consumer.cache.capacity": "256",
+        # The classes that Spark generates and keeps, by default 100. Each topic needs 12 to 40, and a stream of more
+        # topics than fit compiles them for every batch.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
         # Plans contain Kafka's password, so the UI and the event log are off; the redaction in
