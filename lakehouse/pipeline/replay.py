@@ -304,12 +304,14 @@ def _decoded(context: BatchContext, *, poison: bool = False) -> tuple[BatchConte
     """
     whole, topic = context.batch, context.topic
     options = context.clients.kafka.spark_options()
-    headers = topic.keeps_dead_letters or context.schemas.decoding().needs_headers
+    headers = topic.keeps_dead_letters
     poisonous = [] if poison else letters.poisonous_records(context)
     pieces, remaining = [], whole
     while remaining.offsets:
         piece = head(remaining, topic.max_records_per_batch)
-        records = kafka_records.read_range(context.spark, options, piece, headers=headers)
+        records = kafka_records.read_range(
+            context.spark, options, piece, headers=headers or context.schemas.decoding().needs_headers
+        )
         pieces.append(dead_letters.without(records, poisonous) if poisonous else records)
         remaining = replace(remaining, start=piece.end)
     schemas = context.schemas
@@ -324,7 +326,7 @@ def _decoded(context: BatchContext, *, poison: bool = False) -> tuple[BatchConte
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    decoded_pieces = [decode.decode(records, schemas.decoding()) for records in pieces]
+    decoded_pieces = [decode.decode(records, schemas.decoding(), headers=headers) for records in pieces]
     summary = {"start": dict(whole.start), "end": dict(whole.end)}
     return replace(context, schemas=schemas), _Read(decoded_pieces, summary, whole.offsets, whole.start)
 

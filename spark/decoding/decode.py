@@ -140,12 +140,13 @@ class Decoding:
         return any(column.needs_headers for name, column in registered().items() if internal(name) in self.metadata)
 
 
-def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
+def decode(records: DataFrame, decoding: Decoding, *, headers: bool = False) -> DataFrame:
     """Decode records to rows, or to the reason why they are dead letters.
 
     Args:
         records: The records in the columns of spark.records.
         decoding: The instructions.
+        headers: Whether to return the message headers, which `records` must have.
 
     Returns:
         The table's columns and metadata columns by their names in the table, and the columns of spark.decoding.decoded.
@@ -178,7 +179,7 @@ def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
     # Spark pushes filters below projections unless an expression is non-deterministic. A filter by the reason would
     # otherwise decode once for each column that the reason depends on.
     reason = F.when(F.monotonically_increasing_id() >= 0, reason)
-    result = _result(decoded, columns, decoding, filtered, rows.deleted, reason)
+    result = _result(decoded, columns, decoding, filtered, rows.deleted, reason, headers)
     if not decoding.quarantine:
         return result
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
@@ -189,13 +190,13 @@ def decode(records: DataFrame, decoding: Decoding) -> DataFrame:
     return result.withColumn(PREFIX + "reason", reason)
 
 
-def refused(records: DataFrame, decoding: Decoding, reason: str) -> DataFrame:
+def refused(records: DataFrame, decoding: Decoding, reason: str, *, headers: bool = False) -> DataFrame:
     """Return records in the form of `decode`, all of them undecoded dead letters with one reason."""
     records = records.withColumn("schema_id", F.lit(None).cast("int"))
     columns = {name: F.lit(None) for name in decoding.columns}
     never = F.lit(False)
     # Not a constant, because Spark would then optimize away the observation that counts these records.
-    return _result(records, columns, decoding, never, never, F.when(F.col("offset") >= 0, reason))
+    return _result(records, columns, decoding, never, never, F.when(F.col("offset") >= 0, reason), headers)
 
 
 def _result(
@@ -205,10 +206,11 @@ def _result(
     filtered: Column,
     deleted: Column,
     reason: Column,
+    headers: bool,
 ) -> DataFrame:
     metadata = {internal(name): F.expr(column.expression) for name, column in registered().items()}
-    names = ("partition", "offset", "timestamp", "schema_id", "key", "value", "headers")
-    technical = {name: F.col(name) for name in names if name != "headers" or name in records.columns} | {
+    names = ("partition", "offset", "timestamp", "schema_id", "key", "value", *(["headers"] if headers else []))
+    technical = {name: F.col(name) for name in names} | {
         "timestamp_type": metadata["kafka_timestamp_type"],
         "filtered": filtered,
         "tombstone": deleted,

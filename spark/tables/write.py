@@ -128,7 +128,7 @@ def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows."""
     observation, good = _observe(decoded)
     with with_properties(decoded.sparkSession, target):
-        _table_rows(good, target).writeTo(target.path).append()
+        _table_rows(good, good.schema, target).writeTo(target.path).append()
     counts = _reported(observation)
     return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
 
@@ -143,7 +143,7 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
         empty: Whether the table has no rows to compare with.
     """
     observation, good = _observe(decoded)
-    rows = _table_rows(_one_a_key(good, key, F.min_by), target)
+    rows = _table_rows(_one_a_key(good, key, F.min_by), good.schema, target)
     with with_properties(decoded.sparkSession, target):
         added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, key)
     counts = _reported(observation)
@@ -167,10 +167,10 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
     spark = decoded.sparkSession
     if empty:
         with with_properties(spark, target):
-            _table_rows(latest.filter(~record("tombstone")), target).writeTo(target.path).append()
+            _table_rows(latest.filter(~record("tombstone")), good.schema, target).writeTo(target.path).append()
     else:
         deleted, completed = (with_properties(spark, part) for part in (target.deleting(), target.completing()))
-        rows = _table_rows(latest, target, record("tombstone"))
+        rows = _table_rows(latest, good.schema, target, record("tombstone"))
         merge.replace(rows, target.path, target.branch, key, deleted, completed)
     counts, last = _reported(observation), _reported(kept)
     return _written(
@@ -218,6 +218,9 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
 
     The observation also prevents Spark from decoding twice, once to filter and once to write.
     """
+    # Spark Connect analyzes the query for each DataFrame whose schema is requested. Those derived from this one by
+    # `observe` and `filter` have it without another request.
+    _ = decoded.schema
     observation = Observation()
     reason, filtered, is_quarantined = record("reason"), record("filtered"), record("check").isNotNull()
     is_dead, origin = reason.isNotNull(), (record("partition"), record("offset"))
@@ -235,9 +238,16 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
     return observation, observed.filter(~is_dead & ~filtered)
 
 
-def _table_rows(rows: DataFrame, target: Target, *extra: Column) -> DataFrame:
-    """Return the table's columns in the table's types; columns that the newest schema dropped are null."""
-    types, columns = {field.name: field.dataType for field in rows.schema}, []
+def _table_rows(rows: DataFrame, decoded: T.StructType, target: Target, *extra: Column) -> DataFrame:
+    """Return the table's columns in the table's types; columns that the newest schema dropped are null.
+
+    Args:
+        rows: The rows.
+        decoded: The schema of the decoded records, which has the types of the rows.
+        target: The branch.
+        extra: Further columns.
+    """
+    types, columns = {field.name: field.dataType for field in decoded}, []
     for field in rows.sparkSession.table(target.path).schema:
         value = F.col(SPARK.identifier(field.name))
         value = _as_type(value, types[field.name], field.dataType) if field.name in types else _null(field.dataType)

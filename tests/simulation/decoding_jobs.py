@@ -109,12 +109,12 @@ def read_range(spark: MemorySpark, kafka: Mapping[str, str], batch: Batch, *, he
     return Records(spark, batch)
 
 
-def decode(records: Records, decoding: Any) -> Decoded:
+def decode(records: Records, decoding: Any, *, headers: bool = False) -> Decoded:
     """Return decoded records."""
     return Decoded(records, decoding)
 
 
-def refused(records: Records, decoding: Any, reason: str) -> Decoded:
+def refused(records: Records, decoding: Any, reason: str, *, headers: bool = False) -> Decoded:
     """Return records as dead letters with one reason."""
     return Decoded(records, decoding, reason)
 

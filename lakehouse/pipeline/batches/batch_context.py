@@ -70,12 +70,14 @@ class BatchContext:
         """Return the decoded records of the batch. Each action on the DataFrame reads Kafka again.
 
         Args:
-            headers: Whether to read the message headers even if the table has no column for them.
+            headers: Whether to return the message headers.
         """
         decoding = self.schemas.decoding()
         options = self.clients.kafka.spark_options()
         records = kafka_records.read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
-        return decode.refused(records, decoding, "poison") if self.is_poison else decode.decode(records, decoding)
+        if self.is_poison:
+            return decode.refused(records, decoding, "poison", headers=headers)
+        return decode.decode(records, decoding, headers=headers)
 
     def with_foreign_writers(self) -> BatchContext:
         """Return the context extended by the schemas of other subjects that records of the batch refer to."""
