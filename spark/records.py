@@ -46,6 +46,7 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     """Return the records of a batch: key, value, topic, partition, offset, timestamp (and headers).
 
     Spark reads each partition in a separate task; the partitions of a small batch are read sequentially in fewer tasks.
+    If Spark knows that there is one task, which it does not know of a source, it groups by key without a shuffle.
 
     Args:
         spark: The Spark session.
@@ -62,7 +63,7 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     reader = reader.option("assign", json.dumps({batch.topic: sorted(batch.end)}))
     records = reader.option("includeHeaders", str(headers).lower()).load()
     tasks = max(math.ceil(batch.offsets / RECORDS_A_TASK), math.ceil(len(batch.end) / PARTITIONS_A_TASK))
-    return records.coalesce(tasks) if 0 < tasks < len(batch.end) else records
+    return records.coalesce(tasks) if 0 < tasks <= len(batch.end) else records
 
 
 def is_readable(records: DataFrame) -> bool:
