@@ -243,8 +243,8 @@ class Schedule:
     def recover(self) -> None:
         """End all faults, and run commands until the table has every record.
 
-        Most of the programs that still run are killed, what is left becomes one batch, and half of the schedules replay
-        the table: otherwise, recovery would take most of the time, and find the fewest defects.
+        Most of the programs that still run are killed, and the rest of the log becomes one batch: otherwise, recovery
+        would take most of the time, and find the fewest defects.
         """
         world = self.world
         world.record("recovery")
@@ -258,8 +258,8 @@ class Schedule:
         if self.topic.checks:
             self.change_check()
         world.advance(4000)
-        self.topic = self.topic.model_copy(update=UNLIMITED)
-        commands = [name for name in self.recovering if name != "replay" or self.choices.below(2)]
+        limited, self.topic = self.topic, self.topic.model_copy(update=UNLIMITED)
+        commands = [*self.recovering]
         for _ in range(RECOVERIES):
             if not commands:
                 return
@@ -267,8 +267,11 @@ class Schedule:
             self.oracle.raise_violations()
             match error:
                 case None:
-                    if commands.pop(0) == "redrive":
-                        self.judge_redrive()
+                    match commands.pop(0):
+                        case "ingest":
+                            self.topic = limited
+                        case "redrive":
+                            self.judge_redrive()
                 case UnclearState() if "lakehouse resume" in str(error) and commands[0] != "resume":
                     commands.insert(0, "resume")
                 case UnclearState() if "newer release" in str(error):
