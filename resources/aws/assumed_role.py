@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import boto3
+    from botocore.loaders import JSONFileLoader
     from botocore.session import Session
 
 SESSION_NAME = "lakehouse"
@@ -23,13 +25,12 @@ def botocore_session(role_arn: str | None, region: str | None) -> Session:
     """
     from botocore.config import Config
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
-    from botocore.session import get_session
 
-    session = get_session()
+    session = _session()
     if region:
         session.set_config_variable("region", region)
     if role_arn:
-        source = get_session()
+        source = _session()
         config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"mode": "standard"})
 
         def create_client(service: str, **arguments: object) -> object:
@@ -48,3 +49,21 @@ def boto3_session(role_arn: str | None, region: str | None) -> boto3.Session:
     import boto3
 
     return boto3.Session(botocore_session=botocore_session(role_arn, region), region_name=region)
+
+
+def _session() -> Session:
+    from botocore.session import get_session
+
+    session = get_session()
+    session.get_component("data_loader").file_loader = _service_models()
+    return session
+
+
+@cache
+def _service_models() -> JSONFileLoader:
+    """Return the reader of files that all sessions share: parsing a service's model takes up to 0.1 s of CPU time."""
+    from botocore.loaders import JSONFileLoader
+
+    files = JSONFileLoader()
+    files.load_file, files.exists = cache(files.load_file), cache(files.exists)
+    return files
