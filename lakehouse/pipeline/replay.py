@@ -7,7 +7,8 @@ equal ones. The stored offsets do not change.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
@@ -129,6 +130,7 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
         AuditFailed: The rows did not pass the audit that every batch must pass.
         CommitConflict: Another writer published meanwhile.
         LakehouseError: Nothing was ingested yet, or the table does not have the offsets in `since`.
+        TransientError: The Spark job was aborted, for example by a record that `lakehouse resume` skipped.
         UnclearState: The log no longer has the range, or the topic was recreated.
     """
     log, context = _ingested(namespace, topic, clients, in_place=branch is None)
@@ -136,13 +138,29 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
     _require_ingested(context, parse_offsets(since))
     start = parse_position(log, clients.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
     whole = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
-    replayed = read_again(replace(context, batch=_within(whole, log)), branch)
+    remedy = (
+        "Retry the command. If a record that was skipped by `lakehouse resume` aborts the job, begin after it, for "
+        "example with `--since 0:12,1:40`, or give Spark what it needs, such as more memory for its executors"
+    )
+    with _report_aborted(topic, "No row was changed", remedy):
+        replayed = read_again(replace(context, batch=_within(whole, log)), branch)
     if branch is not None and any(finding.blocks for finding in replayed.findings):
         raise AuditFailed(context.ref.name, branch, list(replayed.findings), "the branch is left unchanged")
     if branch is None:
         # Otherwise, they would wait for a redrive, although their records are rows.
         letters.mark_existing_rows(clients, topic, context.ref, position, position)
     return replayed
+
+
+@contextmanager
+def _report_aborted(topic: Topic, effect: str, remedy: str) -> Iterator[None]:
+    """Raise an error with the effect and the remedy if Spark aborts a job."""
+    try:
+        yield
+    except PySparkException as error:
+        # The text of Spark's error may quote values.
+        problem = f"The Spark job that decodes records of '{topic.name}' was aborted ({error.getCondition()})"
+        raise TransientError(f"{problem}; the log of Spark has the cause", effect, remedy) from error
 
 
 def _require_ingested(context: BatchContext, start: Positions) -> None:
@@ -177,20 +195,12 @@ def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = Fa
     Raises:
         UnclearState: The table has rows of a topic that was recreated, or the topic was recreated meanwhile.
         CommitConflict: Another writer changed the table or the dead letters meanwhile.
-        LakehouseError: Decoding a record of reason `poison` aborted the Spark job again.
+        TransientError: The Spark job was aborted, for example by a record of reason `poison`.
     """
-    try:
+    others = f", or run `lakehouse redrive {topic.name}` without --poison for the others" if poison else ""
+    remedy = f"Give Spark what the records need, such as more memory for its executors{others}"
+    with _report_aborted(topic, "No dead letter was marked as recovered, and published rows are complete", remedy):
         return _redrive(namespace, topic, clients, poison)
-    except PySparkException as error:
-        if not poison:
-            raise
-        raise LakehouseError(
-            f"The Spark job that decodes the dead letters of '{topic.name}' was aborted ({error.getCondition()}; see "
-            f"the log of Spark)",
-            "No dead letter was marked as recovered, and rows that were published are complete",
-            f"Give Spark what the record needs, such as more memory for its executors, or run `lakehouse redrive "
-            f"{topic.name}` without --poison for the others",
-        ) from error
 
 
 def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Redriven:

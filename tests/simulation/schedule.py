@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
 
-from pyspark.errors import PySparkException
-
 from lakehouse.config.checks import Range
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ClockSkew, LakehouseError, TransientError, UnclearState
@@ -279,10 +277,10 @@ class Schedule:
                 case UnclearState() if commands[0] in ("redrive", "replay") and "into a branch" in str(error):
                     # What a topic had before it was recreated stays.
                     commands.pop(0)
+                case TransientError() if "was aborted" in str(error) and self.skips_poison():
+                    commands.pop(0)
                 case TransientError() | ClockSkew():
                     world.advance(4000)
-                case PySparkException() if commands[0] in ("redrive", "replay") and self.skips_poison():
-                    commands.pop(0)
                 case LakehouseError() if commands[0] in ("redrive", "replay") and "No record of" in str(error):
                     commands.pop(0)
                 case _:

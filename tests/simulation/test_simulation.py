@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import subprocess
 import sys
@@ -154,4 +155,4 @@ def test_simulation_runs_the_functions_of_the_project():
             assert changed <= {"datetime", "ThreadPoolExecutor"}
             for value in vars(module).values():
                 if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "__code__"):
-                    assert Path(value.__code__.co_filename) == Path(module.__file__)
+                    assert Path(inspect.unwrap(value).__code__.co_filename) == Path(module.__file__)
