@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
+    from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.pipeline.clients import Clients
 
 
@@ -94,8 +95,8 @@ def find_bookmark(
         )
     if not _is_of_source(bookmark, config, topic, clients.catalog, table):
         raise UnclearState(
-            f"The table of '{source.name}' is not the one that '{topic.name}' was derived from and may have other "
-            f"rows. Nothing was produced. {_remedy(topic)}"
+            f"The table of '{source.name}' is not the one that '{topic.name}' was derived from, or was rolled back "
+            f"before it rolled over to a new one, and may have other rows. Nothing was produced. {_remedy(topic)}"
         )
     return bookmark
 
@@ -138,15 +139,33 @@ def _is_of_target(bookmark: Bookmark, topic: Topic, clients: Clients) -> bool:
 
 
 def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
-    """Return whether a bookmark is of the table or of one of its predecessors."""
+    """Return whether a bookmark is of the table, or of one before it that was not rolled back behind the bookmark."""
     assert bookmark is not None and isinstance(topic.source, Derived)
-    return bookmark.table_uuid in (str(table.metadata.table_uuid), *_table_uuids(config, topic.source, catalog))
+    if bookmark.table_uuid == str(table.metadata.table_uuid):
+        return True
+    tables = catalog.successive_tables(config.topic(topic.source.from_topic).table_in(config.namespace))
+    derived = next((t for _, t in tables if t and str(t.metadata.table_uuid) == bookmark.table_uuid), None)
+    last = last_batch(derived)
+    is_repeated = derived is not None and int(derived.properties.get(REPLAYS, 0)) != bookmark.replays
+    return last is not None and not (is_repeated and bookmark.is_past(last.end))
 
 
-def _table_uuids(config: Config, source: Derived, catalog: Catalog) -> list[str]:
-    """Return the UUIDs of all tables that received the source's records, oldest first."""
-    tables = catalog.successive_tables(config.topic(source.from_topic).table_in(config.namespace))
-    return [str(table.metadata.table_uuid) for _, table in tables if table]
+def remaining_tables(config: Config, topic: Topic, clients: Clients) -> list[tuple[TableRef, Table | None]]:
+    """Return the tables of a derived topic's source, in order, without those before the one of the bookmark.
+
+    Only a source that rolled over has several tables. The last one may not exist yet.
+    """
+    assert isinstance(topic.source, Derived)
+    source = config.topic(topic.source.from_topic)
+    first = table_of(config, source, clients)
+    if source.engine == "tableflow":
+        return [catalog_of(source, clients).resolve_table(first)]
+    tables = list(clients.catalog.successive_tables(first))
+    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if len(tables) > 1 else None
+    if bookmark is None or not _is_of_target(bookmark, topic, clients):
+        return tables
+    uuids = [str(table.metadata.table_uuid) if table else "" for _, table in tables]
+    return tables[uuids.index(bookmark.table_uuid) :] if bookmark.table_uuid in uuids else tables[-1:]
 
 
 def set_bookmark(
@@ -231,10 +250,10 @@ def bookmark_of(
 
 
 def lacking(table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark) -> Mapping[int, Positions]:
-    """Return the snapshots of which rows were derived that a table lacks, with the offsets before which they were.
+    """Return the snapshots of which rows were derived that a table may lack, with the offsets before which they were.
 
-    These are snapshots from which the table was rolled back. A replay may add their rows again, which must not be
-    derived twice; groups that had them must be derived again.
+    These are snapshots from which the table was rolled back, or that are expired. A replay may add their rows again,
+    which must not be derived twice; groups that had them must be derived again.
 
     Args:
         table: The table of the source.
@@ -245,11 +264,11 @@ def lacking(table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark) 
     assert current is not None
     derived = {bookmark.snapshot_id: bookmark.offsets, **bookmark.further}
     known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    abandoned = derived.keys() & known - {snapshot.snapshot_id for snapshot in history(table)}
+    abandoned = derived.keys() - {snapshot.snapshot_id for snapshot in history(table)}
 
     def has_more(snapshot_id: int) -> bool:
         end = derived[snapshot_id]
         missing = derived_rows.late_rows(read(snapshot_id), [(read(current.snapshot_id), end)], end)
         return bool(derived_rows.ends(missing))
 
-    return {id_: derived[id_] for id_ in sorted(abandoned) if has_more(id_)}
+    return {id_: derived[id_] for id_ in sorted(abandoned) if id_ not in known or has_more(id_)}

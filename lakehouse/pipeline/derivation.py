@@ -26,8 +26,8 @@ from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic
-from lakehouse.pipeline.table_location import catalog_of, table_of
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, remaining_tables, require_one_topic
+from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.snapshots import batch_of, history, last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
@@ -36,6 +36,9 @@ from spark import avro_schema, column_lineage
 from spark import derive as derived_rows
 
 if TYPE_CHECKING:
+    from confluent_kafka import Producer
+
+    from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.pipeline.clients import Clients
 
 
@@ -62,6 +65,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     read_committed consumers see exactly what the bookmark covers; of groups, they may see some messages that the
     bookmark does not cover yet.
 
+    If the source rolled over to a new table, the remaining rows of the tables before it are derived first.
+
     A table of Tableflow has no offsets in its snapshots. Its position is a snapshot: the rows that the snapshot of the
     bookmark does not have are new, by partition and offset, in whichever order Tableflow committed them.
 
@@ -73,13 +78,23 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         Unreachable: A system does not answer.
     """
     assert isinstance(topic.source, Derived)
-    source, kafka = config.topic(topic.source.from_topic), clients.kafka
-    bookmark_topic.ensure(kafka)
+    bookmark_topic.ensure(clients.kafka)
     # First: this fences off any older process, which can produce nothing from now on.
-    name = derived_bookmark_name(topic)
-    producer = begin(kafka, name)
+    producer = begin(clients.kafka, derived_bookmark_name(topic))
+    produced = Produced(0, None)
+    for ref, table in remaining_tables(config, topic, clients):
+        of_table = _derive_table(config, topic, clients, producer, ref, table)
+        produced = replace(of_table, messages=produced.messages + of_table.messages)
+    return produced
+
+
+def _derive_table(
+    config: Config, topic: Topic, clients: Clients, producer: Producer, ref: TableRef, table: Table | None
+) -> Produced:
+    """Derive messages from the new rows of one table of the source, and produce them; see `derive`."""
+    assert isinstance(topic.source, Derived)
+    source, kafka, name = config.topic(topic.source.from_topic), clients.kafka, derived_bookmark_name(topic)
     catalog = catalog_of(source, clients)
-    ref, table = catalog.resolve_table(table_of(config, source, clients))
     snapshot = table.current_snapshot() if table else None
     if table is None or snapshot is None:
         return Produced(0, None)
@@ -101,7 +116,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     is_late = bookmark is not None and (
         bookmark.snapshot_id != current.snapshot_id
         if by_tableflow
-        else bookmark.replays != current.replays
+        # A bookmark of the table before this one counts the replays of that table.
+        else (bookmark.replays if bookmark.table_uuid == current.table_uuid else 0) != current.replays
         or _is_rolled_back(table, bookmark.snapshot_id)
         or bool(bookmark.further and topic.source.group_by)
     )
@@ -116,7 +132,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         late, lost = [_late(config, topic, table, rows, read, since, bookmark)], lacking(table, read, bookmark)
         if topic.source.group_by:
             # Their groups have fewer rows now.
-            late += [derived_rows.late_rows(read(id_), [(rows, end)], end) for id_, end in lost.items()]
+            known = {id_: end for id_, end in lost.items() if table.snapshot_by_id(id_)}
+            late += [derived_rows.late_rows(read(id_), [(rows, end)], end) for id_, end in known.items()]
         current = replace(current, further={} if topic.source.group_by else lost)
     limit, produced = message_limit(kafka, topic.topic), 0
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
@@ -172,32 +189,36 @@ def _late(
     """
     assert isinstance(topic.source, Derived)
     by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
-    snapshots = {bookmark.snapshot_id: since, **bookmark.further}
-    expired = next((id_ for id_ in snapshots if table.snapshot_by_id(id_) is None), None)
-    if expired is None:
-        derived = [(read(id_), end) for id_, end in snapshots.items()]
-        if by_tableflow:
-            return derived_rows.late_rows(rows, derived, since)
+    snapshots, before = {bookmark.snapshot_id: since, **bookmark.further}, since
+    lost = {id_: end for id_, end in snapshots.items() if table.snapshot_by_id(id_) is None}
+    if not by_tableflow and bookmark.snapshot_id not in lost:
         batches = map(batch_of, history(table, bookmark.snapshot_id))
         if ingested := next((batch for batch in batches if batch), None):
             # An operator may have set the bookmark after the last row of that snapshot: the rows between were skipped.
             end = ingested.end if bookmark.is_of(ingested.cluster_id, ingested.topic_id) else {}
-            return derived_rows.late_rows(rows, derived, {p: min(o, end.get(p, 0)) for p, o in since.items()})
-    if topic.source.group_by:
+            before = {p: min(o, end.get(p, 0)) for p, o in since.items()}
+        else:
+            lost[bookmark.snapshot_id] = since
+    if lost and topic.source.group_by:
         return rows
-    lost = expired or bookmark.snapshot_id
+    late = derived_rows.late_rows(rows, [(read(id_), end) for id_, end in snapshots.items() if id_ not in lost], before)
+    # Rows after all that was derived from the lost snapshots are new.
+    ends = {p: max(end.get(p, 0) for end in lost.values()) for p in since} if lost else {}
+    if not lost or not derived_rows.ends(derived_rows.rows_between(late, {}, ends)):
+        return late
+    named, snapshot_id = ",".join(f"{p}:{offset}" for p, offset in sorted(since.items())), next(iter(lost))
     if by_tableflow:
         raise UnclearState(
-            f"'{topic.name}' was derived from snapshot {lost} of '{topic.source.from_topic}', which is "
+            f"'{topic.name}' was derived from snapshot {snapshot_id} of '{topic.source.from_topic}', which is "
             f"expired, so the rows that Tableflow added since are unknown. Nothing was produced. Skip all rows of the "
             f"newest snapshot with `lakehouse bookmark {topic.name} --at latest --reason …`, or delete topic "
             f"'{topic.topic}' and its table to derive everything again"
         )
     raise UnclearState(
-        f"A redrive or replay added rows of '{topic.source.from_topic}' behind the bookmark of '{topic.name}', but "
-        f"snapshot {lost}, which is needed to identify them, is expired. Nothing was produced. Skip them with "
-        f"`lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete topic '{topic.topic}' and its table to "
-        f"derive everything again"
+        f"A redrive, a replay, or ingestion after a rollback added rows of '{topic.source.from_topic}' behind the "
+        f"bookmark of '{topic.name}', but snapshot {snapshot_id}, which is needed to identify them, is expired. "
+        f"Nothing was produced. Skip them with `lakehouse bookmark {topic.name} --at {named} --reason …`, or delete "
+        f"topic '{topic.topic}' and its table to derive everything again"
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakehouse.core.offsets.batch import REPLAYS
 from lakehouse.core.tables import naming
 from resources.iceberg.snapshots import batch_of
 
@@ -20,7 +21,7 @@ def publication(
     """Return the requirements and updates (Iceberg REST specification: CommitTableRequest) that publish a branch.
 
     The commit makes the head of the branch the head of main, drops the branch and sets the properties. The offsets tag
-    moves with main if the branch contains a batch.
+    moves with main if the branch contains a batch. A batch that repeats others after a rollback is counted as a replay.
 
     Args:
         table: The table as loaded when the branch was audited.
@@ -47,8 +48,11 @@ def publication(
         reference(ref_name="main", type="branch", snapshot_id=audited),
         RemoveSnapshotRefUpdate(ref_name=branch),
     )
-    snapshot = table.snapshot_by_id(audited)
-    if snapshot and batch_of(snapshot):
+    snapshot, tagged = table.snapshot_by_id(audited), table.snapshot_by_name(naming.OFFSETS_TAG)
+    if snapshot and (batch := batch_of(snapshot)):
+        newest = batch_of(tagged) if tagged else None
+        if newest and batch.repeats(newest):
+            properties = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1), **properties}
         updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
     if properties:
         updates += (SetPropertiesUpdate(updates=dict(properties)),)

@@ -132,6 +132,21 @@ def test_derive_with_expired_snapshot_stops(resources):
         flags.run()
 
 
+def test_derive_after_rollback_from_expired_snapshot_stops(resources):
+    flags = Flags(resources)
+    first = flags.trades.table().current_snapshot().snapshot_id
+    flags.trades.produce_trades(range(10))
+    flags.run()
+    table = flags.trades.table()
+    derived_from = table.current_snapshot().snapshot_id
+    table.manage_snapshots().rollback_to_snapshot(first).commit()
+    flags.trades.ingest()
+    table.refresh().maintenance.expire_snapshots().by_id(derived_from).commit()
+
+    with pytest.raises(UnclearState, match=f"snapshot {derived_from}, which is needed .* is expired. Nothing was"):
+        flags.run()
+
+
 def delete_groups(*topics):
     """Delete consumer groups without members, as Kafka does after their retention."""
     groups = [group.group_id for group in admin().list_consumer_groups().result().valid]

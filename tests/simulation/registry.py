@@ -24,9 +24,18 @@ RENAMED = json.dumps(
 )
 """The same schema, with another name of a field."""
 
-OWN, LATE, DERIVED, NEXT = 1, 2, 3, 4
+TEXT = json.dumps(
+    {
+        "type": "record",
+        "name": "Order",
+        "fields": [{"name": "id", "type": ["null", "long"]}, {"name": "amount", "type": ["null", "string"]}],
+    }
+)
+"""A schema that does not fit the table of the others."""
+
+OWN, LATE, DERIVED, NEXT, OTHER = 1, 2, 3, 4, 5
 """Ids of the topic's schema, of one that a producer uses before it is registered under another subject, of that of
-derived messages, and of the topic's next schema."""
+derived messages, of the topic's next schema, and of one that does not fit its table."""
 
 
 class MemoryRegistry:
@@ -46,6 +55,12 @@ class MemoryRegistry:
         if NEXT not in self.ids:
             self.ids.add(NEXT)
             self._versions.append(RegisteredSchema(NEXT, RENAMED))
+
+    def change_type(self) -> None:
+        """Register a schema of the topic in which a field has another type."""
+        if OTHER not in self.ids:
+            self.ids.add(OTHER)
+            self._versions.append(RegisteredSchema(OTHER, TEXT))
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
         """Return a schema by its id; None if there is none."""

@@ -13,7 +13,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import DerivationSchedule, derived_topic
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
-from tests.simulation.registry import LATE, OWN
+from tests.simulation.registry import LATE, OTHER, OWN
 from tests.simulation.schedule import NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.world import simulated_time
 
@@ -46,6 +46,15 @@ class Derivation(DerivationSchedule):
     def complete(self, *programs):
         """Run programs, which must not fail."""
         assert [self.finish(name) for name in programs] == [None] * len(programs)
+
+    def roll_back_and_expire(self, *records):
+        """Derive records, roll them back, ingest them again, and expire the snapshot that they were derived from."""
+        self.ingest(record(1))
+        self.ingest(*records)
+        self.events()["roll back"]()
+        self.register()
+        self.complete("ingest")
+        self.events()["other maintenance"]()
 
     def roll_back(self):
         """Roll the newest batch back, and skip its records."""
@@ -108,3 +117,54 @@ def test_derive_after_rollback_corrects_groups():
         schedule.roll_back()
         schedule.complete("derive")
         assert [len(places) for key, places in schedule.produced() if key == b"1"] == [1, 2, 1]
+
+
+def test_derive_after_rollback_and_expiry_stops_until_rows_are_skipped():
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.roll_back_and_expire(record(2), record(3, schema_id=LATE))
+        error = schedule.finish("derive")
+        assert "lakehouse bookmark derived --at 0:3 " in str(error)
+        schedule.recover_derivation()
+        assert len(schedule.produced()) == 2
+
+
+def test_derive_after_rollback_expiry_and_new_position_repeats_nothing():
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        # The check quarantines such values.
+        schedule.ingest(record(2) | {"value": 3})
+        schedule.events()["roll back"]()
+        schedule.change_check()
+        schedule.complete("ingest")
+        schedule.events()["other maintenance"]()
+        schedule.recover_derivation()
+        schedule.change_check()
+        schedule.complete("redrive")
+        schedule.recover_derivation()
+        assert len(schedule.produced()) == 2
+
+
+def test_derive_after_rollback_and_expiry_derives_all_groups():
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.roll_back_and_expire(record(2), record(3, schema_id=LATE))
+        schedule.complete("derive")
+        assert [len(places) for key, places in schedule.produced() if key == b"3"] == [1]
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["from the bookmark", "from the beginning"])
+def test_derive_after_roll_over_derives_rows_of_both_tables(is_first):
+    schedule = Derivation()
+    schedule.topic = schedule.topic.model_copy(update={"on_incompatible": "new_table"})
+    with simulation(), empty_store(), simulated_time(schedule.world), schedule.derivation():
+        schedule.ingest(record(1))
+        if is_first:
+            schedule.delete()
+        schedule.kafka.produce(0, [record(2)])
+        schedule.complete("ingest", "replay")
+        schedule.registry.change_type()
+        schedule.kafka.produce(0, [record(3, schema_id=OTHER)])
+        schedule.complete("ingest", "derive", "derive")
+        assert [places[0][2] for _, places in schedule.produced()] == [0, 1, 2]

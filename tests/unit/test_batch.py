@@ -51,6 +51,21 @@ def test_next_batch_lost_records_or_other_topic_is_refused(current, message):
     assert "Nothing was changed" in str(raised.value)
 
 
+@pytest.mark.parametrize(
+    ("following", "is_repeated"),
+    [
+        (batch({0: 10, 1: 20}, {0: 15, 1: 20}), False),
+        (batch({0: 10, 1: 20, 2: 0}, {0: 15, 1: 20, 2: 3}), False),
+        (batch({0: 10, 1: 19}, {0: 15, 1: 30}), True),
+        (batch({0: 10, 1: 20}, {0: 10, 1: 5}), True),
+        (Batch("c", "topic", "other", {0: 0, 1: 0}, {0: 5, 1: 5}), False),
+    ],
+    ids=["next batch", "new partition", "after a rollback", "decision after a rollback", "recreated topic"],
+)
+def test_repeats_only_after_rollback(following, is_repeated):
+    assert following.repeats(LAST) == is_repeated
+
+
 @pytest.mark.parametrize("limit", [1, 2, 7, 50, 99, 100, 1_000])
 def test_head_repeated_covers_pending_in_bounded_parts(limit):
     pending = batch({0: 5, 1: 0, 2: 3}, {0: 95, 1: 1, 2: 12})

@@ -28,7 +28,9 @@ REPLAY = "lakehouse.replay"
 """Snapshot summary property of a replay: JSON with the range; such a snapshot has no token."""
 
 REPLAYS = "lakehouse.replays"
-"""Table property: the number of replay snapshots; each may have added rows behind the position."""
+"""Table property: the number of replays, and of batches that repeat others after a rollback.
+
+Each may have added rows behind the position of a derived topic."""
 
 PART = "lakehouse.part"
 """Snapshot summary property of a commit that the next one completes: an upsert deletes, and then appends."""
@@ -61,6 +63,13 @@ class Batch:
     def offsets(self) -> int:
         """Number of offsets in the range: at least its records, more where the log has gaps."""
         return sum(self.end[p] - self.start[p] for p in self.end)
+
+    def repeats(self, newest: Batch) -> bool:
+        """Return whether it begins before the end of the newest batch, from which the table was rolled back."""
+        same_topic = (self.cluster_id, self.topic_id) == (newest.cluster_id, newest.topic_id)
+        return same_topic and any(
+            min(self.start.get(p, 0), self.end.get(p, 0)) < offset for p, offset in newest.end.items()
+        )
 
     def to_json(self) -> str:
         """Return the token, with partitions in order."""
