@@ -61,9 +61,8 @@ class DerivationSchedule(Schedule):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The actions of ingestion, derivations, rollbacks, expiry, and the deletion of the derived topic."""
-        of_table = "roll back", "roll back", "drop table", "other maintenance"
-        return (*ACTIONS, *("derive",) * 6, *of_table, "delete derived", "bookmark")
+        """The actions of ingestion, derivations, rollbacks, and the deletion of the derived topic."""
+        return (*ACTIONS, *("derive",) * 6, "roll back", "roll back", "delete derived", "drop table", "bookmark")
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of ingestion, the derivation, and the command that sets its position."""

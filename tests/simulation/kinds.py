@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.derivation_schedule import DerivationSchedule
+from tests.simulation.interrupted_schedule import InterruptedSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.schedule import Schedule
@@ -17,6 +18,7 @@ KINDS: Mapping[str, Any] = {
     "readers": ReaderSchedule,
     "messages": MessageSchedule,
     "derivation": DerivationSchedule,
+    "interruptions": InterruptedSchedule,
     "streams": StreamSchedule,
     "deployment": DeploymentSchedule,
 }

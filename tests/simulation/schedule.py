@@ -30,7 +30,7 @@ from tests.simulation.oracle import Oracle, Violation, place_of
 from tests.simulation.registry import LATE, MemoryRegistry
 from tests.simulation.source_topic import KINDS, SourceTopic
 from tests.simulation.table_events import table_events
-from tests.simulation.world import FAULTS, MISTAKES, World, replaced, simulated_time
+from tests.simulation.world import FAULTS, MISTAKES, Process, World, replaced, simulated_time
 
 NAMESPACE, NAME = "lake", "orders"
 CHECKS = {"small": Range(type="range", column="id", max=9, severity="quarantine")}
@@ -191,18 +191,22 @@ class Schedule:
         for turn in range(self.turns):
             if turn == self.turns // 2 and not choices.below(2):
                 break
-            if not world.processes or choices.happens(40):
-                self.act()
-            else:
-                process = choices.of(world.ready())
-                world.step(process)
-                self.judge_error(process.result)
+            self.take_turn()
             self.oracle.raise_violations()
         self.recover()
         self.oracle.judge_end()
         self.judge_columns()
         self.judge_branches()
         self.oracle.raise_violations()
+
+    def take_turn(self) -> None:
+        """Perform an action, or run a process."""
+        if not self.world.processes or self.choices.happens(40):
+            self.act()
+        else:
+            process = self.choices.of(self.world.ready())
+            self.world.step(process)
+            self.judge_error(process.result)
 
     def judge_error(self, error: BaseException | None) -> None:
         """Judge that no error advises to resume because metadata files are missing, since all of them exist."""
@@ -238,24 +242,30 @@ class Schedule:
         names = [*(table.metadata.refs if table else ()), *self.iceberg.names()]
         return [name for name in names if name.startswith("dry_run")]
 
-    def recover(self) -> None:
-        """End all faults, and run commands until the table has every record.
+    def end_faults(self) -> None:
+        """End all faults, processes and transactions, and what keeps records from being decoded.
 
-        Most of the programs that still run are killed, and the rest of the log becomes one batch: otherwise, recovery
-        would take most of the time, and find the fewest defects.
+        Most of the programs that still run are killed: otherwise, they would take most of the time.
         """
         world = self.world
         world.record("recovery")
         world.fault_percent = world.switch_percent = 0
         for process in list(world.processes):
             process.machine.is_killed |= self.choices.of((False, True, True))
-            while process in world.processes:
-                world.step(process)
+            self.run_to_end(process)
         self.source.end_transactions()
         self.register()
         if self.topic.checks:
             self.change_check()
         world.advance(4000)
+
+    def recover(self) -> None:
+        """End all faults, and run commands until the table has every record.
+
+        The rest of the log becomes one batch: otherwise, recovery would take most of the time, and find the fewest
+        defects.
+        """
+        self.end_faults()
         limited, self.topic = self.topic, self.topic.model_copy(update=UNLIMITED)
         commands = [*self.recovering]
         for _ in range(RECOVERIES):
@@ -280,7 +290,7 @@ class Schedule:
                 case TransientError() if "was aborted" in str(error) and self.skips_poison():
                     commands.pop(0)
                 case TransientError() | ClockSkew():
-                    world.advance(4000)
+                    self.world.advance(4000)
                 case LakehouseError() if commands[0] in ("redrive", "replay") and "No record of" in str(error):
                     commands.pop(0)
                 case _:
@@ -325,9 +335,13 @@ class Schedule:
     def finish(self, name: str) -> BaseException | None:
         """Run a program to its end, and return its error."""
         process = self.world.start(name, self.programs()[name])
+        self.run_to_end(process)
+        return process.result
+
+    def run_to_end(self, process: Process) -> None:
+        """Run a process to its end."""
         while process in self.world.processes:
             self.world.step(process)
-        return process.result
 
 
 ACTIONS = (

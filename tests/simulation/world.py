@@ -109,6 +109,8 @@ class World:
         fault_percent: The probability of a fault per call.
         switch_percent: The probability that another process runs before a call.
         faults: The faults that occur.
+        interrupt_percent: The probability that the schedule is asked to act between two calls of a process.
+        is_interrupted: Whether it is asked to.
         processes: The processes that have not ended.
         current: The process that runs; None in the scheduler.
     """
@@ -117,7 +119,8 @@ class World:
         self.choices = choices
         self.events: list[str] = []
         self.covered: Counter[tuple[str, str]] = Counter()
-        self.fault_percent = self.switch_percent = 0
+        self.fault_percent = self.switch_percent = self.interrupt_percent = 0
+        self.is_interrupted = False
         self.faults: Sequence[str] = FAULTS
         self.processes: list[Process] = []
         self.current: Process | None = None
@@ -226,6 +229,9 @@ class World:
         if process is None:
             return effect()
         self._pass_on(process, self.switch_percent)
+        if self.interrupt_percent and self.choices.happens(self.interrupt_percent):
+            self.is_interrupted = True
+            self._suspend(process)
         fault = self.choices.of(self.faults) if self.choices.happens(self.fault_percent) else ""
         self.covered[operation, fault or "none"] += 1
         self.record(f"{process.name}: {operation}{f' [{fault}]' if fault else ''}")
