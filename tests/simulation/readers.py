@@ -23,7 +23,7 @@ from snowflake.connector.errors import OperationalError, ProgrammingError
 
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
-from resources.snowflake.snowflake import Snowflake
+from resources.snowflake.snowflake import Login, Snowflake
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.world import World
 
@@ -358,6 +358,10 @@ class SimulatedSnowflake(Snowflake):
         snowflake = copy(_snowflake())
         snowflake._server = server
         return snowflake
+
+    def login(self) -> Login:
+        """Return a user, whom messages name."""
+        return Login("memory", "user", "role", {}, "memory")
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
