@@ -121,8 +121,8 @@ def ingest(
             context.report("schema")
             schema_fingerprints.check(table, topic, known)
             decision = decide_schema(topic, known, table)
-            if decision.action == "roll_over" and table and last:
-                roll_over(clients, ref, table, last, str(decision.error))
+            if decision.action == "roll_over" and table:
+                roll_over(clients, ref, table, last or replace(batch, end=batch.start), str(decision.error))
                 continue
             published = _published(replace(context, schemas=decision.require_readable()), refusals)
         except CommitConflict:

@@ -100,8 +100,11 @@ def maintain(
     catalog = catalog.for_maintenance()
     # A session keeps the catalog that it used first, with the role of ingestion.
     with closing(spark.with_own_session()) as spark:
-        current, _ = catalog.resolve_table(topic.table_in(namespace))
+        *earlier, (current, _) = catalog.successive_tables(topic.table_in(namespace))
         catalog.drop_abandoned_tables(namespace)
+        for _, table in earlier:
+            if table is not None:
+                catalog.drop_abandoned(table)
         for ref in (current, current.dead_letters):
             table = catalog.load(ref)
             if table is not None:

@@ -20,7 +20,7 @@ from lakehouse.pipeline.derivation import derive
 from tests.simulation.choices import Choices
 from tests.simulation.derivation_jobs import DERIVATION
 from tests.simulation.messages import MessageKafka
-from tests.simulation.oracle import Place, Violation, place_of, rows_of
+from tests.simulation.oracle import Place, Violation, place_of
 from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule
 from tests.simulation.table_events import roll_back
 from tests.simulation.world import replaced
@@ -191,7 +191,7 @@ class DerivationSchedule(Schedule):
         if any(position.get(p, 0) < offset for p, offset in self.skipped.get(topic_id, {}).items()):
             # Until the table has the operator's position in every partition, nothing is derived.
             return
-        rows = {place_of(row.record): str(row.record.key).encode() for row in rows_of(self.iceberg.find(NAME))}
+        rows = {place_of(row.record): str(row.record.key).encode() for row in self.oracle.rows()}
         if self.is_grouped:
             newest = dict(self.produced())
             groups = {key: sorted(place for place in rows if rows[place] == key) for key in {*rows.values()}}

@@ -10,6 +10,7 @@ from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.interrupted_schedule import InterruptedSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
+from tests.simulation.roll_over_schedule import RollOverSchedule
 from tests.simulation.schedule import Schedule
 from tests.simulation.stream_schedule import StreamSchedule
 
@@ -19,6 +20,7 @@ KINDS: Mapping[str, Any] = {
     "messages": MessageSchedule,
     "derivation": DerivationSchedule,
     "interruptions": InterruptedSchedule,
+    "roll-overs": RollOverSchedule,
     "streams": StreamSchedule,
     "deployment": DeploymentSchedule,
 }

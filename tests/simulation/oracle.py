@@ -205,15 +205,15 @@ class Oracle:
             for place, record in every.items()
             if place not in self.uncertain and any(s <= place[2] < e for s, e in spans.get(place[:2], ()))
         }
-        every_letter = rows_of(self._letters)
+        every_letter, every_row = self.letters(), self.rows()
         letters = [letter for letter in every_letter if place_of(letter.record) in claimed]
-        for kind, records in (("rows", self._rows), ("dead letters", letters)):
+        for kind, records in (("rows", every_row), ("dead letters", letters)):
             twice = [place for place, n in Counter(place_of(row.record) for row in records).items() if n > 1]
             if twice:
                 self._violate(f"{kind} exist twice: {twice}")
         pending = {place_of(letter.record) for letter in letters if not letter.recovered}
         recovered = {place_of(letter.record) for letter in letters if letter.recovered}
-        rows = {place_of(row.record) for row in self._rows}
+        rows = {place_of(row.record) for row in every_row}
         # The dead letters of a batch that was rolled back or never published stay, and can become rows without it.
         redriven = {place_of(letter.record) for letter in every_letter}
         if surplus := rows - claimed.keys() - self.uncertain - redriven:
@@ -306,6 +306,10 @@ class Oracle:
 
     def _violate(self, sentence: str) -> None:
         self.violations.append(sentence)
+
+    def rows(self) -> list[Row]:
+        """Return the rows of the table."""
+        return self._rows
 
     def letters(self) -> list[Letter]:
         """Return the dead letters of the table, whether or not they were recovered."""

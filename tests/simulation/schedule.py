@@ -62,11 +62,13 @@ class Schedule:
 
     Attributes:
         turns: How often an action or a process is chosen; half as often in half of the schedules.
+        oracle_type: The class of the oracle.
         recovering: The commands after which everything has recovered.
         chosen: The actions of this schedule.
     """
 
     turns = TURNS
+    oracle_type: type[Oracle] = Oracle
     recovering: Sequence[str] = ("ingest", "redrive", "replay")
     chosen: Sequence[str]
 
@@ -91,7 +93,7 @@ class Schedule:
         self.iceberg = MemoryIcebergCatalog(self.world)
         spark = self.spark = MemorySpark(self.world, self.kafka, self.iceberg)
         self.clients = Clients(self.kafka, self.registry, spark, SimulatedCatalog.on(self.iceberg))  # type: ignore[arg-type]
-        self.oracle = Oracle(mode, self.kafka, spark)
+        self.oracle = self.oracle_type(mode, self.kafka, spark)
         self.iceberg.on_commit = self.oracle.committed
         self.iceberg.on_drop = self.oracle.dropped
         self.source = SourceTopic(choices, self.world, self.kafka, self.oracle)
@@ -260,11 +262,7 @@ class Schedule:
         world.advance(4000)
 
     def recover(self) -> None:
-        """End all faults, and run commands until the table has every record.
-
-        The rest of the log becomes one batch: otherwise, recovery would take most of the time, and find the fewest
-        defects.
-        """
+        """End all faults, and run commands until the table has every record; the rest of the log becomes one batch."""
         self.end_faults()
         limited, self.topic = self.topic, self.topic.model_copy(update=UNLIMITED)
         commands = [*self.recovering]

@@ -158,15 +158,19 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
             )
     if previous:
         position = replace(position, start={p: previous.end.get(p, offset) for p, offset in position.end.items()})
-    schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).require_readable()
+    decision = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table)
+    # The next batch continues in a new table; this one keeps its columns.
+    rolls_over = decision.action == "roll_over"
+    schemas = decision.schemas if rolls_over else decision.require_readable()
     # The decision also accepts the registry's present schemas.
-    properties = schema_fingerprints.properties(table, schemas)
+    properties = {} if rolls_over else schema_fingerprints.properties(table, schemas)
     if previous and (not same_log or any(offset < previous.end.get(p, 0) for p, offset in position.end.items())):
         # In a log that lost records, new records reuse their offsets.
         properties[RECREATED] = f"{previous.cluster_id}/{previous.topic_id}"
     if previous and table and RECREATED in properties and RECREATED not in table.properties:
         letters.mark_existing_rows(clients, topic, ref, previous, position)
-    table = ensure_table(clients.catalog, topic, ref, schemas, table)
+    if table is None or not rolls_over:
+        table = ensure_table(clients.catalog, topic, ref, schemas, table)
     _record(clients, ref, table, base, position, reason, properties)
     return position
 
