@@ -23,8 +23,6 @@ from lakehouse.deploy.rotation import Policy
 from lakehouse.deploy.verification.permission_probe import Finding
 from lakehouse.deploy.verification.role_diagnosis import examine
 from lakehouse.deploy.verification.verify import Verification
-from lakehouse.local import client_environment
-from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 from resources.build import build_resources
 from tests.support.clouds.all_clouds import Clouds
@@ -37,12 +35,12 @@ from tests.support.clouds.enforced_chain import (
     as_user,
     command_variables,
     create_role,
-    create_topics,
     deployed,
     lead_to_kafka,
     run,
     run_verify,
     serving_spark,
+    topics,
 )
 from tests.support.servers.proxy import Request, Response
 from tests.support.topics import Stream
@@ -53,26 +51,11 @@ ROLES = ("writer", "maintenance", "reader", "rotation", "snowflake")
 
 
 @pytest.fixture(scope="module")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """Kafka and a schema registry, to which the environment variables lead."""
-    home = Home(tmp_path_factory.mktemp("kafka") / "home")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
-        try:
-            local_stack.up(home, ("kafka", "registry"))
-            for name in ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL"):
-                patch.setenv(name, client_environment.environment(home)[name])
-            yield home
-        finally:
-            local_stack.down(home)
-
-
-@pytest.fixture(scope="module")
-def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
-    """The chain after one run in which all calls were allowed."""
+def chain(stack: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Chain]:
+    """The chain after one run in which all calls were allowed, with the Kafka and the registry of the shared stack."""
     table = {**clouds.topics["stock_trades"], "key": "userid", "engine": "tableflow"}
     clouds.topics = {**clouds.topics, "stock_trades": table}
-    with pytest.MonkeyPatch.context() as patch, ExitStack() as stack:
+    with pytest.MonkeyPatch.context() as patch, ExitStack() as opened:
         # IAM refuses trust in missing roles, and the simulated Confluent Cloud names this role.
         create_role(clouds, "arn:aws:iam::000000000000:role/cspi-000009")
         planner.apply(clouds.resources(), clouds.reported.append)
@@ -84,12 +67,12 @@ def chain(kafka: Home, clouds: Clouds, tmp_path_factory: pytest.TempPathFactory)
         clouds.aws.guard = enforced
         as_user(patch, keys["spark"])
         patch.delenv("PYICEBERG_CATALOG__GLUE__S3__ENDPOINT", raising=False)
-        patch.setenv("SPARK_REMOTE", stack.enter_context(serving_spark(kafka, tmp_path_factory.mktemp("spark"))))
+        patch.setenv("SPARK_REMOTE", opened.enter_context(serving_spark(stack, tmp_path_factory.mktemp("spark"))))
         built = build_resources(deployed(clouds), "aws")
-        resources = stack.enter_context(dg.build_resources(built))
-        stack.callback(resources.spark.close)
+        resources = opened.enter_context(dg.build_resources(built))
+        opened.callback(resources.spark.close)
         stream = Stream(resources, namespace="trading")
-        create_topics(clouds.topics)
+        opened.enter_context(topics(clouds.topics))
         chain = Chain(clouds, resources, stream, enforced, keys)
         run(chain)
         as_user(patch, keys["rotation"])

@@ -62,10 +62,16 @@ class Chain:
         return str(next(iter(self.clouds.confluent.state.clusters)))
 
 
-def create_topics(names: Iterable[str]) -> None:
+@contextmanager
+def topics(names: Iterable[str]) -> Iterator[None]:
+    """Create topics, and delete them at the end."""
     admin = AdminClient({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
-    for created in admin.create_topics([NewTopic(name, 1) for name in names]).values():
-        created.result()
+    created = admin.create_topics([NewTopic(name, 1) for name in names])
+    for topic in created.values():
+        topic.result()
+    yield
+    for topic in admin.delete_topics(list(created)).values():
+        topic.result()
 
 
 def create_role(clouds: Clouds, arn: str) -> None:
@@ -105,11 +111,11 @@ def lead_to_kafka(clouds: Clouds) -> None:
 
 
 @contextmanager
-def serving_spark(kafka: Home, folder: Path) -> Iterator[str]:
+def serving_spark(stack: Home, folder: Path) -> Iterator[str]:
     """Run a Spark server that uses the AWS endpoints of this process."""
     home, [port] = Home(folder / "home"), free_ports(1)
     jars.fetch(["spark"])
-    context = client_environment.context(kafka, ports.recorded(kafka))
+    context = client_environment.context(stack, ports.recorded(stack))
     aws = {name: value for name, value in os.environ.items() if name.startswith("AWS_")}
     variables = {**context.environment, **aws, "SPARK_REMOTE": f"sc://localhost:{port}"}
     variables.pop("AWS_ENDPOINT_URL_S3", None)
