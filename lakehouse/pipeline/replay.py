@@ -25,7 +25,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
-from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.batches.positions import first_offsets, read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
@@ -123,7 +123,7 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
         topic: The topic.
         clients: Clients of the systems.
         since: A start position as in lakehouse.yaml, or offsets such as `0:12,1:40`: partitions that are not named are
-            not read.
+            not read. Nothing is read from before the table to which the topic rolled over.
         branch: The branch that receives the rows instead of main; it is created if it does not exist.
 
     Raises:
@@ -135,9 +135,10 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
     """
     log, context = _ingested(namespace, topic, clients, in_place=branch is None)
     position = context.batch
-    _require_ingested(context, parse_offsets(since))
+    first = first_offsets(clients.catalog, topic.table_in(namespace), position)
+    _require_ingested(context, parse_offsets(since), first)
     start = parse_position(log, clients.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
-    whole = replace(position, start={p: min(start.get(p, o), o) for p, o in position.end.items()})
+    whole = replace(position, start={p: min(max(start.get(p, o), first.get(p, 0)), o) for p, o in position.end.items()})
     remedy = (
         "Retry the command. If a record that was skipped by `lakehouse resume` aborts the job, begin after it, for "
         "example with `--since 0:12,1:40`, or give Spark what it needs, such as more memory for its executors"
@@ -163,14 +164,20 @@ def _report_aborted(topic: Topic, effect: str, remedy: str) -> Iterator[None]:
         raise TransientError(f"{problem}; the log of Spark has the cause", effect, remedy) from error
 
 
-def _require_ingested(context: BatchContext, start: Positions) -> None:
-    """Require that the table already has the offsets at which a replay begins.
+def _require_ingested(context: BatchContext, start: Positions, first: Positions) -> None:
+    """Require that the table, which begins at the offsets in `first`, has the offsets at which a replay begins.
 
     Raises:
         LakehouseError: It does not have one of them.
     """
     for partition, offset in start.items():
         end = context.batch.end.get(partition)
+        if offset < first.get(partition, 0):
+            raise LakehouseError(
+                f"In table {context.ref.name}, to which '{context.topic.name}' rolled over, partition {partition} "
+                f"begins at offset {first[partition]}. Nothing was changed. Begin there: earlier records are in the "
+                f"table before it"
+            )
         if end is None or offset > end:
             extent = f"partition {partition} up to offset {end}" if end else f"nothing of partition {partition}"
             raise LakehouseError(

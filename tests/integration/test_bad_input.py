@@ -59,6 +59,12 @@ def test_ingest_incompatible_schema_stops_then_continues_in_new_table(resources)
     assert successor["quantity"].to_pylist() == [f"n{n}" for n in range(10, 16)]
     assert stream.ingest() == []
 
+    with pytest.raises(LakehouseError, match=r"partition 0 begins at offset 10.*Nothing was changed"):
+        replay(stream.namespace, stream.topic, stream.systems, "0:9")
+    assert replay(stream.namespace, stream.topic, stream.systems, "earliest").counts.rows == 6
+    replayed = stream.table(f"{stream.topic.table}__v2").scan().to_arrow().sort_by("kafka_offset")
+    assert replayed["kafka_offset"].to_pylist() == list(range(10, 16))
+
 
 @contextmanager
 def fragile_decoder():
