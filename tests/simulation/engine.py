@@ -102,10 +102,16 @@ class MemorySpark:
             raise AnalysisException(f"[TABLE_OR_VIEW_NOT_FOUND] {error}") from error
 
     def rows(self, ref: TableRef, branch: str = "main", snapshot_id: int | None = None) -> list[Any]:
-        """Return the rows of a table, a branch or a snapshot."""
+        """Return the rows of a table, a branch or a snapshot.
+
+        Raises:
+            SparkException: The snapshot has expired.
+        """
         table = self.load(ref)
         if snapshot_id is None:
             snapshot_id = self.head(ref, branch)
+        elif table.metadata.snapshot_by_id(snapshot_id) is None:
+            raise SparkException(f"cannot find snapshot {snapshot_id}")
         return [row for file in data_files(table, snapshot_id) for row in data_rows(file.file_path)]
 
     def files(self, ref: TableRef) -> list[DataFile]:
