@@ -134,8 +134,10 @@ def test_derive_with_expired_snapshot_stops(resources):
 
 def test_derive_after_rollback_from_expired_snapshot_stops(resources):
     flags = Flags(resources)
+    flags.trades.produce_trades(range(5))
+    flags.run()
     first = flags.trades.table().current_snapshot().snapshot_id
-    flags.trades.produce_trades(range(10))
+    flags.trades.produce_trades(range(5, 10))
     flags.run()
     table = flags.trades.table()
     derived_from = table.current_snapshot().snapshot_id
