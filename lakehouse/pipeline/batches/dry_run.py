@@ -10,6 +10,8 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from pyiceberg.exceptions import NoSuchTableError
+
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import CommitConflict
 from lakehouse.core.offsets.batch import Batch, head
@@ -85,8 +87,9 @@ def _drop(catalog: Catalog, ref: TableRef, branch: str) -> None:
     if table is None:
         return
     if ref.name == branch:
-        # Ingestion may drop no table.
-        catalog.for_maintenance().iceberg().purge_table(ref.identifier)
+        # Ingestion may drop no table. Maintenance may have dropped this one, if it considers the program killed.
+        with suppress(NoSuchTableError):
+            catalog.for_maintenance().iceberg().purge_table(ref.identifier)
     elif branch in table.metadata.refs:
         # Another program may have dropped the branch, or the table.
         with suppress(CommitConflict), detect_conflict(table), table.manage_snapshots() as manage:

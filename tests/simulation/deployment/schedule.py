@@ -195,6 +195,10 @@ class DeploymentSchedule:
             error = self._run(name, command)
             if error is None or self.oracle.violations:
                 return error is None
+            if f" {THEIRS}', not" in str(error):
+                # The other deployment created an object of this name after a deletion. Only another name of this
+                # deployment resolves it.
+                return False
             if not self._operators.follow(error):
                 self.oracle.violations.append(f"{name} is blocked, and its error names no command: {error}")
                 return False
