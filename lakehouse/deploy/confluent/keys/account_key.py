@@ -174,8 +174,20 @@ class AccountKey:
             self.api_keys.delete(stray.id, self.owner_id)
 
     def make(self) -> Key:
-        """Create a key, which is a stray until it is stored."""
-        return self.api_keys.create(self.name, self.description, self.owner_id, self.scope).key
+        """Create a key, which is a stray until it is stored.
+
+        Raises:
+            CommitConflict: This process was suspended meanwhile, so that another command may delete the key as a stray.
+        """
+        began = datetime.now(UTC)
+        key = self.api_keys.create(self.name, self.description, self.owner_id, self.scope).key
+        if datetime.now(UTC) - began > RECENT:
+            raise CommitConflict(
+                f"The creation of API key {key.id} ('{self.name}') took more than an hour, so another command may "
+                f"delete it as one that nobody has. It was not stored, and no secret was changed. Run the `lakehouse "
+                f"deploy` command again"
+            )
+        return key
 
     def store(self, key: Key) -> None:
         """Make the key the secret's current version."""
