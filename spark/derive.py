@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
+from pyspark.sql.types import DataType, DoubleType, FloatType, IntegerType, LongType
 
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.framing import frame
@@ -67,6 +68,30 @@ def rows_of_touched_groups(source: DataFrame, new: DataFrame, group_by: tuple[st
     pairs = [(column[c], F.col(SPARK.identifier(f"{PREFIX}{c}"))) for c in group_by]
     same_group = reduce(lambda a, b: a & b, [source_column.eqNullSafe(key) for source_column, key in pairs])
     return source.join(touched, same_group, "leftsemi")
+
+
+def changed_columns(rows: DataFrame, earlier: DataFrame) -> list[str]:
+    """Return the columns of both whose values in the earlier rows are not values of the present type."""
+    types = {field.name.lower(): field.dataType for field in earlier.schema}
+    return [f.name for f in rows.schema if not _promotes(types.get(f.name.lower(), f.dataType), f.dataType)]
+
+
+def _promotes(before: DataType, after: DataType) -> bool:
+    """Return whether all values of a type are values of another one (Iceberg, Schema evolution)."""
+    return (
+        (isinstance(before, IntegerType) and isinstance(after, LongType))
+        or (isinstance(before, FloatType) and isinstance(after, DoubleType))
+        or before.simpleString() == after.simpleString()
+    )
+
+
+def with_earlier_rows(rows: DataFrame, earlier: DataFrame) -> DataFrame:
+    """Return the rows, and those of an earlier table as rows of this one: columns that it lacks, or has with values of
+    another type, are null."""
+    without = {name.lower() for name in changed_columns(rows, earlier)}
+    columns = {name.lower(): name for name in earlier.columns if name.lower() not in without}
+    kept = [F.col(SPARK.identifier(columns[c.lower()])).alias(c) for c in rows.columns if c.lower() in columns]
+    return rows.unionByName(earlier.select(*kept), allowMissingColumns=True)
 
 
 def rows_between(source: DataFrame, start: Positions, end: Positions) -> DataFrame:

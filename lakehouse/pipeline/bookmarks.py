@@ -150,22 +150,27 @@ def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catal
     return last is not None and not (is_repeated and bookmark.is_past(last.end))
 
 
-def remaining_tables(config: Config, topic: Topic, clients: Clients) -> list[tuple[TableRef, Table | None]]:
-    """Return the tables of a derived topic's source, in order, without those before the one of the bookmark.
+def source_tables(
+    config: Config, topic: Topic, clients: Clients
+) -> tuple[list[tuple[TableRef, Table]], list[tuple[TableRef, Table | None]]]:
+    """Return the tables of a derived topic's source, in order; only a source that rolled over has several.
 
-    Only a source that rolled over has several tables. The last one may not exist yet.
+    Returns:
+        The tables before the one of the bookmark, and that table with those after it. The last one may not exist yet.
     """
     assert isinstance(topic.source, Derived)
     source = config.topic(topic.source.from_topic)
     first = table_of(config, source, clients)
     if source.engine == "tableflow":
-        return [catalog_of(source, clients).resolve_table(first)]
+        return [], [catalog_of(source, clients).resolve_table(first)]
     tables = list(clients.catalog.successive_tables(first))
-    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if len(tables) > 1 else None
+    earlier = [(ref, table) for ref, table in tables[:-1] if table]
+    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if earlier else None
     if bookmark is None or not _is_of_target(bookmark, topic, clients):
-        return tables
-    uuids = [str(table.metadata.table_uuid) if table else "" for _, table in tables]
-    return tables[uuids.index(bookmark.table_uuid) :] if bookmark.table_uuid in uuids else tables[-1:]
+        return [], tables
+    uuids = [str(table.metadata.table_uuid) for _, table in earlier]
+    number = uuids.index(bookmark.table_uuid) if bookmark.table_uuid in uuids else len(earlier)
+    return earlier[:number], tables[number:]
 
 
 def set_bookmark(
@@ -262,7 +267,7 @@ def lacking(table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark) 
     """
     current = table.current_snapshot()
     assert current is not None
-    derived = {bookmark.snapshot_id: bookmark.offsets, **bookmark.further}
+    derived = bookmark.snapshots_of(str(table.metadata.table_uuid))
     known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     abandoned = derived.keys() - {snapshot.snapshot_id for snapshot in history(table)}
 

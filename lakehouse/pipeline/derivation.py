@@ -26,7 +26,8 @@ from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, remaining_tables, require_one_topic
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic, source_tables
+from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.snapshots import batch_of, history, last_batch
 from resources.kafka import bookmark_topic
@@ -65,7 +66,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     read_committed consumers see exactly what the bookmark covers; of groups, they may see some messages that the
     bookmark does not cover yet.
 
-    If the source rolled over to a new table, the remaining rows of the tables before it are derived first.
+    If the source rolled over to a new table, the remaining rows of the tables before it are derived first. A group may
+    have rows in several tables; its message has all of them.
 
     A table of Tableflow has no offsets in its snapshots. Its position is a snapshot: the rows that the snapshot of the
     bookmark does not have are new, by partition and offset, in whichever order Tableflow committed them.
@@ -74,7 +76,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         ConfigError: The transform cannot be imported.
         LakehouseError: The topic does not accept a message.
         SchemaError: A column of the result has no Avro type.
-        UnclearState: The rows that were already derived, or added late, are unknown.
+        UnclearState: The rows that were already derived, or added late, are unknown; or a group has rows of two tables,
+            and the transform reads a column whose type changed.
         Unreachable: A system does not answer.
     """
     assert isinstance(topic.source, Derived)
@@ -82,24 +85,43 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(clients.kafka, derived_bookmark_name(topic))
     produced = Produced(0, None)
-    for ref, table in remaining_tables(config, topic, clients):
-        of_table = _derive_table(config, topic, clients, producer, ref, table)
-        produced = replace(of_table, messages=produced.messages + of_table.messages)
+    earlier, remaining = source_tables(config, topic, clients)
+    for ref, table in remaining:
+        if table is not None:
+            of_table = _derive_table(config, topic, clients, producer, ref, table, earlier)
+            produced = replace(of_table, messages=produced.messages + of_table.messages)
+            earlier = [*earlier, (ref, table)]
     return produced
 
 
 def _derive_table(
-    config: Config, topic: Topic, clients: Clients, producer: Producer, ref: TableRef, table: Table | None
+    config: Config,
+    topic: Topic,
+    clients: Clients,
+    producer: Producer,
+    ref: TableRef,
+    table: Table,
+    earlier: Sequence[tuple[TableRef, Table]],
 ) -> Produced:
-    """Derive messages from the new rows of one table of the source, and produce them; see `derive`."""
+    """Derive messages from the new rows of one table of the source, and produce them; see `derive`.
+
+    Args:
+        config: The configuration.
+        topic: The derived topic.
+        clients: Clients of the systems.
+        producer: The producer of the messages.
+        ref: The table.
+        table: The table as loaded.
+        earlier: The tables that it continues.
+    """
     assert isinstance(topic.source, Derived)
     source, kafka, name = config.topic(topic.source.from_topic), clients.kafka, derived_bookmark_name(topic)
     catalog = catalog_of(source, clients)
-    snapshot = table.current_snapshot() if table else None
-    if table is None or snapshot is None:
+    snapshot = table.current_snapshot()
+    if snapshot is None:
         return Produced(0, None)
-    spark = clients.spark.session(catalog.spark_settings())
-    read = partial(derived_rows.published, spark, ref, names=_names(source))
+    published = partial(derived_rows.published, clients.spark.session(catalog.spark_settings()), names=_names(source))
+    read = partial(published, ref)
     by_tableflow = source.engine == "tableflow"
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
     if last is None:
@@ -116,7 +138,7 @@ def _derive_table(
     is_late = bookmark is not None and (
         bookmark.snapshot_id != current.snapshot_id
         if by_tableflow
-        # A bookmark of the table before this one counts the replays of that table.
+        # A bookmark of the table before this one counts the replays of that table. Its dead letters may be rows here.
         else (bookmark.replays if bookmark.table_uuid == current.table_uuid else 0) != current.replays
         or _is_rolled_back(table, bookmark.snapshot_id)
         or bool(bookmark.further and topic.source.group_by)
@@ -137,7 +159,16 @@ def _derive_table(
         current = replace(current, further={} if topic.source.group_by else lost)
     limit, produced = message_limit(kafka, topic.topic), 0
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
-    for result, reached in _steps(config, topic, clients, rows, late, remaining, bookmark, current):
+    if topic.source.group_by:
+        # All at once, because a group may have rows in every part.
+        new = derived_rows.rows_between(rows, remaining.start, remaining.end)
+        touched = derived_rows.groups([new, *late], topic.source.group_by)
+        closed = [(ref, published(ref, s.snapshot_id)) for ref, t in earlier if (s := t.current_snapshot())]
+        inputs = rows_of_groups(topic, transform(config, topic), rows, touched, closed)
+        parts = iter([(_messages(config, topic, clients, inputs), replace(current, offsets=last.end))])
+    else:
+        parts = _parts(config, topic, clients, rows, late, remaining, bookmark, current)
+    for result, reached in parts:
         bookmark_message = bookmark_topic.message(kafka, name, reached)
         outgoing = itertools.chain(_outgoing(topic, result, limit), [bookmark_message])
         # Groups may be produced twice, so only the last of their transactions needs the bookmark.
@@ -189,9 +220,9 @@ def _late(
     """
     assert isinstance(topic.source, Derived)
     by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
-    snapshots, before = {bookmark.snapshot_id: since, **bookmark.further}, since
+    snapshots, before = bookmark.snapshots_of(str(table.metadata.table_uuid)), since
     lost = {id_: end for id_, end in snapshots.items() if table.snapshot_by_id(id_) is None}
-    if not by_tableflow and bookmark.snapshot_id not in lost:
+    if not by_tableflow and bookmark.snapshot_id in snapshots.keys() - lost.keys():
         batches = map(batch_of, history(table, bookmark.snapshot_id))
         if ingested := next((batch for batch in batches if batch), None):
             # An operator may have set the bookmark after the last row of that snapshot: the rows between were skipped.
@@ -222,7 +253,7 @@ def _late(
     )
 
 
-def _steps(
+def _parts(
     config: Config,
     topic: Topic,
     clients: Clients,
@@ -232,23 +263,13 @@ def _steps(
     bookmark: Bookmark | None,
     current: Bookmark,
 ) -> Iterator[tuple[pa.Table, Bookmark]]:
-    """Yield the messages of the new rows, and the bookmark after each part.
-
-    Single rows are derived in bounded parts, each for one transaction. Groups are derived all at once, because a group
-    may have rows in every part.
-    """
-    assert isinstance(topic.source, Derived)
-    if topic.source.group_by:
-        new = derived_rows.rows_between(rows, rest.start, rest.end)
-        touched = derived_rows.groups([new, *late], topic.source.group_by)
-        yield _messages(config, topic, clients, rows, touched), replace(current, offsets=rest.end)
-        return
+    """Yield the messages of new single rows in parts, each for one transaction, and the bookmark after each part."""
     most = min(topic.max_records_per_batch, MAX_MESSAGES)
     if late and bookmark is not None:
         (remaining,) = late
         # Until all late rows are derived, the bookmark stays at the snapshot that lacks them.
         while last := derived_rows.ends(first := derived_rows.first_rows(remaining, most)):
-            result = _messages(config, topic, clients, rows, first)
+            result = _messages(config, topic, clients, first)
             if result.nbytes > MAX_BYTES and most > 1:
                 most = _smaller(most, result)
                 continue
@@ -258,7 +279,7 @@ def _steps(
         yield pa.table({"key": [], "value": []}), current
     while rest.offsets:
         part = head(rest, most)
-        result = _messages(config, topic, clients, rows, derived_rows.rows_between(rows, part.start, part.end))
+        result = _messages(config, topic, clients, derived_rows.rows_between(rows, part.start, part.end))
         if result.nbytes > MAX_BYTES and part.offsets > 1:
             most = _smaller(part.offsets, result)
             continue
@@ -271,11 +292,10 @@ def _smaller(number: int, result: pa.Table) -> int:
     return max(1, number * MAX_BYTES // (2 * int(result.nbytes)))
 
 
-def _messages(config: Config, topic: Topic, clients: Clients, rows: DataFrame, new: DataFrame) -> pa.Table:
-    """Return the messages for the new rows of the source, all of whose rows are `rows`."""
+def _messages(config: Config, topic: Topic, clients: Clients, inputs: DataFrame) -> pa.Table:
+    """Return the messages that the transform derives from rows of the source."""
     source = topic.source
     assert isinstance(source, Derived)
-    inputs = derived_rows.rows_of_touched_groups(rows, new, source.group_by) if source.group_by else new
     result = derived_rows.own_columns(transform(config, topic)(inputs))
     value = _registered(config, topic, clients, "value", source.value_schema_file, result)
     keyed = topic.key if topic.key_format else ()

@@ -1,15 +1,18 @@
 """stock_trades_with_totals compared with sums that Python computes from the topic."""
 
+import json
 import time
 from datetime import UTC, datetime
 
 import pytest
 
+from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import transactions
-from tests.support.topics import CHEAP, TRADES, consume, framed, trade, with_checks
+from tests.support.topics import CHEAP, TRADES, consume, framed, registry, trade, with_checks
 from tests.support.totals import Totals
 
 
@@ -149,8 +152,6 @@ def test_derive_after_kill_gives_expected_totals(resources, tmp_path, point):
 
 
 def test_derive_registers_schemas_and_messages_are_readable(resources):
-    from tests.support.topics import registry
-
     totals = Totals(resources)
     totals.produce(range(100), 1_790_000_000_000)
     totals.trades.ingest()
@@ -159,3 +160,51 @@ def test_derive_registers_schemas_and_messages_are_readable(resources):
     assert len(consume(totals.totals.name, 3)) == produced.messages > 0
     for side in ("key", "value"):
         assert registry().get_latest_version(f"{totals.totals.name}-{side}").schema.schema_type == "AVRO"
+
+
+class ContinuedTotals(Totals):
+    """Totals of trades whose table continues in a new one after a change of a column's type."""
+
+    def __init__(self, resources, **changed):
+        super().__init__(resources, on_incompatible="new_table")
+        self.produce(range(100), 1_790_000_000_000)
+        self.run()
+        fields = json.loads(TRADES)["fields"]
+        for field in fields:
+            field["type"] = changed.get(field["name"], field["type"])
+        self.schema_text = json.dumps(json.loads(TRADES) | {"fields": fields})
+        registry().set_compatibility(subject_name=f"{self.trades.name}-value", level="NONE")
+        self.schema_id = self.trades.schema(self.schema_text)
+
+
+def test_derive_groups_after_roll_over_have_all_rows(resources):
+    totals = ContinuedTotals(resources, account="long")
+    totals.produce(range(50, 150), 1_790_000_000_000, account=7)
+    totals.run()
+
+    assert totals.trades.table(f"{totals.trades.topic.table}__v2").scan().to_arrow().num_rows == 100
+    assert max(count for count, *_ in totals.rows().values()) > 6
+    assert totals.rows() == totals.expected()
+
+    totals.produce(range(150, 160), 1_790_000_000_000, account=8)
+    assert 0 < totals.run() < len(totals.expected())
+    assert totals.rows() == totals.expected()
+
+
+def test_derive_group_of_changed_type_stops_until_skipped(resources):
+    totals = ContinuedTotals(resources, quantity="string")
+    before = totals.rows()
+    totals.produce(range(50, 150), 1_790_000_000_000, quantity="7")
+
+    with pytest.raises(UnclearState, match="in which quantity has another type.*Nothing was produced") as stopped:
+        totals.run()
+    totals.totals.ingest()
+    assert totals.rows() == before
+
+    assert f"lakehouse bookmark {totals.totals.name} --at latest" in str(stopped.value)
+    clients = totals.totals.systems
+    set_bookmark(totals.config, totals.totals.topic, clients, "latest", "skipped", letters=False)
+    totals.produce(range(150, 160), 1_790_000_060_000, quantity="3")
+    assert totals.run() > 0
+    later = {key: row for key, row in totals.expected().items() if key[0] >= 1_790_000_060_000}
+    assert totals.rows() == before | later

@@ -78,6 +78,16 @@ def rows_of_touched_groups(source: SourceRows, new: SourceRows, group_by: tuple[
     return replace(source.where(lambda record: record.key in touched), is_grouped=True)
 
 
+def changed_columns(rows: SourceRows, earlier: SourceRows) -> list[str]:
+    """Return no columns: the transform reads none whose type changes."""
+    return []
+
+
+def with_earlier_rows(rows: SourceRows, earlier: SourceRows) -> SourceRows:
+    """Return the rows, and those of an earlier table."""
+    return replace(rows, others=[*rows.others, earlier])
+
+
 def rows_between(source: SourceRows, start: Positions, end: Positions) -> SourceRows:
     """Return the rows of a range of offsets."""
     return source.where(lambda r: start.get(r.partition, 0) <= r.offset < end.get(r.partition, 0))
@@ -140,6 +150,8 @@ DERIVATION: dict[Any, dict[str, Any]] = {
         "published": published,
         "groups": groups,
         "rows_of_touched_groups": rows_of_touched_groups,
+        "changed_columns": changed_columns,
+        "with_earlier_rows": with_earlier_rows,
         "rows_between": rows_between,
         "late_rows": late_rows,
         "first_rows": first_rows,

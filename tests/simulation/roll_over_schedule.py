@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pyiceberg.table.metadata import TableMetadata
 
 from tests.simulation.choices import Choices
-from tests.simulation.derivation_schedule import DerivationSchedule, derived_topic
+from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.engine import Letter, Row
 from tests.simulation.oracle import Oracle, rows_of
 from tests.simulation.schedule import NAME
@@ -56,8 +56,6 @@ class RollOverSchedule(DerivationSchedule):
 
     def __init__(self, choices: Choices):
         super().__init__(choices)
-        # The groups of a table and of its successor are derived separately.
-        self.is_grouped, self.derived = False, derived_topic(is_grouped=False)
         self.topic = self.topic.model_copy(update={"on_incompatible": "new_table"})
 
     @property

@@ -13,9 +13,9 @@ KEY = ["trade_timestamp", "userid", "side", "symbol"]
 class Totals:
     """A topic of trades, and the topic of totals derived from it."""
 
-    def __init__(self, resources):
-        self.trades = Stream(resources, partitions=3)
-        self.schema_id = self.trades.schema()
+    def __init__(self, resources, **settings):
+        self.trades = Stream(resources, partitions=3, settings=settings)
+        self.schema_text, self.schema_id = TRADES, self.trades.schema()
         self.settings = {
             "mode": "upsert",
             "key": KEY,
@@ -37,10 +37,11 @@ class Totals:
             environments={},
         )
 
-    def produce(self, numbers, timestamp_ms):
+    def produce(self, numbers, timestamp_ms, **changes):
         """Produce trades with two timestamps, so that groups have several trades."""
+        values = [framed(self.schema_id, self.schema_text, trade(n, **changes)) for n in numbers]
         self.trades.produce(
-            [{"value": framed(self.schema_id, TRADES, trade(n)), "timestamp": timestamp_ms + n % 2} for n in numbers]
+            [{"value": value, "timestamp": timestamp_ms + n % 2} for n, value in zip(numbers, values, strict=True)]
         )
 
     def run(self):
@@ -70,7 +71,7 @@ class Totals:
         groups = defaultdict(list)
         for row in self.trades.rows() if of_table else self.trades.expected_rows():
             key = (row["kafka_timestamp"], row["userid"], row["side"], row["symbol"])
-            groups[key].append((row["quantity"], row["price"]))
+            groups[key].append((int(row["quantity"]), row["price"]))
         return {
             key: (
                 len(group),

@@ -70,6 +70,15 @@ class Bookmark:
         """Return whether the positions of both are of the same topics."""
         return self.is_of(other.cluster_id, other.topic_id) and self.target_id == other.target_id
 
+    def snapshots_of(self, table_uuid: str) -> Mapping[int, Positions]:
+        """Return the snapshots of which rows were derived, with the offsets before which they were.
+
+        Args:
+            table_uuid: A table. The snapshot that was read of the table before it is left out, because it has no rows
+                of this one.
+        """
+        return ({self.snapshot_id: self.offsets} if self.table_uuid == table_uuid else {}) | dict(self.further)
+
     def is_past(self, position: Positions) -> bool:
         """Return whether `position` is behind this one in any partition, as after a rollback of the source's table."""
         return any(position.get(partition, 0) < offset for partition, offset in self.offsets.items())
