@@ -9,6 +9,9 @@ behind, so the other slot never holds a key whose private key is lost. The slot 
 time. Of two rotations at once, one stops with a conflict, or both finish the same one: only the process that moves
 AWSPENDING from the version that it read first may write a slot. Do not run `retire` beside a rotation: it could unset
 the slot that was just written.
+
+No call spans the two systems, so an operator may make an old version of the secret current again just before its key is
+overwritten or unset. Afterwards the secret is read again, and such a key is set again.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.deploy.snowflake.administrator import Session
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
@@ -124,7 +127,11 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
     _run(user, sql.set_public_key(user.name, new.public_key, target))
     _log_in(user, new)
     # The grace period counts from now, whenever a pending key was created.
-    user.secrets.replace(user.secret, lambda: replace(new, created_at=_now()).written(user.secret), over=current)
+    try:
+        user.secrets.replace(user.secret, lambda: replace(new, created_at=_now()).written(user.secret), over=current)
+    except CommitConflict:
+        _set_current(user, target)
+        raise
     return _state(user, grace)
 
 
@@ -151,7 +158,15 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
     if slots[old] and _now() >= _replaced_at(user, key) + grace:
         _log_in(user, key)
         _run(user, sql.unset_public_key(user.name, old))
+        _set_current(user, old)
     return _state(user, grace)
+
+
+def _set_current(user: ServiceUser, slot: KeySlot) -> None:
+    """Set the key of the secret in a slot that was just overwritten or unset, unless a slot has the key."""
+    _, key = _current(user)
+    if key.fingerprint not in _slots(user).values():
+        _run(user, sql.set_public_key(user.name, key.public_key, slot))
 
 
 def _now() -> datetime:
@@ -223,7 +238,9 @@ def _active(user: ServiceUser, key: KeyPair, slots: Mapping[KeySlot, str | None]
         if fingerprint == key.fingerprint:
             return slot
     listed = ", ".join(f"{slot} has {fingerprint or 'none'}" for slot, fingerprint in slots.items())
-    spare = next((slot for slot in KeySlot if slots[slot] is None), KeySlot.SECOND)
+    left_behind = _left_behind(user, user.secrets.read(user.secret, PENDING), key)
+    unused = {None, left_behind.fingerprint if left_behind else None}
+    spare = next((slot for slot in KeySlot if slots[slot] in unused), KeySlot.SECOND)
     raise UnclearState(
         f"No slot of Snowflake user {user.name} has the key of the secret '{user.secret}' ({key.fingerprint}): "
         f"{listed}. Nothing was changed. If the secret is right, set its key as an administrator, in an unused slot: "

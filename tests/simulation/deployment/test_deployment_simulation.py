@@ -5,19 +5,22 @@ from __future__ import annotations
 import inspect
 import sys
 from copy import deepcopy
+from typing import Any
 
 import pytest
 
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.polling import Clock
 from lakehouse.deploy.planning.planner import apply
+from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
 from tests.simulation.choices import Choices
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld, simulated_clouds
 from tests.simulation.deployment.operators import Operators
-from tests.simulation.deployment.oracle import Oracle
+from tests.simulation.deployment.oracle import Credential, Oracle
 from tests.simulation.deployment.schedule import DeploymentSchedule, established, narrow
 from tests.simulation.schedule import run
+from tests.simulation.world import Killed
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -120,6 +123,132 @@ def suspended_beside_rotations(command: str, policy: Policy, at: int) -> tuple[i
         while process in world.processes:
             world.step(process)
     return len(calls), type(process.result), oracle.violations
+
+
+def test_rotate_key_created_for_hours_is_not_stored_and_deleted():
+    at, call_count = 0, 1
+    while at < call_count:
+        at += 1
+        call_count, outcome, violations = created_for_hours(at)
+        assert not violations and outcome is CommitConflict, f"suspended after call {at}"
+    assert at > 20
+
+
+def created_for_hours(at: int) -> tuple[int, type, list[str]]:
+    """Suspend a rotation for hours while it creates a key, and end it after a call of a second one.
+
+    Returns:
+        The number of calls of the second rotation, the outcome of the first one, and the violations.
+    """
+    world, clouds = CloudWorld(Choices(None)), deepcopy(established(True))
+    calls: list[str] = []
+
+    def observe(operation: str) -> None:
+        judge(operation)
+        if world.current is first and operation == "confluent POST api-keys":
+            world.wait(lambda: len(calls) >= at)
+        elif world.current is second:
+            calls.append(operation)
+            if len(calls) == at:
+                world.wait(lambda: first not in world.processes)
+
+    def work() -> None:
+        list(rotate(narrow(clouds.resources(world)), Policy(), simulated(world)))
+
+    with simulated_clouds(world, clouds):
+        oracle = Oracle(world, clouds, grace_days=1)
+        with oracle.operator_acts():
+            pass
+        judge, world.observe = world.observe, observe
+        world.advance(31 * 86_400)
+        first, second = world.start("rotate", work), world.start("rotate", work)
+        world.step(first)
+        world.advance(4 * 3600)
+        while world.processes:
+            world.step(world.ready()[-1])
+    return len(calls), type(first.result), oracle.violations
+
+
+@pytest.mark.parametrize("secret", ["kafka_cluster/spark/python_client", "/snowflake_resource/lake"])
+@pytest.mark.parametrize(("day_count", "is_killed"), [(30, False), (30, True), (90, False)])
+def test_rotate_beside_rollback_of_secret_ends_with_working_keys(secret: str, day_count: float, is_killed: bool):
+    world, clouds = CloudWorld(Choices(None)), deepcopy(established(True))
+    [name] = [name for name in clouds.secrets[OURS].secrets if name.endswith(secret)]
+    with simulated_clouds(world, clouds):
+        world.advance(31 * 86_400)
+        list(rotate(narrow(clouds.resources(world)), Policy(retained=1), simulated(world)))
+    at, call_count, outcomes = 0, 1, set()
+    while at < call_count:
+        at += 1
+        rollback = RollbackBesideRotation(deepcopy(clouds), name, at, is_killed)
+        outcomes.add(rollback.run(Policy(day_count, retained=1)))
+        call_count = rollback.call_count
+        assert rollback.is_harmless(), f"rolled back after call {at}"
+    assert at > 20 and (Killed in outcomes) is is_killed
+    assert outcomes <= {type(None), CommitConflict, UnclearState, Killed}
+
+
+class RollbackBesideRotation:
+    """An operator who makes the previous version of a secret current again, after one of the calls of a rotation.
+
+    Args:
+        clouds: A deployment after a rotation.
+        name: Name of the secret.
+        at: The number of the call.
+        is_killed: Kill the rotation after it has ended the key, and run what `create` names.
+    """
+
+    def __init__(self, clouds: Clouds, name: str, at: int, is_killed: bool):
+        self.call_count = 0
+        self._clouds, self._name, self._at, self._is_killed = clouds, name, at, is_killed
+        self._world = CloudWorld(Choices(None))
+        self._oracle = Oracle(self._world, clouds, grace_days=1)
+        self._replaced: Credential | None = None
+        self._worked = False
+        self._world.observe = self._observe
+
+    def run(self, policy: Policy) -> type:
+        """Run the rotation after the grace period of the previous version, and repair the keys; return the outcome."""
+        world = self._world
+        with simulated_clouds(world, self._clouds):
+            world.advance(62 * 86_400)
+            process = world.start("rotate", lambda: list(rotate(self._resources(), policy, simulated(world))))
+            while process in world.processes:
+                world.step(process)
+            if isinstance(process.result, Killed):
+                self._repair()
+        return type(process.result)
+
+    def is_harmless(self) -> bool:
+        """Return whether both keys work, unless the operator chose a key that did not."""
+        assert self._replaced
+        return self._oracle.works(self._replaced) and (self._is_working() or not self._worked)
+
+    def _observe(self, operation: str) -> None:
+        self.call_count += 1
+        if self.call_count == self._at:
+            self._replaced = self._oracle.credential(self._name)
+            secret = self._clouds.secrets[OURS].secrets[self._name]
+            secret.move("AWSCURRENT", secret.labels["AWSPREVIOUS"], self._world.true_now)
+            self._worked = self._is_working()
+        for process in self._world.processes:
+            process.machine.is_killed |= self._is_killed and self._worked and not self._is_working()
+
+    def _repair(self) -> None:
+        operators = Operators(self._world, self._clouds, self._oracle)
+        for _ in range(5):
+            try:
+                apply(self._resources(), lambda change: None)
+                return
+            except UnclearState as blocked:
+                assert operators.follow(blocked)
+
+    def _resources(self) -> list[Resource[Any]]:
+        return narrow(self._clouds.resources(self._world))
+
+    def _is_working(self) -> bool:
+        key = self._oracle.credential(self._name)
+        return key is not None and self._oracle.works(key)
 
 
 def test_create_overwritten_secret_names_command_that_restores_key():

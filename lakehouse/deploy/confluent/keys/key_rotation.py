@@ -108,6 +108,9 @@ class _Rule:
         deleted = expendable if self.now() >= changed_at + self.grace else []
         for key_id in deleted:
             key_store.api_keys.delete(key_id, key_store.owner_id)
+        if deleted:
+            # An operator may have made the version of a deleted key current meanwhile: that key is replaced.
+            current = key_store.version(CURRENT) or current
         key, pending = key_store.key(current), _pending(key_store)
         # A key in its grace period delays the rotation: never more than one key works beyond those retained.
         is_due = pending or self._is_old(key_store, key) and deleted == expendable
@@ -120,7 +123,7 @@ class _Rule:
 
     def _is_old(self, key_store: AccountKey, key: Key) -> bool:
         listed = key_store.api_keys.find(key.id)
-        return listed is not None and self.now() >= listed.created_at + self.day_count
+        return listed is None or self.now() >= listed.created_at + self.day_count
 
     def _expendable(self, key_store: AccountKey, current: Version) -> list[str]:
         """List the ids of the keys beyond those retained. The current and the previous key are retained first."""
