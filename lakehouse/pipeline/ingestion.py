@@ -122,7 +122,7 @@ def ingest(
             schema_fingerprints.check(table, topic, known)
             decision = decide_schema(topic, known, table)
             if decision.action == "roll_over" and table:
-                roll_over(clients, ref, table, last or replace(batch, end=batch.start), str(decision.error))
+                roll_over(clients, topic, ref, table, last or replace(batch, end=batch.start), str(decision.error))
                 continue
             published = _published(replace(context, schemas=decision.require_readable()), refusals)
         except CommitConflict:
@@ -228,5 +228,5 @@ def _quarantined(context: BatchContext, written: Written, table: Table, snapshot
         return []
     row_count, since = written.counts.rows + written.quarantined, context.batch.start
     return column_checks.quarantine_results(
-        context.decoded(), context.topic, table, since, row_count, written.quarantined
+        context.decoded(), context.topic, context.ref, table, since, row_count, written.quarantined
     )

@@ -219,7 +219,9 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     log, context = _ingested(namespace, topic, clients, in_place=True)
     position = context.batch
     # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
-    waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position, poison=poison)
+    # Which rows of the table before a roll-over a dead letter would replace is unknown: their columns differ.
+    begin = first_offsets(clients.catalog, topic.table_in(namespace), position) if topic.replaces_rows else {}
+    waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position, begin, poison=poison)
     decoded = decode.decode(waiting, context.schemas.decoding())
     known = foreign_writers.with_foreign_writers(
         clients.schema_registry, context.schemas, decoded, foreign_writers.BY_HAND
@@ -277,6 +279,9 @@ def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) ->
         )
     log = read_log(clients.kafka, topic.topic)
     next_batch(last, log, ref.name)
+    if topic.on_incompatible == "new_table":
+        # Until the next batch continues in a new table, this one has no record of the schema that does not fit it.
+        topic = topic.model_copy(update={"on_incompatible": "dead_letter"})
     context = replay_context(topic, ref, clients, last, table)
     column_checks.validate_quarantine(context.spark, topic, ref)
     return log, context

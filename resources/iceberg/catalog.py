@@ -28,6 +28,7 @@ from lakehouse.formats.schema import Shape
 from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
+from resources.iceberg.successors import successor
 from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
@@ -54,9 +55,6 @@ PROPERTIES = {
 
 RECREATED = "lakehouse.recreated"
 """Table property: the table has rows of an earlier topic of this name, with overlapping offsets."""
-
-SUCCESSOR = "lakehouse.continued-in"
-"""Table property: name of the table that replaced this one after an incompatible schema change."""
 
 NEWEST_FORMAT = 2
 """Newest Iceberg format version that this release commits to."""
@@ -252,14 +250,14 @@ class Catalog(dg.ConfigurableResource):
         """Yield a table and its successors, in order; the last one may not exist yet.
 
         Raises:
+            UnclearState: An earlier release created a successor, which has dead letters of its own.
             Unreachable: The catalog does not respond.
         """
         ref: TableRef | None = first
         while ref is not None:
             table = self.load(ref)
             yield ref, table
-            name = table.properties.get(SUCCESSOR) if table else None
-            ref = TableRef(first.namespace, name) if name else None
+            ref = successor(first, table) if table else None
 
     def published(self, first: TableRef) -> tuple[TableRef, Table]:
         """Return the same as `resolve_table`, for a table that has a published snapshot.

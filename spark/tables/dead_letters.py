@@ -180,7 +180,13 @@ def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
 
 
 def waiting(
-    spark: SparkSession, letters: TableRef, snapshot_id: int, position: Batch, *, poison: bool = False
+    spark: SparkSession,
+    letters: TableRef,
+    snapshot_id: int,
+    position: Batch,
+    since: Positions,
+    *,
+    poison: bool = False,
 ) -> DataFrame:
     """Return the dead letters of one snapshot that are not rows yet, in the columns of spark.records.
 
@@ -190,13 +196,13 @@ def waiting(
         snapshot_id: The snapshot.
         position: The newest batch of the table that lacks the records. Dead letters with later offsets are of an
             unpublished batch: the next run decides about their records again.
-        poison: Whether to return those whose decoding aborted the Spark job, too. If it does so again, no other dead
-            letter is redriven.
+        since: The offsets by partition before which dead letters are left out.
+        poison: Whether to return those whose decoding aborted the Spark job, too; it may do so again.
     """
     undecoded = published(spark, letters, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
     if not poison:
         undecoded = undecoded.filter(F.col("error_reason") != "poison")
-    source = undecoded.filter(_is_of(position.topic_id, {}, position.end)).select("source_record.*")
+    source = undecoded.filter(_is_of(position.topic_id, since, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return source.withColumn("timestampType", codes)
 

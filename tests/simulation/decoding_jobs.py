@@ -31,7 +31,9 @@ class Records:
             letters = self.spark.rows(self.letters.ref, "main", self.letters.snapshot_id)
             waiting = (letter for letter in letters if not letter.recovered)
             pending = (letter.record for letter in waiting if self.with_poison or letter.reason != "poison")
-            return [record for record in pending if is_of(record, self.batch.topic_id, {}, self.batch.end)]
+            return [
+                record for record in pending if is_of(record, self.batch.topic_id, self.batch.start, self.batch.end)
+            ]
         try:
             records = self.spark.kafka.read(self.batch)
             return [record for record in records if (record.partition, record.offset) not in self.left_out]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.decision import Decision
 from spark.tables.write import Target
@@ -69,9 +69,16 @@ def append_letters(letters: Decoded | Missing, target: Target) -> None:
 
 
 def waiting(
-    spark: MemorySpark, letters: TableRef, snapshot_id: int, position: Batch, *, poison: bool = False
+    spark: MemorySpark,
+    letters: TableRef,
+    snapshot_id: int,
+    position: Batch,
+    since: Positions,
+    *,
+    poison: bool = False,
 ) -> Records:
     """Return the dead letters of a snapshot that are not rows yet."""
+    position = replace(position, start={p: since.get(p, 0) for p in position.end})
     return Records(spark, position, Rows(spark, letters, "main", snapshot_id), with_poison=poison)
 
 

@@ -3,48 +3,41 @@ derived, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
 from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import DerivationSchedule
-from tests.simulation.engine import Letter, Row
+from tests.simulation.engine import Row
 from tests.simulation.oracle import Oracle, rows_of
 from tests.simulation.schedule import NAME
 from tests.simulation.table_events import table_events
 
-OMITTED = "redrive", "replay", "resume", "recreate", "roll back", "drop table", "bookmark"
-"""Actions about positions and dead letters, which concern the newest table only."""
+OMITTED = ("drop table",)
+"""Actions after which the rows of one of the tables are not what the other continues."""
 
 
 class SuccessiveOracle(Oracle):
     """The expected contents of a table and its successor, which begins where the table ends."""
 
     newest = NAME
-    before: tuple[list[Row], list[Letter]] = [], []
+    before: Sequence[Row] = ()
 
     def committed(self, name: str, before: TableMetadata | None, after: TableMetadata) -> None:
         """Judge a commit; the table does not change once its successor has a batch."""
-        table = name.removesuffix("__dead_letters")
-        if name.startswith(NAME) and table != self.newest:
-            if len(table) < len(self.newest):
-                if name == table and {*rows_of(self._spark.iceberg.loaded(name))} != {*self.before[0]}:
+        if name.startswith(NAME) and not name.endswith("__dead_letters") and name != self.newest:
+            if len(name) < len(self.newest):
+                if {*rows_of(self._spark.iceberg.loaded(name))} != {*self.before}:
                     self._violate(f"rows of {name} have changed after {self.newest} continued it")
                 return
-            position = self.position[1]
-            letters = [one for one in self.letters() if one.record.offset < position.get(one.record.partition, 0)]
-            self.newest, self.before = table, (self.rows(), letters)
-            self._main, self._states, self._rows, self._letters = [], [], [], None
+            self.newest, self.before = name, self.rows()
+            self._main, self._states, self._rows = [], [], []
         super().committed(name, before, after)
 
     def rows(self) -> list[Row]:
         """Return the rows of both tables."""
-        return [*self.before[0], *super().rows()]
-
-    def letters(self) -> list[Letter]:
-        """Return the dead letters of both tables."""
-        return [*self.before[1], *super().letters()]
+        return [*self.before, *super().rows()]
 
 
 class RollOverSchedule(DerivationSchedule):
@@ -52,7 +45,6 @@ class RollOverSchedule(DerivationSchedule):
 
     oracle: SuccessiveOracle
     oracle_type = SuccessiveOracle
-    recovering = ("ingest",)
 
     def __init__(self, choices: Choices):
         super().__init__(choices)

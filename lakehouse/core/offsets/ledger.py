@@ -129,16 +129,18 @@ def ranges(entries: Iterable[Entry]) -> list[Range]:
 def uncounted_ranges(entries: Sequence[Entry]) -> list[Range]:
     """Return ranges that may have rows which no commit counts, with snapshot id 0.
 
-    These are the offsets before the ledger begins, where older snapshots were expired, and those that a decision
-    skipped, where a replay may have ingested them.
+    These are the offsets before the ledger begins, where older snapshots were expired, or of which a redrive may have
+    added dead letters of the table before a roll-over; and those that a decision skipped, where a replay may have
+    ingested them.
     """
-    uncounted = []
-    if entries and entries[0].has_parent:
-        first = {r.partition: r for r in reversed(ranges(entries))}
-        uncounted += [Range(0, p, 0, r.start) for p, r in sorted(first.items()) if r.start]
-    if any(e.kind == "replay" for e in entries):
+    uncounted, begin = [], {}
+    has_replays = any(e.kind == "replay" for e in entries)
+    if entries and (entries[0].has_parent or has_replays):
+        begin = {r.partition: r.start for r in reversed(ranges(entries))}
+        uncounted += [Range(0, p, 0, start) for p, start in sorted(begin.items()) if start]
+    if has_replays:
         for batch in (e.batch for e in entries if e.kind == "decision" and e.batch):
-            skipped = [(p, batch.start.get(p, end), end) for p, end in batch.end.items()]
+            skipped = [(p, max(batch.start.get(p, end), begin.get(p, 0)), end) for p, end in batch.end.items()]
             uncounted += [Range(0, p, start, end) for p, start, end in skipped if start < end]
     return uncounted
 

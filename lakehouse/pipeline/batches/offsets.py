@@ -25,8 +25,9 @@ from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
-from resources.iceberg.catalog import RECREATED, SUCCESSOR
+from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, last_batch
+from resources.iceberg.successors import SUCCESSOR
 from resources.kafka.kafka import Kafka
 from spark.tables import write
 
@@ -137,10 +138,12 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
         Unreachable: A system does not answer.
     """
     # Read the table first: another writer may publish records beyond an end that was read before.
-    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    *closed, (ref, table) = clients.catalog.successive_tables(topic.table_in(namespace))
     log = read_log(clients.kafka, topic.topic)
     base = table.metadata.current_snapshot_id if table else None
-    previous = newest_batch(table)
+    in_table = newest_batch(table)
+    # If the topic rolled over, its newest table may have no batch yet.
+    previous = in_table or next(filter(None, (newest_batch(earlier) for _, earlier in reversed(closed))), None)
     same_log = previous is not None and (previous.cluster_id, previous.topic_id) == (log.cluster_id, log.topic_id)
     position = parse_position(
         log, clients.kafka, where, unnamed={**log.start, **previous.end} if previous and same_log else None
@@ -153,8 +156,8 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
             )
         if previous and same_log and offset < min(previous.end.get(p, 0), log.end[p]):
             raise LakehouseError(
-                f"Table {ref} already has partition {p} up to offset {previous.end[p]}, so resuming at {offset} would "
-                f"duplicate rows. Nothing was changed. Use `lakehouse replay` to read records again"
+                f"Partition {p} of '{topic.topic}' was ingested up to offset {previous.end[p]}, so resuming at "
+                f"{offset} would duplicate rows. Nothing was changed. Use `lakehouse replay` to read records again"
             )
     if previous:
         position = replace(position, start={p: previous.end.get(p, offset) for p, offset in position.end.items()})
@@ -164,11 +167,12 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
     schemas = decision.schemas if rolls_over else decision.require_readable()
     # The decision also accepts the registry's present schemas.
     properties = {} if rolls_over else schema_fingerprints.properties(table, schemas)
-    if previous and (not same_log or any(offset < previous.end.get(p, 0) for p, offset in position.end.items())):
-        # In a log that lost records, new records reuse their offsets.
+    # In a log that lost records, new records reuse their offsets.
+    is_behind = previous is not None and any(o < previous.end.get(p, 0) for p, o in position.end.items())
+    if previous and (is_behind if same_log else in_table):
         properties[RECREATED] = f"{previous.cluster_id}/{previous.topic_id}"
-    if previous and table and RECREATED in properties and RECREATED not in table.properties:
-        letters.mark_existing_rows(clients, topic, ref, previous, position)
+    if in_table and table and RECREATED in properties and RECREATED not in table.properties:
+        letters.mark_existing_rows(clients, topic, ref, in_table, position)
     if table is None or not rolls_over:
         table = ensure_table(clients.catalog, topic, ref, schemas, table)
     _record(clients, ref, table, base, position, reason, properties)
@@ -205,7 +209,7 @@ def record_start(clients: Clients, topic: Topic, ref: TableRef, table: Table | N
     _record(clients, ref, table, base, position, f"start: {topic.start}")
 
 
-def roll_over(clients: Clients, ref: TableRef, table: Table, last: Batch, reason: str) -> None:
+def roll_over(clients: Clients, topic: Topic, ref: TableRef, table: Table, last: Batch, reason: str) -> None:
     """Close a table at its last batch, and record the name of its successor.
 
     A writer that still has a batch for the closed table finds that main has moved, and starts over.
@@ -213,6 +217,9 @@ def roll_over(clients: Clients, ref: TableRef, table: Table, last: Batch, reason
     Raises:
         CommitConflict: Another writer published after the table was loaded.
     """
+    if RECREATED not in table.properties:
+        # A redrive adds dead letters to the successor from now on, and does not read the rows of this table.
+        letters.mark_existing_rows(clients, topic, ref, last, last)
     successor = ref.next_version
     while clients.catalog.load(successor) is not None:
         # A table of this name belongs to another topic or program: this topic has not rolled over to it yet.

@@ -58,19 +58,20 @@ def run_checks(
 
 
 def quarantine_results(
-    decoded: DataFrame, topic: Topic, table: Table, since: Positions, checked: int, quarantined: int
+    decoded: DataFrame, topic: Topic, ref: TableRef, table: Table, since: Positions, checked: int, quarantined: int
 ) -> list[CheckResult]:
     """Return the results of a topic's quarantining checks.
 
     Args:
         decoded: The decoded records of a batch.
         topic: The topic.
-        table: The table.
+        ref: The table.
+        table: The table as loaded.
         since: The first offset of the batch by partition.
         checked: The number of rows that were checked, including those in quarantine.
         quarantined: The number of rows in quarantine.
     """
-    letters = TableRef(*table.name()).dead_letters.spark_path()
+    letters = ref.dead_letters.spark_path()
     results = {}
     for name, check in topic.quarantine.items():
         sql = checks.quarantined_rows(letters, name, since)

@@ -211,7 +211,7 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
     if snapshot is None:
         return
     spark, names = clients.spark.session(clients.catalog.spark_settings()), topic.metadata.names
-    waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous)
+    waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous, {})
     columns = names["kafka_partition"], names["kafka_offset"]
     existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *columns)
     count, _ = dead_letters.remaining(existing)
