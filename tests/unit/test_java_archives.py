@@ -14,7 +14,7 @@ NAME = f"test-{os.getpid()}"
 
 
 def archives():
-    return set(FOLDER.glob(f"{NAME}.*"))
+    return set(FOLDER.glob(f"{NAME}.*.jsa"))
 
 
 def uses_archive(class_path):
@@ -32,8 +32,8 @@ def own_classes():
         pytest.skip("the packages belong to another user")
     archive_own_classes()
     yield
-    for archive in archives():
-        archive.unlink()
+    for file in FOLDER.glob(f"{NAME}.*"):
+        file.unlink()
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_archive_of_killed_jvm_is_replaced(jar):
     assert uses_archive(jar)
 
 
-def test_damaged_archive_is_not_used(jar):
+def test_damaged_archive_is_not_used_and_replaced(jar):
     uses_archive(jar)
     [archive] = archives()
     archive.chmod(0o600)
@@ -75,6 +75,9 @@ def test_damaged_archive_is_not_used(jar):
     content[len(content) // 2] ^= 0xFF
     archive.write_bytes(content)
     assert not uses_archive(jar)
+    assert not uses_archive(jar)
+    assert uses_archive(jar)
+    assert uses_archive(jar)
 
 
 def test_own_classes_of_replaced_jvm_are_archived_again():
