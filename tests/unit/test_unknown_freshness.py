@@ -95,8 +95,10 @@ class Broker(Kafka):
 
 
 @pytest.fixture
-def systems(tmp_path):
-    """A catalog whose table contains the topic's first thousand offsets."""
+def systems(tmp_path, monkeypatch):
+    """A catalog whose table contains the topic's first thousand offsets. The clock does not advance."""
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now)
     pending = Received(ago_ms=1_000)
     normal = {"id": "first", "gone": (), "leaderless": (), "bookmark": {0: END}, "derived": "flagged"}
     Broker.log.clear()
