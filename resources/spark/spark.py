@@ -166,7 +166,7 @@ class Spark(dg.ConfigurableResource):
                 session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
             else:
                 session = builder.create()
-            session.client.set_retry_policies([Retries(where)])
+            session.client.set_retry_policies([Retries(where, session.client)])
             if self._report:
                 handler: Any = Progress(self._report)  # PySpark's type has the same parameters by keyword only
                 session.registerProgressHandler(handler)

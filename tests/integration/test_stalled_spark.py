@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from psutil import NoSuchProcess
 
-from lakehouse.core.errors import Stalled, Unreachable
+from lakehouse.core.errors import Stalled, TransientError, Unreachable
+from lakehouse.local import stack as local_stack
 from lakehouse.local.processes import process
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
@@ -97,6 +98,42 @@ def test_lost_server_is_an_error_of_the_project(resources, monkeypatch):
             work()
     for session in sessions:
         session.client.close()
+
+
+def test_session_closed_by_server_is_opened_again(spark):
+    spark.session({}).client.release_session()
+    with pytest.raises(TransientError, match="has ended this session"):
+        spark.session({}).range(10).count()
+    assert spark.session({}).range(10).count() == 10
+
+
+def test_restarted_server_is_an_error_of_the_project(stack, resources, monkeypatch):
+    """Not PySpark's error: a command would print its traceback, and a batch would be searched for a bad record."""
+    # The server starts again within the retries of the query that runs, even on a busy machine.
+    monkeypatch.setattr("resources.spark.retries.RETRIES", 20)
+    connections = [Spark(remote=resources.spark.remote).with_own_session() for _ in range(4)]
+    counted, analyzed, configured, running_query = [spark.session({}) for spark in connections]
+    progress = []
+    running_query.registerProgressHandler(lambda **stages: progress.append(stages))
+    with ThreadPoolExecutor(1) as thread:
+        query = thread.submit(running_query.sql(SLEEP.format(ms=60_000, tasks=4)).collect)
+        until(lambda: progress)
+        server = process.running(stack)["spark"].leader
+        server.kill()
+        server.wait(20)
+        local_stack.up(stack, ["spark"])
+        for work in (
+            lambda: counted.range(10).count(),
+            lambda: analyzed.sql("SELECT 1 AS one").schema,
+            lambda: configured.conf.set("spark.sql.shuffle.partitions", "4"),
+            query.result,
+        ):
+            with pytest.raises(TransientError, match="has ended this session"):
+                work()
+    for spark in connections:
+        assert spark.session({}).range(10).count() == 10
+        spark.close()
+    resources.spark.close()
 
 
 def test_stage_without_progress_is_cancelled_and_frees_cores(spark):
