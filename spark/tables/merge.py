@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.sql.quoting import SPARK
 from spark.decoding.decoded import PREFIX, record
+from spark.tables.observed_counts import observed_counts
 from spark.tables.spans import SPANNED, bound, literal
 
 
@@ -71,7 +72,7 @@ def add(rows: DataFrame, target: str) -> int:
     """Append the rows, and return their number."""
     added = Observation()
     rows.observe(added, F.count(F.lit(1)).alias("rows")).writeTo(target).append()
-    return added.get["rows"]
+    return observed_counts(added)["rows"]
 
 
 @contextmanager

@@ -10,7 +10,6 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.errors import Unreachable
 from lakehouse.core.offsets.batch import PART, PARTS
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
@@ -19,6 +18,7 @@ from spark.decoding.decode import Mode
 from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import merge
 from spark.tables.decision import Decision, digest
+from spark.tables.observed_counts import observed_counts
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def append(decoded: DataFrame, target: Target) -> Written:
     observation, good = _observe(decoded)
     with with_properties(decoded.sparkSession, target):
         _table_rows(good, good.schema, target).writeTo(target.path).append()
-    counts = _reported(observation)
+    counts = observed_counts(observation)
     return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
 
 
@@ -146,7 +146,7 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     rows = _table_rows(_one_a_key(good, key, F.min_by), good.schema, target)
     with with_properties(decoded.sparkSession, target):
         added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, key)
-    counts = _reported(observation)
+    counts = observed_counts(observation)
     good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
     return _written(counts, rows=added, deduplicated=good_records - added)
 
@@ -172,7 +172,7 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
         deleted, completed = (with_properties(spark, part) for part in (target.deleting(), target.completing()))
         rows = _table_rows(latest, good.schema, target, record("tombstone"))
         merge.replace(rows, target.path, target.branch, key, deleted, completed)
-    counts, last = _reported(observation), _reported(kept)
+    counts, last = observed_counts(observation), observed_counts(kept)
     return _written(
         counts,
         rows=last["kept"] - last["tombstones"],
@@ -194,17 +194,6 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
 def _quoted(columns: Iterable[str]) -> list[Column]:
     """Return columns by names, which may contain dots."""
     return [F.col(SPARK.identifier(name)) for name in columns]
-
-
-def _reported(observation: Observation) -> Mapping[str, int]:
-    """Return the counts of an observation.
-
-    Raises:
-        Unreachable: Spark did not send them: they are at the end of its response, which may be cut off.
-    """
-    if counts := observation.get:
-        return counts
-    raise Unreachable("Spark Connect", "its server", "its log and load", "the counts of a write did not arrive")
 
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:

@@ -8,15 +8,18 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
+import grpc
 import pytest
 from psutil import NoSuchProcess
 
 from lakehouse.core.errors import Stalled, TransientError, Unreachable
 from lakehouse.local import stack as local_stack
 from lakehouse.local.processes import process
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
 from resources.spark.spark import Spark
+from resources.spark.spark_channel import Channel
 from tests.integration.test_stream import running, until
 from tests.support.topics import Stream
 
@@ -134,6 +137,37 @@ def test_restarted_server_is_an_error_of_the_project(stack, resources, monkeypat
         assert spark.session({}).range(10).count() == 10
         spark.close()
     resources.spark.close()
+
+
+class WithoutCounts(grpc.UnaryStreamClientInterceptor):
+    """Drops the counts of a write, which a busy server omits if it does not have them within 100 ms."""
+
+    def intercept_unary_stream(self, continuation, details, request):
+        for response in continuation(details, request):
+            del response.observed_metrics[:]
+            yield response
+
+
+class ChannelWithoutCounts(Channel):
+    def __init__(self, remote):
+        super().__init__(remote)
+        self.add_interceptor(WithoutCounts())
+
+
+@pytest.mark.parametrize("mode", ["append", "dedup", "upsert"])
+def test_batch_without_counts_is_not_published(resources, monkeypatch, mode):
+    stream = Stream(resources, settings={"mode": mode})
+    stream.produce_trades(range(3))
+    with monkeypatch.context() as patch:
+        patch.setattr("resources.spark.spark_channel.Channel", ChannelWithoutCounts)
+        spark = Spark(remote=resources.spark.remote).with_own_session()
+        spark.session({})
+    with pytest.raises(Unreachable, match="counts of a write did not arrive"):
+        list(ingest(stream.namespace, stream.topic, replace(stream.systems, spark=spark)))
+    spark.close()
+    assert not stream.rows()
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
 
 
 def test_stage_without_progress_is_cancelled_and_frees_cores(spark):
