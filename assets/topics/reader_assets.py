@@ -42,7 +42,7 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
         with dagster_failures(entry):
             topic = topic_of(entry, context)
             ref, table = clients.catalog.published(table_of(config, topic, clients))
-            registration = reader.publish(topic, ref, table, clients)
+            registration = reader.publish_tables(topic, ref, table, clients)
         context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
         return dg.MaterializeResult(
             metadata=metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))

@@ -58,4 +58,4 @@ def publish(config: Config, topic: Topic, clients: Any) -> dict[Reader, Registra
         LakehouseError: The topic has no published table, or a reader refuses; see `Reader.publish`.
     """
     ref, table = clients.catalog.published(topic.table_in(config.namespace))
-    return {reader: reader.publish(topic, ref, table, clients) for reader in configured(config)}
+    return {reader: reader.publish_tables(topic, ref, table, clients) for reader in configured(config)}

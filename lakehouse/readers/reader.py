@@ -117,6 +117,34 @@ class Reader(ABC):
         """Return the name of a table in queries of this system."""
         return str(ref)
 
+    def publish_tables(
+        self, topic: Topic, ref: TableRef, table: Table, clients: Any, publish: Publish | None = None
+    ) -> Registration:
+        """Expose the newest table of a topic; if the reader lacks it, expose the tables that it continues first.
+
+        A topic that rolled over adds nothing to those, so they are complete afterwards.
+
+        Args:
+            topic: The topic.
+            ref: Its newest table.
+            table: The table as loaded.
+            clients: See the class.
+            publish: Exposes one table, for example in a session; `Reader.publish` if None.
+
+        Raises:
+            LakehouseError: See `publish`.
+        """
+
+        def expose(ref: TableRef, table: Table) -> Registration:
+            return publish(topic, ref, table) if publish else self.publish(topic, ref, table, clients)
+
+        if ref.first and self.current(ref, clients) is None:
+            *earlier, _ = clients.catalog.successive_tables(TableRef(ref.namespace, ref.first))
+            for earlier_ref, closed in earlier:
+                if closed.current_snapshot() is not None and earlier_ref != ref:
+                    expose(earlier_ref, closed)
+        return expose(ref, table)
+
     @contextmanager
     def session(self, clients: Any) -> Iterator[Publish]:
         """Open a context for publishing many tables; an error in one of them ends it."""

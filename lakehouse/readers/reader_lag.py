@@ -159,7 +159,8 @@ def _iceberg(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
 def _in_reader(
     reader: Reader, config: Config, topic: Topic, clients: Any, now_ms: int
 ) -> tuple[SnapshotLag | None, int | None]:
-    ref, _ = clients.catalog.resolve_table(table_of(config, topic, clients))
+    first = table_of(config, topic, clients)
+    ref, _ = clients.catalog.find_published(first) or (first, None)
     registration = reader.current(ref, clients)
     snapshot_id = registration.snapshot_id if registration else None
     table = clients.catalog.load(ref)

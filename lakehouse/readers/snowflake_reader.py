@@ -13,7 +13,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals
 from lakehouse.readers.reader import Publish, Reader, Registration
-from resources.iceberg.catalog import snapshot_at
+from resources.iceberg.snapshots import snapshot_at
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

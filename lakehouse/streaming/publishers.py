@@ -143,9 +143,8 @@ class ReaderPublisher:
     def _serve(self, request: PublicationRequest) -> None:
         began, topic = time.monotonic(), request.topic
         try:
-            ref, table = request.loaded or self._clients.catalog.resolve_table(topic.table_in(self._namespace))
-            snapshot = table.current_snapshot() if table else None
-            registration = self._published(topic, ref, table) if table and snapshot else None
+            loaded = request.loaded or self._clients.catalog.find_published(topic.table_in(self._namespace))
+            registration = self._published(topic, *loaded) if loaded else None
         except Exception as error:
             with self._changed:
                 self._failures[topic.name] += 1
@@ -158,20 +157,21 @@ class ReaderPublisher:
         with self._changed:
             self._failures[topic.name] = 0
             self._turns.release(topic.name, began + self.reader.min_interval_seconds)
-        if table is None or snapshot is None or registration is None:
+        if loaded is None or registration is None:
             return
         # A reader can only expose what its upstream exposes, so its request is enqueued after the upstream's success.
         # The loaded table is passed on, because loading takes longer the more snapshots the table has.
         for publisher in self.downstream:
-            publisher.enqueue(PublicationRequest(topic, (ref, table)))
-        seconds = time.monotonic() - began
-        self._on_event(TablePublished(self.reader.name, topic, snapshot.snapshot_id, registration, seconds))
+            publisher.enqueue(PublicationRequest(topic, loaded))
+        seconds, snapshot_id = time.monotonic() - began, loaded[1].metadata.current_snapshot_id
+        assert snapshot_id is not None
+        self._on_event(TablePublished(self.reader.name, topic, snapshot_id, registration, seconds))
 
     def _published(self, topic: Topic, ref: TableRef, table: Table) -> Registration:
         try:
             if self._publish is None:
                 self._publish = self._session.enter_context(self.reader.session(self._clients))
-            return self._publish(topic, ref, table)
+            return self.reader.publish_tables(topic, ref, table, self._clients, self._publish)
         except Exception:
             # The session may be lost, or its credentials may have been rotated.
             self._publish = None

@@ -260,14 +260,23 @@ class Catalog(dg.ConfigurableResource):
             ref = successor(first, table) if table else None
 
     def published(self, first: TableRef) -> tuple[TableRef, Table]:
-        """Return the same as `resolve_table`, for a table that has a published snapshot.
+        """Return the same as `find_published`.
 
         Raises:
-            LakehouseError: It has none, so nothing can be registered or compared.
+            LakehouseError: No table has a snapshot, so nothing can be registered or compared.
             Unreachable: The catalog does not respond.
         """
-        ref, table = self.resolve_table(first)
+        ref, table = self.find_published(first) or (first, None)
         return ref, _with_snapshot(table, ref)
+
+    def find_published(self, first: TableRef) -> tuple[TableRef, Table] | None:
+        """Return the last table in the chain of successors of `first` that has a published snapshot; None if none has.
+
+        Raises:
+            Unreachable: The catalog does not respond.
+        """
+        tables = [(ref, table) for ref, table in self.successive_tables(first) if table and table.current_snapshot()]
+        return tables[-1] if tables else None
 
     def publish(
         self,
@@ -388,10 +397,3 @@ def _with_snapshot(table: Table | None, ref: TableRef) -> Table:
     if table is None or table.current_snapshot() is None:
         raise LakehouseError(f"Table {ref} has no published snapshot. Materialize iceberg/{ref.name} first")
     return table
-
-
-def snapshot_at(catalog: Catalog, metadata_location: str) -> int | None:
-    """Return the current snapshot id in a metadata file."""
-    from pyiceberg.table import StaticTable
-
-    return StaticTable.from_metadata(metadata_location, catalog.file_io()).metadata.current_snapshot_id

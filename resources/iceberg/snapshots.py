@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
+    from resources.iceberg.catalog import Catalog
+
 
 def history(table: Table, snapshot_id: int | None = None) -> Iterator[Snapshot]:
     """Yield main's snapshots, or a snapshot and its ancestors, newest first, along parents."""
@@ -181,3 +183,10 @@ def commits(table: Table) -> list[tuple[int, int]]:
     return [
         (snapshot.snapshot_id, snapshot.timestamp_ms) for snapshot in history(table) if PART not in summary_of(snapshot)
     ]
+
+
+def snapshot_at(catalog: Catalog, metadata_location: str) -> int | None:
+    """Return the current snapshot id in a metadata file."""
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(metadata_location, catalog.file_io()).metadata.current_snapshot_id

@@ -47,7 +47,7 @@ class System:
     def publish(self, stream: Stream, table: Any = None) -> Registration:
         """Publish the table of a topic, or the state in which it was loaded before."""
         ref, newest = self.resources.catalog.published(stream.topic.table_in(stream.namespace))
-        return reader_of(self.name).publish(stream.topic, ref, table or newest, self.clients)
+        return reader_of(self.name).publish_tables(stream.topic, ref, table or newest, self.clients)
 
     def current(self, stream: Stream) -> Registration | None:
         """Return the state that the reader reports."""
@@ -196,6 +196,26 @@ def test_publish_exposes_each_new_snapshot(system: System, published: Stream) ->
     assert registration.metadata_location == published.table().metadata_location
     current = system.current(published)
     assert current is not None and current.snapshot_id == published.table().metadata.current_snapshot_id
+
+
+def test_publish_after_roll_over_exposes_rest_of_closed_table(system: System, resources: Any) -> None:
+    stream = Stream(resources, settings={"on_incompatible": "new_table"})
+    stream.produce_trades(range(50))
+    stream.ingest()
+    system.publish(stream)
+    stream.produce_trades(range(50, 80))
+    stream.ingest()
+    before = totals(stream)
+    stream.produce_with_types(range(80, 90), {"account": "long"}, account=1)
+    stream.ingest()
+
+    registration = system.publish(stream)
+
+    successor = stream.table(f"{stream.topic.table}__v2")
+    assert registration.snapshot_id == successor.metadata.current_snapshot_id
+    assert system.totals(stream) == before
+    current = system.current(stream)
+    assert current is not None and current.snapshot_id == stream.table().metadata.current_snapshot_id
 
 
 def test_publish_of_an_older_state_keeps_the_newer_one(system: System, published: Stream) -> None:

@@ -1,6 +1,5 @@
 """Incompatible schemas, records that fail Spark tasks or cannot be read, and topics of dead letters."""
 
-import json
 from contextlib import contextmanager
 
 import dagster as dg
@@ -17,15 +16,19 @@ from lakehouse.pipeline.replay import Redriven, redrive, replay
 from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
 from spark.codecs.avro_codec import AvroCodec
-from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, register, registry, trade, with_checks
-
-
-def with_types(schema, **types):
-    """Return the trades' schema with other types for some fields."""
-    parsed = json.loads(schema)
-    for field in parsed["fields"]:
-        field["type"] = types.get(field["name"], field["type"])
-    return json.dumps(parsed)
+from tests.support.topics import (
+    CHEAP,
+    TRADES,
+    Stream,
+    admin,
+    consume,
+    framed,
+    register,
+    registry,
+    trade,
+    with_checks,
+    with_types,
+)
 
 
 def incompatible(stream):

@@ -1,6 +1,5 @@
 """stock_trades_with_totals compared with sums that Python computes from the topic."""
 
-import json
 import time
 from datetime import UTC, datetime
 
@@ -12,7 +11,7 @@ from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import transactions
-from tests.support.topics import CHEAP, TRADES, consume, framed, registry, trade, with_checks
+from tests.support.topics import CHEAP, TRADES, consume, framed, registry, trade, with_checks, with_types
 from tests.support.totals import Totals
 
 
@@ -169,10 +168,7 @@ class ContinuedTotals(Totals):
         super().__init__(resources, on_incompatible="new_table")
         self.produce(range(100), 1_790_000_000_000)
         self.run()
-        fields = json.loads(TRADES)["fields"]
-        for field in fields:
-            field["type"] = changed.get(field["name"], field["type"])
-        self.schema_text = json.dumps(json.loads(TRADES) | {"fields": fields})
+        self.schema_text = with_types(TRADES, **changed)
         registry().set_compatibility(subject_name=f"{self.trades.name}-value", level="NONE")
         self.schema_id = self.trades.schema(self.schema_text)
 

@@ -1,6 +1,5 @@
 """Checks before every publication: batches, replays, redriven letters, dead letters and recorded decisions."""
 
-import json
 from contextlib import nullcontext
 
 import pytest
@@ -16,10 +15,9 @@ from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 from spark.tables import dead_letters, write
 from tests.support.faults.moments import once_before
-from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, registry, trade, with_checks
+from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, registry, trade, with_checks, with_types
 
-FIELDS = [field | ({"type": "string"} if field["name"] == "quantity" else {}) for field in json.loads(TRADES)["fields"]]
-QUANTITY_AS_TEXT = json.dumps(json.loads(TRADES) | {"fields": FIELDS})
+QUANTITY_AS_TEXT = with_types(TRADES, quantity="string")
 
 
 def create_stream(resources, **settings):

@@ -1,7 +1,5 @@
 """A topic whose table continues in a new one after a change of a column's type."""
 
-import json
-
 import pytest
 
 from lakehouse.config.loader import Config
@@ -12,19 +10,9 @@ from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_lette
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ledger.reconciliation import reconcile
 from lakehouse.pipeline.replay import Redriven, redrive
-from tests.support.topics import CHEAP, TRADES, Stream, consume, framed, registry, trade, with_checks
+from tests.support.topics import CHEAP, TRADES, Stream, consume, framed, registry, trade, with_checks, with_types
 
-
-def with_numbers(schema):
-    """Return the schema of trades in which an account is a number."""
-    parsed = json.loads(schema)
-    for field in parsed["fields"]:
-        if field["name"] == "account":
-            field["type"] = "long"
-    return json.dumps(parsed)
-
-
-NUMBERS = with_numbers(TRADES)
+NUMBERS = with_types(TRADES, account="long")
 
 
 class Continued(Stream):
@@ -36,9 +24,7 @@ class Continued(Stream):
         registry().set_compatibility(subject_name=f"{self.name}-value", level="NONE")
 
     def produce_numbers(self, numbers):
-        schema_id = self.schema(NUMBERS)
-        values = [framed(schema_id, NUMBERS, trade(n, account=n)) for n in numbers]
-        self.produce([{"value": value} for value in values])
+        self.produce_with_types(numbers, {"account": "long"}, account=1)
 
     def set(self, **changes):
         self.topic = self.topic.model_copy(update=changes)

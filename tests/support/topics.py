@@ -84,6 +84,14 @@ def trade(number: int, **changes: Any) -> dict[str, Any]:
     } | changes
 
 
+def with_types(schema: str, **types: str) -> str:
+    """Return an Avro schema with other types of some fields."""
+    parsed = json.loads(schema)
+    for field_ in parsed["fields"]:
+        field_["type"] = types.get(field_["name"], field_["type"])
+    return json.dumps(parsed)
+
+
 @dataclass
 class Message:
     """A record of the broker, as the tests read it."""
@@ -129,7 +137,7 @@ class Stream:
             **{"catalog": self.resources.catalog, reader: getattr(self.resources, reader, None)} | clients
         )
         ref, table = clients_of_run.catalog.published(self.topic.table_in(self.namespace))
-        return reader_of(reader).publish(self.topic, ref, table, clients_of_run)
+        return reader_of(reader).publish_tables(self.topic, ref, table, clients_of_run)
 
     def create(self) -> None:
         # Some tests choose timestamps, and brokers delete records with old ones.
@@ -161,6 +169,13 @@ class Stream:
         schema_id = self.schema(schema)
         trades = [trade(n) for n in numbers]
         self.produce([{"key": t["userid"].encode(), "value": framed(schema_id, schema, t)} for t in trades])
+
+    def produce_with_types(self, numbers: range, types: dict[str, str], **changes: Any) -> None:
+        """Produce trades with other types of some fields, which need not fit the table."""
+        schema = with_types(TRADES, **types)
+        registry().set_compatibility(subject_name=f"{self.name}-value", level="NONE")
+        schema_id = self.schema(schema)
+        self.produce([{"value": framed(schema_id, schema, trade(n, **changes))} for n in numbers])
 
     def die(self, point: str, folder: Path, extra: dict[str, Any] | None = None, topic: str | None = None) -> None:
         """Ingest or derive in another process, which is killed at a point of killed.py."""

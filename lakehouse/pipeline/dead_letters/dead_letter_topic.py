@@ -20,11 +20,10 @@ from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import arrow_values
-from lakehouse.pipeline.batches.positions import topic_id
+from lakehouse.pipeline.batches.positions import current_position, topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, has_messages
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
-from resources.iceberg.snapshots import last_batch
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
@@ -67,8 +66,8 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     """
     kafka, name = clients.kafka, dead_letter_bookmark_name(topic)
     # Dead letters past the table's offsets belong to an unpublished batch, and may turn out not to be dead letters.
-    ref, current = clients.catalog.resolve_table(topic.table_in(namespace))
-    last, table = last_batch(current), letters.load(clients.catalog, topic, ref.dead_letters)
+    ref, _, last = current_position(clients.catalog, topic.table_in(namespace))
+    table = letters.load(clients.catalog, topic, ref.dead_letters)
     if last is None or table is None or table.current_snapshot() is None:
         return 0
     if not _may_lack(bookmark_topic.read(kafka, name, settled=False), table, last):
