@@ -2,8 +2,8 @@
 
 Confluent shows a key's secret once. An interruption between creating and storing a key leaves a stray: a key that
 nobody has. A key with the account as owner and the right name and description that is in no version of the secret is
-deleted once it is older than any command that may still store it. Without a secret, no key is a stray: a recent one may
-be that of another command, which stores it next, and programs may still use an older one, whose secret was deleted.
+deleted once it is older than any key that a command stores and uses. Without a secret, no key is a stray: a recent one
+may be that of another command, which stores it next, and programs may still use an older one, whose secret was deleted.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ KNOWN_SECONDS = 20 * 60
 """Until an API accepts a new key."""
 RECENT = timedelta(hours=1)
 """The age up to which a key whose secret does not exist is one that another command creates, or an interrupted one
-has created."""
+has created. A key that was stored at a greater age is not used."""
 ABANDONED_AGE = timedelta(hours=3)
-"""The age at which no command will store a key: more than a command takes, and clocks differ."""
+"""The age at which a key that is in no secret is deleted: more than `RECENT`, because clocks differ."""
 
 
 @dataclass(frozen=True)
@@ -98,10 +98,15 @@ class AccountKey:
         return self.usable(version) if version else None
 
     def usable(self, version: Version) -> Key | None:
-        """Return the key of a version, unless it was deleted or has another owner or scope."""
+        """Return the key of a version; None if it was deleted or has another owner or scope, or if another command may
+        delete it, since it was stored so late that it was a stray before."""
         key = self.key(version)
         listed = self.api_keys.find(key.id)
-        return key if listed and listed.owner_id == self.owner_id and listed.is_for(self.scope) else None
+        if not listed or listed.owner_id != self.owner_id or not listed.is_for(self.scope):
+            return None
+        is_pending = not version.stages & {CURRENT, PREVIOUS}
+        assert version.created_at is not None, "it was read"
+        return None if is_pending and version.created_at - listed.created_at > RECENT else key
 
     def version(self, stage: str) -> Version | None:
         """Return the secret's version with the label."""
@@ -173,29 +178,47 @@ class AccountKey:
         for stray in self.strays(now):
             self.api_keys.delete(stray.id, self.owner_id)
 
-    def make(self) -> Key:
-        """Create a key, which is a stray until it is stored.
+    def create(self) -> Key:
+        """Make a new key, or the one that an earlier attempt has left behind, the secret's current one.
 
         Raises:
-            CommitConflict: This process was suspended meanwhile, so that another command may delete the key as a stray.
+            CommitConflict: As `create_pending`, or another version has become current.
         """
-        began = datetime.now(UTC)
-        key = self.api_keys.create(self.name, self.description, self.owner_id, self.scope).key
-        if datetime.now(UTC) - began > RECENT:
-            raise CommitConflict(
-                f"The creation of API key {key.id} ('{self.name}') took more than an hour, so another command may "
-                f"delete it as one that nobody has. It was not stored, and no secret was changed. Run the `lakehouse "
-                f"deploy` command again"
-            )
-        return key
-
-    def store(self, key: Key) -> None:
-        """Make the key the secret's current version."""
+        since = datetime.now(UTC)
+        # A restored secret has a current version already, over which an earlier attempt may have put its key.
+        pending = self.version(PENDING)
+        key = (self.usable(pending) if pending else None) or self._create()
         current, value = self.version(CURRENT), self.layout.write(key)
         if current is None:
             self.secrets.create(self.secret, value, description=f"API key '{self.name}' of Confluent Cloud")
         elif current.value != value:
-            self.secrets.promote(self.secret, self.secrets.put_pending(self.secret, value), over=current)
+            self.secrets.promote(self.secret, self._put_pending(key, since), over=current)
+        return key
+
+    def create_pending(self) -> Key:
+        """Create a key and make it the secret's pending one.
+
+        Raises:
+            CommitConflict: This process was suspended meanwhile, so that another command may delete the key as a stray.
+        """
+        since = datetime.now(UTC)
+        key = self._create()
+        self._put_pending(key, since)
+        return key
+
+    def _create(self) -> Key:
+        """Create a key, which is a stray until it is stored."""
+        return self.api_keys.create(self.name, self.description, self.owner_id, self.scope).key
+
+    def _put_pending(self, key: Key, since: datetime) -> Version:
+        version = self.secrets.put_pending(self.secret, self.layout.write(key))
+        if datetime.now(UTC) - since > RECENT:
+            raise CommitConflict(
+                f"API key {key.id} ('{self.name}') was stored more than an hour after its creation, so another command "
+                f"may delete it as one that nobody has. The current version of the secret was left unchanged. Run the "
+                f"`lakehouse deploy` command again"
+            )
+        return version
 
     def rewrite(self) -> Key:
         """Write the secret's key again with the present settings beside it, and return it.

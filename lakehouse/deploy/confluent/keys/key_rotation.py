@@ -115,7 +115,7 @@ class _Rule:
         # A key in its grace period delays the rotation: never more than one key works beyond those retained.
         is_due = pending or self._is_old(key_store, key) and deleted == expendable
         if is_due:
-            key = pending or _create_pending(key_store)
+            key = pending or key_store.create_pending()
             key_store.wait_until_accepted(key, self.clock)
             # Written again, so that the version's age is the time since it became current.
             key_store.secrets.replace(key_store.secret, lambda: key_store.layout.write(key), over=current)
@@ -137,12 +137,6 @@ class _Rule:
         return [
             key_id for key_id in ranked[self.retained :] if key_id in older and not (pending and pending.id == key_id)
         ]
-
-
-def _create_pending(key_store: AccountKey) -> Key:
-    key = key_store.make()
-    key_store.secrets.put_pending(key_store.secret, key_store.layout.write(key))
-    return key
 
 
 def _pending(key_store: AccountKey) -> Key | None:

@@ -12,7 +12,7 @@ from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.keys.account_key import AccountKey, JoinedLayout, Layout
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from resources.aws.secrets_manager import CURRENT, PENDING
+from resources.aws.secrets_manager import CURRENT
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
@@ -68,11 +68,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         """Create the key and store it in its secret."""
         key_store = self.account_key(outputs)
         key_store.delete_strays()
-        # A restored secret has a current version already, over which an earlier attempt may have put its key.
-        pending = key_store.version(PENDING)
-        key = (key_store.usable(pending) if pending else None) or key_store.make()
-        key_store.store(key)
-        return key
+        return key_store.create()
 
     def wait_until_ready(self, outputs: Outputs, current: Key) -> Key:
         """Wait until the API accepts it."""
