@@ -10,7 +10,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
+from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
@@ -210,7 +210,8 @@ def set_bookmark(
             f"lakehouse.yaml"
         )
     log = read_log(clients.kafka, source.topic)
-    ref, table = catalog_of(source, clients).resolve_table(table_of(config, source, clients))
+    offsets = parse_position(log, clients.kafka, where).end
+    ref, table = _table_at(config, source, clients, log, offsets)
     target_topic = clients.kafka.describe([target]).get(target)
     snapshot = table.current_snapshot() if table else None
     last = last_batch(table) if source.engine != "tableflow" else None
@@ -220,7 +221,6 @@ def set_bookmark(
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
             f"was changed. Materialize iceberg/{source.name} first"
         )
-    offsets = parse_position(log, clients.kafka, where).end
 
     def read(snapshot_id: int) -> DataFrame:
         spark = clients.spark.session(clients.catalog.spark_settings())
@@ -241,6 +241,31 @@ def set_bookmark(
         bookmark = replace(bookmark, further=lacking(table, read, previous))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
     return offsets
+
+
+def _table_at(
+    config: Config, source: Topic, clients: Clients, log: Log, offsets: Positions
+) -> tuple[TableRef, Table | None]:
+    """Return the table of a source that has the rows at a position; the last one with a batch if none has.
+
+    Args:
+        config: The configuration.
+        source: The source.
+        clients: Clients of the systems.
+        log: The source's log.
+        offsets: The position by partition.
+    """
+    first = table_of(config, source, clients)
+    if source.engine == "tableflow":
+        return catalog_of(source, clients).resolve_table(first)
+    tables = list(clients.catalog.successive_tables(first))
+    with_rows = tables[0]
+    for ref, table in tables:
+        if last := last_batch(table):
+            with_rows = ref, table
+            if last.topic_id == log.topic_id and any(offsets.get(p, 0) < end for p, end in last.end.items()):
+                break
+    return with_rows
 
 
 def bookmark_of(

@@ -5,6 +5,7 @@ import pytest
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import BadRecords, LakehouseError
 from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.derivation import derive
@@ -51,6 +52,15 @@ def continued(resources, **settings):
     return stream
 
 
+def flagged(stream):
+    """Return a topic that is derived from single rows of another one, and the configuration of both."""
+    source = {"type": "derived", "transform": "spark.flags:flagged", "from": stream.name}
+    flags = Stream(stream.resources, partitions=1, settings={"key": [], "source": source})
+    registry().set_compatibility(subject_name=f"{flags.name}-value", level="NONE")
+    topics = {stream.name: stream.topic, flags.name: flags.topic}
+    return flags, Config(namespace=stream.namespace, topics=topics, environments={})
+
+
 def test_redrive_after_roll_over_adds_letters_of_closed_table(resources):
     stream = continued(resources)
     assert (stream.offsets(), stream.waiting()) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
@@ -70,12 +80,7 @@ def test_redrive_after_roll_over_adds_letters_of_closed_table(resources):
 
 def test_derive_after_roll_over_derives_redriven_rows_once(resources):
     stream = continued(resources)
-    source = {"type": "derived", "transform": "spark.flags:flagged", "from": stream.name}
-    flags = Stream(resources, partitions=1, settings={"key": [], "source": source})
-    registry().set_compatibility(subject_name=f"{flags.name}-value", level="NONE")
-    config = Config(
-        namespace=stream.namespace, topics={stream.name: stream.topic, flags.name: flags.topic}, environments={}
-    )
+    flags, config = flagged(stream)
 
     def derived():
         return derive(config, flags.topic, flags.systems).messages
@@ -89,6 +94,20 @@ def test_derive_after_roll_over_derives_redriven_rows_once(resources):
     stream.produce_numbers([10])
     stream.ingest()
     assert (derived(), derived()) == (1, 0)
+
+
+def test_bookmark_before_roll_over_derives_rows_of_both_tables(resources):
+    stream = continued(resources)
+    flags, config = flagged(stream)
+    stream.set(on_incompatible="new_table")
+    stream.produce_numbers([9])
+    stream.ingest()
+    derive(config, flags.topic, flags.systems)
+
+    set_bookmark(config, flags.topic, flags.systems, "0:3", "test", letters=False)
+
+    # Rows 3 and 4 of the first table, and row 9.
+    assert derive(config, flags.topic, flags.systems).messages == 3
 
 
 def test_redrive_before_next_batch_rolls_over_uses_open_table(resources):
