@@ -4,12 +4,15 @@ import pytest
 
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import BadRecords, LakehouseError
+from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ledger.reconciliation import reconcile
+from lakehouse.pipeline.maintenance import maintain
 from lakehouse.pipeline.replay import Redriven, redrive
 from tests.support.topics import CHEAP, TRADES, Stream, consume, framed, registry, trade, with_checks, with_types
 
@@ -164,3 +167,43 @@ def test_resume_in_new_table_without_batch_does_not_go_back(resources):
     stream.ingest()
 
     assert (stream.offsets(), stream.offsets("__v2")) == ([0, 1, 2, 3, 4], [6])
+
+
+def test_table_without_batch_rolls_over(resources):
+    blocking = {"side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]}}
+    stream = Continued(resources, partitions=1, settings={"on_incompatible": "new_table", "checks": blocking})
+    stream.produce([{"value": framed(stream.schema_id, TRADES, trade(0, side="HOLD"))}])
+    with pytest.raises(AuditFailed):
+        stream.ingest()
+    stream.produce_numbers([1])
+    stream.ingest()
+
+    assert stream.rows() == []
+    assert (stream.offsets("__v2"), stream.waiting()) == ([1], [0])
+
+
+def test_resume_before_next_batch_rolls_over_records_position(resources):
+    stream = Continued(resources, partitions=1, settings={"on_incompatible": "new_table"})
+    stream.produce([{"value": framed(stream.schema_id, TRADES, trade(n))} for n in range(5)])
+    stream.ingest()
+    stream.produce_numbers([5, 6])
+
+    resume(stream.systems, stream.namespace, stream.topic, "0:6", "test")
+    stream.ingest()
+
+    assert (stream.offsets(), stream.offsets("__v2")) == ([0, 1, 2, 3, 4], [6])
+
+
+def test_maintain_drops_branches_of_closed_table(resources):
+    stream = Continued(resources, partitions=1, settings={"on_incompatible": "new_table"})
+    stream.produce([{"value": framed(stream.schema_id, TRADES, trade(0))}])
+    stream.ingest()
+    stream.produce_numbers([1])
+    stream.ingest()
+    closed, killed = stream.table(), naming.dry_run_name(0)
+    closed.manage_snapshots().create_branch(closed.metadata.current_snapshot_id, killed).commit()
+
+    list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark))
+
+    assert killed in closed.metadata.refs
+    assert killed not in stream.table().metadata.refs
