@@ -30,6 +30,7 @@ from tests.simulation.readers import (
     SimulatedSnowflake,
     simulated_rest_catalog,
 )
+from tests.simulation.roll_over_schedule import SuccessiveOracle
 from tests.simulation.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, TURNS, Schedule
 from tests.simulation.world import replaced
 
@@ -40,22 +41,28 @@ PUBLICATIONS = {"FORGOTTEN_AT_ONCE": 1, "MAX_PUBLICATIONS": 2}
 
 
 class ReaderSchedule(Schedule):
-    """A schedule in which processes publish the table in readers.
+    """A schedule in which processes publish the table in readers, and the tables that continue it.
 
     Attributes:
-        published: The heads of main in the order in which they were published.
-        shown: The index in `published` of what each reader shows.
+        rolls_over: Whether the type of a field may change, so that ingestion continues in a new table. Other writers
+            commit through Glue in other schedules.
+        published: The heads of main of each table in the order in which they were published.
+        shown: The index in `published` of what each reader shows of each table.
         foreign: The metadata file that another writer committed through Glue; None if there is none.
         focus: The readers that programs publish and measure. With one of them, more programs update it at a time.
     """
 
+    oracle: SuccessiveOracle
+    oracle_type = SuccessiveOracle
     recovering = ("ingest",)
 
     def __init__(self, choices: Choices):
         super().__init__(choices)
         world, iceberg = self.world, self.iceberg
-        self.published: list[int] = []
-        self.shown: dict[str, int] = {}
+        self.rolls_over = self.topic.mode == "append" and bool(choices.below(2))
+        self.topic = self.topic.model_copy(update={"on_incompatible": "new_table" if self.rolls_over else "stop"})
+        self.published: dict[str, list[int]] = {}
+        self.shown: dict[tuple[str, str], int] = {}
         # A REST catalog does not compare what a request replaces (resources/iceberg/rest_catalog.py).
         self.may_move_back = {"rest"}
         self.foreign: str | None = None
@@ -81,8 +88,9 @@ class ReaderSchedule(Schedule):
 
         def on_commit(name: str, before: TableMetadata | None, after: TableMetadata) -> None:
             head = after.current_snapshot_id
-            if name == NAME and head is not None and (before is None or before.current_snapshot_id != head):
-                self.published.append(head)
+            is_moved = head is not None and (before is None or before.current_snapshot_id != head)
+            if head is not None and is_moved and not name.endswith("__dead_letters"):
+                self.published.setdefault(name, []).append(head)
             judge_table(name, before, after)
 
         iceberg.on_commit = on_commit
@@ -97,21 +105,24 @@ class ReaderSchedule(Schedule):
             self.oracle.violations.append("Glue no longer shows what another writer committed through it")
             self.foreign = None
         head = self.iceberg.metadata_at(location).current_snapshot_id
-        if head not in self.published:
-            self.oracle.violations.append(f"{reader} shows snapshot {head}, which was never the head of main")
+        published, key = self.published.get(table, []), (reader, table)
+        if head not in published:
+            self.oracle.violations.append(
+                f"{reader} shows snapshot {head} of {table}, which was never the head of main"
+            )
             return
-        position = len(self.published) - 1 - self.published[::-1].index(head)
-        if position < self.shown.get(reader, 0) and reader not in self.may_move_back:
-            self.oracle.violations.append(f"{reader} moved back from snapshot {self.shown[reader]} to {position}")
+        position = len(published) - 1 - published[::-1].index(head)
+        if position < self.shown.get(key, 0) and reader not in self.may_move_back:
+            self.oracle.violations.append(f"{key} moved back from snapshot {self.shown[key]} to {position}")
         self.may_move_back -= {"glue", "snowflake"} & {reader}
-        self.shown[reader] = position
+        self.shown[key] = position
 
-    def locations(self) -> dict[str, str | None]:
-        """Return the metadata file that each reader shows."""
+    def locations(self, table: str) -> dict[str, str | None]:
+        """Return the metadata file that each reader shows of a table."""
         return {
-            "glue": self.glue.location(NAMESPACE, NAME),
-            "snowflake": self.snowflake.location("DB", NAMESPACE.upper(), NAME.upper()),
-            "rest": self.rest.location(NAMESPACE, NAME),
+            "glue": self.glue.location(NAMESPACE, table),
+            "snowflake": self.snowflake.location("DB", NAMESPACE.upper(), table.upper()),
+            "rest": self.rest.location(NAMESPACE, table),
         }
 
     # Actions
@@ -123,7 +134,8 @@ class ReaderSchedule(Schedule):
         if self.focus != READERS:
             common = ("produce", "ingest", "maintain")
         publishing, measuring = ([f"{what} {reader}" for reader in self.focus] for what in ("publish", "measure"))
-        return (*common, *publishing, *publishing, "publish", "publish", *measuring, *OF_READERS, "produce", "ingest")
+        special = ("change type", "time passes") if self.rolls_over else OF_READERS
+        return (*common, *publishing, *publishing, "publish", "publish", *measuring, *special, "produce", "ingest")
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of ingestion, and those of readers."""
@@ -150,17 +162,23 @@ class ReaderSchedule(Schedule):
         reader = reader_of(name)
         assert reader is not None
         ref, table = self.readers.catalog.published(self.topic.table_in(NAMESPACE))
-        reader.publish(self.topic, ref, table, self.readers)
+        reader.publish_tables(self.topic, ref, table, self.readers)
 
     def measure_reader(self, name: str) -> None:
         """Compare the verdict about a reader's freshness with the truth."""
-        newest = len(self.published) - 1
+        newest_table = max(self.published, default=NAME)
+        newest = len(self.published.get(newest_table, ())) - 1
         lag = measure_lag(name, self.config, self.topic, self.readers)
-        if lag.is_fresh and lag.behind and (location := self.locations()[name]) and self.lacks_files(location):
+        if (
+            lag.is_fresh
+            and lag.behind
+            and (location := self.locations(newest_table)[name])
+            and self.lacks_files(location)
+        ):
             self.oracle.violations.append(f"{name} is called fresh, and data files of its snapshot were deleted")
         if not lag.is_fresh or not isinstance(lag.behind, SnapshotLag) or lag.behind.snapshots:
             return
-        if newest >= 0 and (lag.behind.nothing or self.shown.get(name, -1) < newest) and name != "rest":
+        if newest >= 0 and (lag.behind.nothing or self.shown.get((name, newest_table), -1) < newest) and name != "rest":
             self.oracle.violations.append(f"{name} is called fresh, and is behind: {lag.description}")
 
     def lacks_files(self, location: str) -> bool:
@@ -241,10 +259,11 @@ class ReaderSchedule(Schedule):
         Raises:
             Violation: A reader does not show the newest snapshot, or is not called fresh.
         """
-        newest = self.published[-1]
-        for name, location in self.locations().items():
-            if location is None or self.iceberg.metadata_at(location).current_snapshot_id != newest:
-                raise Violation(f"{name} does not show the newest snapshot {newest}, but {location}")
+        for table, published in self.published.items():
+            for name, location in self.locations(table).items():
+                if location is None or self.iceberg.metadata_at(location).current_snapshot_id != published[-1]:
+                    raise Violation(f"{name} does not show the newest snapshot {published[-1]} of {table}: {location}")
+        for name in READERS:
             lag = measure_lag(name, self.config, self.topic, self.readers)
             if not lag.is_fresh:
                 raise Violation(f"{name} shows the newest snapshot, and is not called fresh: {lag.description}")

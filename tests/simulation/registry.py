@@ -55,12 +55,14 @@ class MemoryRegistry:
         if NEXT not in self.ids:
             self.ids.add(NEXT)
             self._versions.append(RegisteredSchema(NEXT, RENAMED))
+        self._world.record("producer: registered a schema with a renamed field")
 
     def change_type(self) -> None:
         """Register a schema of the topic in which a field has another type."""
         if OTHER not in self.ids:
             self.ids.add(OTHER)
             self._versions.append(RegisteredSchema(OTHER, TEXT))
+        self._world.record("producer: registered a schema with another type")
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
         """Return a schema by its id; None if there is none."""

@@ -57,11 +57,6 @@ class RollOverSchedule(DerivationSchedule):
         return (*kept, "change type", "change type", "other maintenance", "other writer", "dry run")
 
     def events(self) -> dict[str, Callable[[], object]]:
-        """Return the events of derivation, and the change of a type."""
+        """Return the events of derivation, those of a table for the newest one."""
         of_table = table_events(self.world, self.spark, self.oracle, self.oracle.newest)
-        return super().events() | of_table | {"change type": self.change_type}
-
-    def change_type(self) -> None:
-        """Register a schema in which a field has another type."""
-        self.registry.change_type()
-        self.world.record("producer: registered a schema with another type")
+        return super().events() | of_table

@@ -134,11 +134,6 @@ class Schedule:
         if lag.is_fresh and not lag.behind.records and behind and self.oracle.position[0]:
             raise Violation(f"the table is called fresh, and is behind: {lag.description}")
 
-    def rename_field(self) -> None:
-        """Register a schema in which a field has another name."""
-        self.registry.rename_field()
-        self.world.record("producer: registered a schema with a renamed field")
-
     def change_check(self) -> None:
         """Declare a check that quarantines rows, or remove it."""
         self.topic = self.topic.model_copy(update={"checks": {} if self.topic.checks else CHECKS})
@@ -152,7 +147,8 @@ class Schedule:
             | of_table
             | {
                 "register": self.register,
-                "rename field": self.rename_field,
+                "rename field": self.registry.rename_field,
+                "change type": self.registry.change_type,
                 "change check": self.change_check,
                 "measure": self.measure,
             }

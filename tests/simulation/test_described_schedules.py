@@ -14,6 +14,7 @@ from tests.simulation.derivation_schedule import DerivationSchedule, derived_top
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
 from tests.simulation.registry import LATE, OTHER, OWN
+from tests.simulation.roll_over_schedule import RollOverSchedule
 from tests.simulation.schedule import NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.world import simulated_time
 
@@ -168,3 +169,24 @@ def test_derive_after_roll_over_derives_rows_of_both_tables(is_first):
         schedule.kafka.produce(0, [record(3, schema_id=OTHER)])
         schedule.complete("ingest", "derive", "derive")
         assert [places[0][2] for _, places in schedule.produced()] == [0, 1, 2]
+
+
+class Continued(Derivation, RollOverSchedule):
+    """A schedule without faults of a topic that rolls over."""
+
+
+def test_derive_after_rollback_and_roll_over_stops():
+    schedule = Continued()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.ingest(record(2), record(3, schema_id=LATE), record(4))
+        schedule.events()["roll back"]()
+        schedule.register()
+        schedule.registry.change_type()
+        schedule.kafka.produce(0, [record(5)])
+        schedule.complete("ingest")
+        error = schedule.finish("derive")
+        assert "was rolled back before it rolled over" in str(error)
+        schedule.recover_derivation()
+        schedule.ingest(record(6))
+        assert len(schedule.produced()) == 4
