@@ -42,6 +42,8 @@ class DerivationSchedule(Schedule):
     Attributes:
         skipped: The offsets by topic id and partition before which an operator has decided which rows are derived.
         position: The position that the operator sets.
+        omitted: The places whose rows are never derived, because the table had them or had not reached them when an
+            operator set the present position after them; with the systems that the position is about.
     """
 
     kafka: MessageKafka
@@ -50,6 +52,7 @@ class DerivationSchedule(Schedule):
         super().__init__(choices, MessageKafka, modes=("append",))
         self.is_grouped, self.position = bool(choices.below(2)), "latest"
         self.skipped: dict[str, dict[int, int]] = {}
+        self.omitted: tuple[object, set[Place]] = None, set()
         self.kafka.message_seconds = choices.of((0.0, 100.0))
         self.derived = derived_topic(is_grouped=self.is_grouped)
 
@@ -82,12 +85,31 @@ class DerivationSchedule(Schedule):
         """Skip all rows up to the end of the log, or up to where the error tells to continue."""
         setting = self.config, self.derived, self.clients, self.position, "simulated"
         topic_id, offsets = self.kafka.topic_id, None
+        systems, before = self.systems(), self.passed()
         try:
             offsets = set_bookmark(*setting, letters=False)
         finally:
             # A command that fails may have set it.
             known = offsets or {p: part.end for p, part in self.kafka.log.items()}
             self.skipped[topic_id] = {p: max(o, self.skipped.get(topic_id, {}).get(p, 0)) for p, o in known.items()}
+        if systems == self.systems() and not self.is_grouped:
+            derived = {place for _, places in self.produced() for place in places}
+            passed = (before & self.passed()) - derived
+            self.omitted = systems, {place for place in passed if place[2] < offsets.get(place[1], 0)}
+
+    def systems(self) -> tuple[object, ...]:
+        """Return what a position is about: the derived topic, the source topic, and the table."""
+        table = self.iceberg.find(NAME)
+        target = self.kafka.topics.get(TARGET)
+        return target and target.topic_id, self.kafka.topic_id, table and table.metadata.table_uuid
+
+    def passed(self) -> set[Place]:
+        """Return the places of the rows, and of all records that the table has not reached."""
+        topic_id, position = self.oracle.position
+        reached = position if topic_id == self.kafka.topic_id else {}
+        ends = {p: part.end for p, part in self.kafka.log.items()}
+        ahead = {(self.kafka.topic_id, p, o) for p, end in ends.items() for o in range(reached.get(p, 0), end)}
+        return ahead | {place_of(row.record) for row in self.oracle.rows()}
 
     def is_skipped(self, place: Place) -> bool:
         """Return whether the row of a record need not be derived, because an operator set a later position."""
@@ -119,6 +141,10 @@ class DerivationSchedule(Schedule):
         counts = Counter(place for _, places in self.produced() for place in places)
         if twice := [place for place, count in counts.items() if count > 1]:
             self.oracle.violations.append(f"rows were derived twice: {twice}")
+        # A dead letter may become a row after the position was set, which is a new one.
+        omitted = self.omitted[1] - {place_of(letter.record) for letter in self.oracle.letters()}
+        if self.omitted[0] == self.systems() and (against := omitted & counts.keys()):
+            self.oracle.violations.append(f"rows were derived that an operator skipped: {sorted(against)}")
 
     def run(self) -> None:
         """Run the schedule."""

@@ -61,13 +61,6 @@ class InterruptedSchedule(DerivationSchedule):
         self.perform(self.choices.of((*names, *(name for name in names if name in REPLACING))))
         self.world.interrupt_percent = percent
 
-    def perform(self, name: str) -> None:
-        """Perform an action to its end."""
-        if name in self.programs():
-            self.judge_error(self.finish(name))
-        else:
-            self.events()[name]()
-
     def run_to_end(self, process: Process) -> None:
         """Run a process to its end, with interruptions."""
         while process in self.world.processes:

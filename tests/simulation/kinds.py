@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.simulation.command_schedule import CommandSchedule
 from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.interrupted_schedule import InterruptedSchedule
 from tests.simulation.message_schedule import MessageSchedule
+from tests.simulation.paused_stream_schedule import PausedStreamSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.roll_over_schedule import RollOverSchedule
 from tests.simulation.schedule import Schedule
@@ -19,9 +21,11 @@ KINDS: Mapping[str, Any] = {
     "readers": ReaderSchedule,
     "messages": MessageSchedule,
     "derivation": DerivationSchedule,
+    "commands": CommandSchedule,
     "interruptions": InterruptedSchedule,
     "roll-overs": RollOverSchedule,
     "streams": StreamSchedule,
+    "pauses": PausedStreamSchedule,
     "deployment": DeploymentSchedule,
 }
 """Classes with `world` and `run`, which raises Violation."""

@@ -62,12 +62,14 @@ class Schedule:
 
     Attributes:
         turns: How often an action or a process is chosen; half as often in half of the schedules.
+        fault_percents: The probabilities of a fault per call, of which each schedule has one.
         oracle_type: The class of the oracle.
         recovering: The commands after which everything has recovered.
         chosen: The actions of this schedule.
     """
 
     turns = TURNS
+    fault_percents: Sequence[int] = (0, 3, 10)
     oracle_type: type[Oracle] = Oracle
     recovering: Sequence[str] = ("ingest", "redrive", "replay")
     chosen: Sequence[str]
@@ -178,7 +180,7 @@ class Schedule:
             Violation: A promise was broken.
         """
         world, choices = self.world, self.choices
-        world.fault_percent, world.switch_percent = choices.of((0, 3, 10)), choices.of((0, 10, 40))
+        world.fault_percent, world.switch_percent = choices.of(self.fault_percents), choices.of((0, 10, 40))
         self.chosen, world.faults = choices.without_some(self.actions), choices.without_some(FAULTS)
         # The first kinds are good records.
         self.source.kinds, self.source.keys = choices.without_some(KINDS)[choices.of((0, 2)) :], choices.of((2, 6))
@@ -205,6 +207,13 @@ class Schedule:
             process = self.choices.of(self.world.ready())
             self.world.step(process)
             self.judge_error(process.result)
+
+    def perform(self, name: str) -> None:
+        """Perform an action to its end."""
+        if name in self.programs():
+            self.judge_error(self.finish(name))
+        else:
+            self.events()[name]()
 
     def judge_error(self, error: BaseException | None) -> None:
         """Judge that no error advises to resume because metadata files are missing, since all of them exist."""

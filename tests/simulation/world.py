@@ -45,6 +45,9 @@ MISTAKES = (
 RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 """Names of branches, and ids of snapshots and tables, which differ in each run."""
 
+PAUSES = 20.0, 100.0
+"""Seconds for which a process is paused; most calls take 0.1 s."""
+
 BEGINNING = 1_800_000_000.0
 
 
@@ -82,13 +85,19 @@ class Process:
         self.name, self.machine, self.is_thread = name, machine or Machine(), is_thread
         self.result: BaseException | None = None
         self.is_awaited: Callable[[], bool] | None = None
-        self.deadline = 0.0
+        self.deadline = self.paused_until = 0.0
         self._work = work
         self.greenlet = greenlet(self._run, scheduler)
 
     def is_ready(self, now: float) -> bool:
-        """Return whether it does not wait, or what it waits for has happened."""
+        """Return whether it is not paused, and does not wait, or what it waits for has happened."""
+        if now < self.paused_until and not self.machine.is_killed:
+            return False
         return self.is_awaited is None or self.machine.is_killed or self.deadline <= now or self.is_awaited()
+
+    def next_at(self, now: float) -> float:
+        """Return when it is ready at the latest, unless what it waits for happens before."""
+        return self.paused_until if now < self.paused_until else self.deadline
 
     def _run(self) -> None:
         try:
@@ -107,8 +116,10 @@ class World:
         events: What happened.
         covered: Number of occurrences by operation and fault.
         fault_percent: The probability of a fault per call.
+        rare_factor: How much more probable it is for an operation that is called seldom.
         switch_percent: The probability that another process runs before a call.
         faults: The faults that occur.
+        pause_percent: The probability that a process is paused before a call, while others run.
         interrupt_percent: The probability that the schedule is asked to act between two calls of a process.
         is_interrupted: Whether it is asked to.
         processes: The processes that have not ended.
@@ -119,11 +130,13 @@ class World:
         self.choices = choices
         self.events: list[str] = []
         self.covered: Counter[tuple[str, str]] = Counter()
-        self.fault_percent = self.switch_percent = self.interrupt_percent = 0
+        self.fault_percent = self.switch_percent = self.pause_percent = self.interrupt_percent = 0
+        self.rare_factor = 1
         self.is_interrupted = False
         self.faults: Sequence[str] = FAULTS
         self.processes: list[Process] = []
         self.current: Process | None = None
+        self._calls: Counter[str] = Counter()
         self._names: dict[str, str] = {}
         self._now = BEGINNING
         self._scheduler = getcurrent()
@@ -184,7 +197,7 @@ class World:
             AssertionError: They wait for each other.
         """
         if not (ready := [process for process in self.processes if process.is_ready(self._now)]):
-            self._now = min((process.deadline for process in self.processes), default=self._now)
+            self._now = min((process.next_at(self._now) for process in self.processes), default=self._now)
             assert self._now < math.inf, "the processes wait for each other"
             ready = [process for process in self.processes if process.is_ready(self._now)]
         return ready
@@ -201,6 +214,12 @@ class World:
                 is_killed = isinstance(process.result, Killed)
                 if isinstance(process.result, MISTAKES) or (process.is_thread and not is_killed):
                     raise process.result
+
+    def end_pauses(self) -> None:
+        """Pause no process any more."""
+        self.pause_percent = 0
+        for process in self.processes:
+            process.paused_until = 0.0
 
     def record(self, event: str) -> None:
         """Add an event to the trace."""
@@ -229,10 +248,18 @@ class World:
         if process is None:
             return effect()
         self._pass_on(process, self.switch_percent)
+        if self.pause_percent and self.choices.happens(self.pause_percent):
+            process.paused_until = self._now + self.choices.of(PAUSES)
+            self._suspend(process)
         if self.interrupt_percent and self.choices.happens(self.interrupt_percent):
             self.is_interrupted = True
             self._suspend(process)
-        fault = self.choices.of(self.faults) if self.choices.happens(self.fault_percent) else ""
+        percent = self.fault_percent
+        if self.rare_factor > 1:
+            self._calls[operation] += 1
+            # The operation has less than a hundredth of all calls.
+            percent *= self.rare_factor if self._calls[operation] * 100 <= self._calls.total() else 1
+        fault = self.choices.of(self.faults) if self.choices.happens(percent) else ""
         self.covered[operation, fault or "none"] += 1
         self.record(f"{process.name}: {operation}{f' [{fault}]' if fault else ''}")
         self.advance(0.1)
