@@ -13,7 +13,7 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
-from lakehouse.pipeline.batches.positions import read_log, topic_id
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED, Catalog
 from resources.iceberg.snapshots import history, last_batch
@@ -49,7 +49,7 @@ def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
 
 
 def find_bookmark(
-    config: Config, topic: Topic, source: Topic, clients: Clients, table: Table, last: Batch
+    config: Config, topic: Topic, source: Topic, clients: Clients, table: Table, last: Batch, target_id: str
 ) -> Bookmark | None:
     """Return the bookmark from which a derived topic resumes; None if it must be derived from all rows.
 
@@ -63,6 +63,7 @@ def find_bookmark(
         clients: Clients of the systems.
         table: The table of the source.
         last: The newest batch of the table.
+        target_id: Id of the derived topic.
 
     Raises:
         UnclearState: The rows that were already derived are unknown, or are not rows of the current table.
@@ -71,12 +72,10 @@ def find_bookmark(
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic))
     if topic.source.group_by:
         is_same = (
-            bookmark is not None
-            and bookmark.is_of(last.cluster_id, last.topic_id)
-            and _is_of_target(bookmark, topic, clients)
+            bookmark is not None and bookmark.is_of(last.cluster_id, last.topic_id) and bookmark.target_id == target_id
         )
         return bookmark if is_same and _is_of_source(bookmark, config, topic, clients.catalog, table) else None
-    if bookmark is None or not _is_of_target(bookmark, topic, clients):
+    if bookmark is None or bookmark.target_id != target_id:
         if has_messages(clients.kafka, topic.topic):
             raise UnclearState(
                 f"Topic '{topic.topic}' has messages, but no bookmark records which rows of '{source.name}' they were "
@@ -134,10 +133,6 @@ def _remedy(topic: Topic) -> str:
     )
 
 
-def _is_of_target(bookmark: Bookmark, topic: Topic, clients: Clients) -> bool:
-    return bookmark.target_id == topic_id(clients.kafka, topic.topic)
-
-
 def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
     """Return whether a bookmark is of the table, or of one before it that was not rolled back behind the bookmark."""
     assert bookmark is not None and isinstance(topic.source, Derived)
@@ -151,9 +146,15 @@ def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catal
 
 
 def source_tables(
-    config: Config, topic: Topic, clients: Clients
+    config: Config, topic: Topic, clients: Clients, target_id: str
 ) -> tuple[list[tuple[TableRef, Table]], list[tuple[TableRef, Table | None]]]:
     """Return the tables of a derived topic's source, in order; only a source that rolled over has several.
+
+    Args:
+        config: The configuration.
+        topic: The derived topic.
+        clients: Clients of the systems.
+        target_id: Its id.
 
     Returns:
         The tables before the one of the bookmark, and that table with those after it. The last one may not exist yet.
@@ -166,7 +167,7 @@ def source_tables(
     tables = list(clients.catalog.successive_tables(first))
     earlier = [(ref, table) for ref, table in tables[:-1] if table]
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if earlier else None
-    if bookmark is None or not _is_of_target(bookmark, topic, clients):
+    if bookmark is None or bookmark.target_id != target_id:
         return [], tables
     uuids = [str(table.metadata.table_uuid) for _, table in earlier]
     number = uuids.index(bookmark.table_uuid) if bookmark.table_uuid in uuids else len(earlier)

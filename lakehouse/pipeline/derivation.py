@@ -58,6 +58,19 @@ class Produced:
     lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class _Target:
+    """The derived topic.
+
+    Attributes:
+        producer: The producer of its messages.
+        topic_id: Its id.
+    """
+
+    producer: Producer
+    topic_id: str
+
+
 def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     """Derive messages from the new rows of the source and produce them: each touched group again, or each row once.
 
@@ -84,11 +97,13 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     bookmark_topic.ensure(clients.kafka)
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(clients.kafka, derived_bookmark_name(topic))
+    # Read the id once: if the topic is recreated meanwhile, the bookmark is of the topic that had its rows.
+    target = _Target(producer, topic_id(clients.kafka, topic.topic))
     produced = Produced(0, None)
-    earlier, remaining = source_tables(config, topic, clients)
+    earlier, remaining = source_tables(config, topic, clients, target.topic_id)
     for ref, table in remaining:
         if table is not None:
-            of_table = _derive_table(config, topic, clients, producer, ref, table, earlier)
+            of_table = _derive_table(config, topic, clients, target, ref, table, earlier)
             produced = replace(of_table, messages=produced.messages + of_table.messages)
             earlier = [*earlier, (ref, table)]
     return produced
@@ -98,7 +113,7 @@ def _derive_table(
     config: Config,
     topic: Topic,
     clients: Clients,
-    producer: Producer,
+    target: _Target,
     ref: TableRef,
     table: Table,
     earlier: Sequence[tuple[TableRef, Table]],
@@ -109,7 +124,7 @@ def _derive_table(
         config: The configuration.
         topic: The derived topic.
         clients: Clients of the systems.
-        producer: The producer of the messages.
+        target: The derived topic.
         ref: The table.
         table: The table as loaded.
         earlier: The tables that it continues.
@@ -126,13 +141,13 @@ def _derive_table(
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
     if last is None:
         return Produced(0, snapshot.snapshot_id)
-    bookmark = find_bookmark(config, topic, source, clients, table, last)
+    bookmark = find_bookmark(config, topic, source, clients, table, last, target.topic_id)
     since = bookmark.offsets if bookmark else {}
     if by_tableflow:
         # Its retention may have deleted the last rows of a partition, which is no rollback.
         furthest = {p: max(last.end.get(p, 0), since.get(p, 0)) for p in (*last.end, *since)}
         last = replace(last, start=dict.fromkeys(furthest, 0), end=furthest)
-    current = bookmark_of(last.cluster_id, last.topic_id, topic_id(kafka, topic.topic), table, since)
+    current = bookmark_of(last.cluster_id, last.topic_id, target.topic_id, table, since)
     if bookmark is not None:
         current = replace(current, further=bookmark.further)
     is_late = bookmark is not None and (
@@ -173,7 +188,7 @@ def _derive_table(
         outgoing = itertools.chain(_outgoing(topic, result, limit), [bookmark_message])
         # Groups may be produced twice, so only the last of their transactions needs the bookmark.
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
-            commit(kafka, producer, part)
+            commit(kafka, target.producer, part)
         produced += result.num_rows
     lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, lineage)

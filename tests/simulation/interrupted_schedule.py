@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.simulation.derivation_schedule import DerivationSchedule
+from tests.simulation.derivation_schedule import TARGET, DerivationSchedule
 from tests.simulation.schedule import OF_TABLES
 from tests.simulation.world import Process
 
@@ -29,8 +29,14 @@ class InterruptedSchedule(DerivationSchedule):
         return (*actions, *(name for name in OF_TABLES if name not in actions))
 
     def events(self) -> dict[str, Callable[[], object]]:
-        """Return the events of ingestion and derivation; producers may continue as soon as a topic is recreated."""
-        return super().events() | {"recreate": self.recreate}
+        """Return the events of ingestion and derivation; producers may continue as soon as a topic is recreated, and
+        the derived topic is created again as soon as it is deleted."""
+        return super().events() | {"recreate": self.recreate, "delete derived": self.recreate_derived}
+
+    def recreate_derived(self) -> None:
+        """Delete the derived topic, and create it again."""
+        self.delete()
+        self.kafka.create(TARGET, self.derived.partitions)
 
     def recreate(self) -> None:
         """Recreate the topic."""

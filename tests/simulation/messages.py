@@ -90,12 +90,16 @@ class MessageKafka(MemoryKafka):
 
         return self._call("offsets", offsets)
 
+    def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
+        """Create a topic at once."""
+        self.topics[topic] = MessageTopic(f"messages{next(_ids)}", settings or {}, [[] for _ in range(partitions)])
+
     def ensure_topic(self, topic: str, partitions: int, *_: Any, settings: Mapping[str, str] | None = None, **__: Any):
         """Create a topic if it does not exist."""
 
         def ensure() -> None:
-            created = MessageTopic(f"messages{next(_ids)}", settings or {}, [[] for _ in range(partitions)])
-            self.topics.setdefault(topic, created)
+            if topic not in self.topics:
+                self.create(topic, partitions, settings)
 
         self._call("ensure_topic", ensure)
 
