@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import grpc
+from pyspark.errors import PySparkException
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
 from lakehouse.core.errors import Stalled, TransientError
@@ -69,6 +70,8 @@ class _State(RetryPolicyState):
 
 
 def _is_session_ended(error: BaseException) -> bool:
-    """Return whether the server does not know the session, or no longer."""
+    """Return whether the server does not know the session, or no longer, or has lost an operation that it had begun."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() == "RESPONSE_ALREADY_RECEIVED"
     # SESSION_CHANGED, SESSION_CLOSED or SESSION_NOT_FOUND (Spark, error-conditions.json).
     return isinstance(error, grpc.Call) and (error.details() or "").startswith("[INVALID_HANDLE.SESSION_")

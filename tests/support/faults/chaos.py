@@ -18,6 +18,7 @@ import psutil
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import NewPartitions
 
+from lakehouse.core.errors import TransientError
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home
 from lakehouse.local.processes import process
@@ -294,7 +295,7 @@ class Chaos:
                 session = self.resources.spark.session(self.resources.catalog.spark_settings())
                 session.sql(call).collect()
                 return
-            except PySparkException as error:
+            except (PySparkException, TransientError) as error:
                 last = error
                 if "Commit" not in str(error) and "Validation" not in str(error):
                     self.resources.spark.close()
