@@ -85,13 +85,20 @@ def _promotes(before: DataType, after: DataType) -> bool:
     )
 
 
-def with_earlier_rows(rows: DataFrame, earlier: DataFrame) -> DataFrame:
-    """Return the rows, and those of an earlier table as rows of this one: columns that it lacks, or has with values of
-    another type, are null."""
+def as_rows_of(rows: DataFrame, earlier: DataFrame) -> DataFrame:
+    """Return the rows of an earlier table in the columns of this one.
+
+    Columns that it lacks, or has with values of another type, are null.
+    """
     without = {name.lower() for name in changed_columns(rows, earlier)}
-    columns = {name.lower(): name for name in earlier.columns if name.lower() not in without}
-    kept = [F.col(SPARK.identifier(columns[c.lower()])).alias(c) for c in rows.columns if c.lower() in columns]
-    return rows.unionByName(earlier.select(*kept), allowMissingColumns=True)
+    columns = {name.lower(): F.col(SPARK.identifier(name)) for name in earlier.columns if name.lower() not in without}
+    nothing = F.lit(None)
+    return earlier.select(*[columns.get(f.name.lower(), nothing).cast(f.dataType).alias(f.name) for f in rows.schema])
+
+
+def union(rows: DataFrame, others: DataFrame) -> DataFrame:
+    """Return all rows of both, which have the same columns."""
+    return rows.unionByName(others)
 
 
 def rows_between(source: DataFrame, start: Positions, end: Positions) -> DataFrame:

@@ -43,7 +43,7 @@ def rows_of_groups(
         if {*group_by} & {*changed}:
             # Values of different types are different groups.
             continue
-        of_groups = derived_rows.rows_of_touched_groups(closed, touched, group_by)
+        of_groups = derived_rows.rows_of_touched_groups(derived_rows.as_rows_of(rows, closed), touched, group_by)
         if changed and _is_read(compute, rows, changed) and not of_groups.isEmpty():
             raise UnclearState(
                 f"Groups of '{topic.name}' have rows in table {ref} and in the table that continues it, in which "
@@ -51,7 +51,7 @@ def rows_of_groups(
                 f"Nothing was produced. Skip the new rows with `lakehouse bookmark {topic.name} --at latest --reason "
                 f"…`, or let the transform read another column"
             )
-        inputs = derived_rows.with_earlier_rows(inputs, of_groups)
+        inputs = derived_rows.union(inputs, of_groups)
     return inputs
 
 

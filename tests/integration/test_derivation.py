@@ -5,10 +5,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import transactions
 from tests.support.topics import CHEAP, TRADES, consume, framed, registry, trade, with_checks, with_types
@@ -159,6 +162,20 @@ def test_derive_registers_schemas_and_messages_are_readable(resources):
     assert len(consume(totals.totals.name, 3)) == produced.messages > 0
     for side in ("key", "value"):
         assert registry().get_latest_version(f"{totals.totals.name}-{side}").schema.schema_type == "AVRO"
+
+
+@pytest.mark.parametrize(("region", "expected"), [("north", [(1, "north", 5)]), (None, [(1, None, 7)])])
+def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources, region, expected):
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    rows = spark.createDataFrame([(1, "north", 5)], "id long, region string, amount long")
+    closed = spark.createDataFrame([(1, 7), (2, 8)], "ID int, amount long")
+    touched = spark.createDataFrame([(1, region)], "id long, region string")
+    source = {"type": "derived", "from": "sales", "transform": "a:b", "group_by": ["id", "region"]}
+    topic = Topic.model_validate({"name": "totals", "mode": "upsert", "key": ["id"], "source": source})
+
+    inputs = rows_of_groups(topic, lambda frame: frame, rows, touched, [(TableRef("shop", "sales"), closed)])
+
+    assert [tuple(row) for row in inputs.collect()] == expected
 
 
 class ContinuedTotals(Totals):

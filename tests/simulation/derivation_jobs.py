@@ -83,9 +83,14 @@ def changed_columns(rows: SourceRows, earlier: SourceRows) -> list[str]:
     return []
 
 
-def with_earlier_rows(rows: SourceRows, earlier: SourceRows) -> SourceRows:
-    """Return the rows, and those of an earlier table."""
-    return replace(rows, others=[*rows.others, earlier])
+def as_rows_of(rows: SourceRows, earlier: SourceRows) -> SourceRows:
+    """Return the rows of an earlier table: their columns have no meaning here."""
+    return earlier
+
+
+def union(rows: SourceRows, others: SourceRows) -> SourceRows:
+    """Return all rows of both."""
+    return replace(rows, others=[*rows.others, others])
 
 
 def rows_between(source: SourceRows, start: Positions, end: Positions) -> SourceRows:
@@ -151,7 +156,8 @@ DERIVATION: dict[Any, dict[str, Any]] = {
         "groups": groups,
         "rows_of_touched_groups": rows_of_touched_groups,
         "changed_columns": changed_columns,
-        "with_earlier_rows": with_earlier_rows,
+        "as_rows_of": as_rows_of,
+        "union": union,
         "rows_between": rows_between,
         "late_rows": late_rows,
         "first_rows": first_rows,
