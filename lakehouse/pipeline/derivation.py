@@ -166,7 +166,9 @@ def _derive_table(
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
     late = [rows] if bookmark is None and topic.source.group_by else []
     if bookmark is not None and is_late:
-        late, lost = [_late(config, topic, table, rows, read, since, bookmark)], lacking(table, read, bookmark)
+        begin = _begin([closed for _, closed in earlier], last)
+        late = [_late(config, topic, table, rows, read, since, bookmark, begin)]
+        lost = lacking(table, read, bookmark)
         if topic.source.group_by:
             # Their groups have fewer rows now.
             known = {id_: end for id_, end in lost.items() if table.snapshot_by_id(id_)}
@@ -192,6 +194,13 @@ def _derive_table(
         produced += result.num_rows
     lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, lineage)
+
+
+def _begin(earlier: Sequence[Table], last: Batch) -> Positions:
+    """Return the offsets by partition at which a table begins that continues others; none if it continues none."""
+    batches = [batch for table in earlier if (batch := last_batch(table))]
+    is_same_topic = batches and (batches[-1].cluster_id, batches[-1].topic_id) == (last.cluster_id, last.topic_id)
+    return batches[-1].end if is_same_topic else {}
 
 
 def _is_rolled_back(table: Table, snapshot_id: int) -> bool:
@@ -227,6 +236,7 @@ def _late(
     read: Callable[[int], DataFrame],
     since: Positions,
     bookmark: Bookmark,
+    begin: Positions,
 ) -> DataFrame:
     """Return the rows behind the bookmark that were added after the last derivation.
 
@@ -236,6 +246,9 @@ def _late(
     assert isinstance(topic.source, Derived)
     by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
     snapshots, before = bookmark.snapshots_of(str(table.metadata.table_uuid)), since
+    if bookmark.table_uuid != str(table.metadata.table_uuid):
+        # Rows before the table begins are dead letters of the one before it. An operator has skipped the others.
+        before = {p: min(o, begin.get(p, 0)) for p, o in since.items()}
     lost = {id_: end for id_, end in snapshots.items() if table.snapshot_by_id(id_) is None}
     if not by_tableflow and bookmark.snapshot_id in snapshots.keys() - lost.keys():
         batches = map(batch_of, history(table, bookmark.snapshot_id))
