@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from spark import derive as derived_rows
 
 if TYPE_CHECKING:
@@ -59,5 +59,7 @@ def _is_read(compute: Callable[[DataFrame], DataFrame], rows: DataFrame, columns
     """Return whether the result of a transform depends on any of some columns."""
     try:
         return compute(rows.drop(*columns)).schema != compute(rows).schema
+    except LakehouseError:
+        raise
     except Exception:  # Whatever the transform raises without a column, it reads it.
         return True

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
@@ -176,6 +176,19 @@ def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources, region
     inputs = rows_of_groups(topic, lambda frame: frame, rows, touched, [(TableRef("shop", "sales"), closed)])
 
     assert [tuple(row) for row in inputs.collect()] == expected
+
+
+def test_rows_of_groups_lost_connection_is_no_use_of_a_column(resources):
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    rows, closed = (spark.createDataFrame([(1, 5)], f"id long, amount {type_}") for type_ in ("int", "long"))
+    source = {"type": "derived", "from": "sales", "transform": "a:b", "group_by": ["id"]}
+    topic = Topic.model_validate({"name": "totals", "mode": "upsert", "key": ["id"], "source": source})
+
+    def lost(frame):
+        raise TransientError("the connection was lost")
+
+    with pytest.raises(TransientError, match="the connection was lost"):
+        rows_of_groups(topic, lost, rows, rows.select("id"), [(TableRef("shop", "sales"), closed)])
 
 
 class ContinuedTotals(Totals):
