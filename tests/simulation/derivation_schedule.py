@@ -142,7 +142,7 @@ class DerivationSchedule(Schedule):
         if twice := [place for place, count in counts.items() if count > 1]:
             self.oracle.violations.append(f"rows were derived twice: {twice}")
         # A dead letter may become a row after the position was set, which is a new one.
-        omitted = self.omitted[1] - {place_of(letter.record) for letter in self.oracle.letters()}
+        omitted = self.omitted[1] - self.oracle.every_letter
         if self.omitted[0] == self.systems() and (against := omitted & counts.keys()):
             self.oracle.violations.append(f"rows were derived that an operator skipped: {sorted(against)}")
 

@@ -42,6 +42,7 @@ class Oracle:
         position: The topic id and the end of the newest batch.
         rolled_back_to: The snapshot that an operator is rolling main back to.
         uncertain: Places of records that the broker deleted while a batch or replay may have been reading them.
+        every_letter: Places of all records that ever were dead letters. After a rollback, some become rows in a batch.
     """
 
     def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark, *, is_shared: bool = False):
@@ -49,6 +50,7 @@ class Oracle:
         self.violations: list[str] = []
         self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
+        self.every_letter: set[Place] = set()
         self.position: tuple[str, dict[int, int]] = ("", {})
         self._ranges: list[tuple[str, int, int, int]] = []
         self._main: list[int] = []
@@ -71,6 +73,7 @@ class Oracle:
         self._parents |= {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
         if name.endswith("__dead_letters"):
             self._letters = table
+            self.every_letter |= {place_of(letter.record) for letter in self.letters()}
             self._judge(strict=False)
         elif before is None or before.current_snapshot_id != after.current_snapshot_id:
             self._follow(table)
@@ -317,9 +320,13 @@ class Oracle:
 
     # The end
 
-    def judge_end(self) -> None:
-        """Judge a table after everything has recovered."""
-        self._judge(strict=True)
+    def judge_end(self, *, is_redriven: bool = True) -> None:
+        """Judge a table after everything has recovered.
+
+        Args:
+            is_redriven: Whether a redrive has ended, and not only one that was killed before it marked its letters.
+        """
+        self._judge(strict=is_redriven)
         ends = {p: part.stable_end for p, part in self._kafka.log.items()}
         is_empty = self.position[0] == "" and all(part.start == ends[p] for p, part in self._kafka.log.items())
         if self.position != (self._kafka.topic_id, ends) and not is_empty:

@@ -194,7 +194,7 @@ class Schedule:
             self.take_turn()
             self.oracle.raise_violations()
         self.recover()
-        self.oracle.judge_end()
+        self.oracle.judge_end(is_redriven="redrive" in self.recovering)
         self.judge_columns()
         self.judge_branches()
         self.oracle.raise_violations()
