@@ -33,7 +33,7 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
 
     def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         clients = context.resources
-        ref, _ = clients.catalog.published(table_of(config, topic, clients))
+        ref, _ = clients.catalog.chain(table_of(config, topic, clients)).require_published()
         totals = {
             reader.name: reader.query_totals(topic, ref, clients)
             for reader in readers

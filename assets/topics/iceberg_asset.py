@@ -110,7 +110,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             findings = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(findings))
             yield from check_results(try_publish_dead_letters(namespace, topic, systems))
-            _, table = systems.catalog.resolve_table(topic.table_in(namespace))
+            _, table = systems.catalog.chain(topic.table_in(namespace)).newest
             metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
         yield dg.MaterializeResult(
             metadata=metadata,

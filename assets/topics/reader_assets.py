@@ -41,7 +41,7 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
     def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            ref, table = clients.catalog.published(table_of(config, topic, clients))
+            ref, table = clients.catalog.chain(table_of(config, topic, clients)).require_published()
             registration = reader.publish_tables(topic, ref, table, clients)
         context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
         return dg.MaterializeResult(
@@ -69,7 +69,7 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
 
     def compare(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         clients = context.resources
-        ref, table = clients.catalog.published(table_of(config, topic, clients))
+        ref, table = clients.catalog.chain(table_of(config, topic, clients)).require_published()
         registration = reader.require(topic, ref, clients, count=True)
         behind = snapshots_behind(commits(table), registration.snapshot_id, int(time.time() * 1000))
         lag = StageLag(topic.name, reader.name, topic.max_lag_seconds, behind, registration.snapshot_id)

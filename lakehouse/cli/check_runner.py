@@ -99,11 +99,11 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], systems: Any) -
         asset = f"iceberg/{topic.name}"
         try:
             catalog = catalog_of(topic, systems)
-            _, table = catalog.resolve_table(table_of(config, topic, systems))
-            snapshot = table.current_snapshot() if table else None
-            if not checks or table is None or snapshot is None:
+            published = catalog.chain(table_of(config, topic, systems)).published
+            snapshot = published[1].current_snapshot() if published else None
+            if not checks or published is None or snapshot is None:
                 continue
-            spark = systems.spark.session(catalog.spark_settings())
+            table, spark = published[1], systems.spark.session(catalog.spark_settings())
             with hide_values(topic):
                 results = column_checks.run_checks(spark, catalog, topic, checks, table, snapshot.snapshot_id, {})
         except Exception as error:

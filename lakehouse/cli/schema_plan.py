@@ -135,7 +135,7 @@ def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
     Raises:
         Unreachable: The registry or the catalog does not answer.
     """
-    ref, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
+    ref, table = systems.catalog.chain(topic.table_in(config.namespace)).newest
     try:
         decision = decide_schema(topic, resolve_schemas(systems.schema_registry, topic), table)
     except SchemaError as error:
@@ -170,7 +170,7 @@ def current_schema(config: Config, topic: Topic) -> Schema | None:
     """
     try:
         with open_clients(config) as systems:
-            _, table = systems.catalog.resolve_table(topic.table_in(config.namespace))
+            _, table = systems.catalog.chain(topic.table_in(config.namespace)).newest
     except LakehouseError as error:
         raise LakehouseError(f"{error}. Alternatively, pass the schema in use as --against FILE") from error
     return table.schema() if table else None

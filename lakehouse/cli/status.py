@@ -9,7 +9,6 @@ from typing import Any
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
-from lakehouse.pipeline.batches.positions import current_position
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 
@@ -56,7 +55,7 @@ def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
 
     try:
         by_spark = topic.engine == "spark"
-        last = current_position(systems.catalog, topic.table_in(config.namespace))[2] if by_spark else None
+        last = systems.catalog.chain(topic.table_in(config.namespace)).last_batch if by_spark else None
         is_created_here = not topic.source.is_external
         if last is None and is_created_here and topic.topic not in systems.kafka.describe([topic.topic]):
             return TopicStatus(topic.name)

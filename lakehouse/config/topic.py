@@ -204,7 +204,7 @@ class Topic(ConfigModel):
         return self.table_name or naming.table_name(self.name)
 
     def table_in(self, namespace: str) -> TableRef:
-        """Return the table that the first records go to. Another one may continue it (`Catalog.resolve_table`)."""
+        """Return the table that the first records go to. Another one may continue it (`Catalog.chain`)."""
         return TableRef(namespace, self.table)
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,14 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
+from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.table_location import catalog_of, table_of
-from resources.iceberg.catalog import RECREATED, Catalog
+from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import history, last_batch
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.kafka import Kafka
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyspark.sql import DataFrame
 
-    from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.pipeline.clients import Clients
 
 
@@ -49,7 +49,7 @@ def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
 
 
 def find_bookmark(
-    config: Config, topic: Topic, source: Topic, clients: Clients, table: Table, last: Batch, target_id: str
+    topic: Topic, source: Topic, clients: Clients, chain: TableChain, last: Batch, target_id: str
 ) -> Bookmark | None:
     """Return the bookmark from which a derived topic resumes; None if it must be derived from all rows.
 
@@ -57,24 +57,24 @@ def find_bookmark(
     derived twice.
 
     Args:
-        config: The configuration.
         topic: The derived topic.
         source: The topic that it is derived from.
         clients: Clients of the systems.
-        table: The table of the source.
-        last: The newest batch of the table.
+        chain: The tables of the source; rows of the newest one are derived.
+        last: The newest batch of that table.
         target_id: Id of the derived topic.
 
     Raises:
         UnclearState: The rows that were already derived are unknown, or are not rows of the current table.
     """
     assert isinstance(topic.source, Derived)
+    _, table = chain.newest
+    assert table is not None
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic))
     if topic.source.group_by:
-        is_same = (
-            bookmark is not None and bookmark.is_of(last.cluster_id, last.topic_id) and bookmark.target_id == target_id
-        )
-        return bookmark if is_same and _is_of_source(bookmark, config, topic, clients.catalog, table) else None
+        if bookmark is None or bookmark.target_id != target_id or not bookmark.is_of(last.cluster_id, last.topic_id):
+            return None
+        return bookmark if _is_of_source(bookmark, chain) else None
     if bookmark is None or bookmark.target_id != target_id:
         if has_messages(clients.kafka, topic.topic):
             raise UnclearState(
@@ -92,7 +92,7 @@ def find_bookmark(
             f"Topic '{source.topic}' was recreated, and its table has rows of both topics at the same offsets, so it "
             f"is unknown which of them '{topic.name}' was derived from. Nothing was produced. {_remedy(topic)}"
         )
-    if not _is_of_source(bookmark, config, topic, clients.catalog, table):
+    if not _is_of_source(bookmark, chain):
         raise UnclearState(
             f"The table of '{source.name}' is not the one that '{topic.name}' was derived from, or was rolled back "
             f"before it rolled over to a new one, and may have other rows. Nothing was produced. {_remedy(topic)}"
@@ -133,22 +133,21 @@ def _remedy(topic: Topic) -> str:
     )
 
 
-def _is_of_source(bookmark: Bookmark | None, config: Config, topic: Topic, catalog: Catalog, table: Table) -> bool:
-    """Return whether a bookmark is of the table, or of one before it that was not rolled back behind the bookmark."""
-    assert bookmark is not None and isinstance(topic.source, Derived)
-    if bookmark.table_uuid == str(table.metadata.table_uuid):
+def _is_of_source(bookmark: Bookmark, chain: TableChain) -> bool:
+    """Return whether a bookmark is of the newest table, or of one before it that was not rolled back behind it."""
+    derived = chain.with_uuid(bookmark.table_uuid)
+    if derived is chain.newest[1]:
         return True
-    tables = catalog.successive_tables(config.topic(topic.source.from_topic).table_in(config.namespace))
-    derived = next((t for _, t in tables if t and str(t.metadata.table_uuid) == bookmark.table_uuid), None)
     last = last_batch(derived)
     is_repeated = derived is not None and int(derived.properties.get(REPLAYS, 0)) != bookmark.replays
     return last is not None and not (is_repeated and bookmark.is_past(last.end))
 
 
-def source_tables(
-    config: Config, topic: Topic, clients: Clients, target_id: str
-) -> tuple[list[tuple[TableRef, Table]], list[tuple[TableRef, Table | None]]]:
-    """Return the tables of a derived topic's source, in order; only a source that rolled over has several.
+def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str) -> Iterator[TableChain]:
+    """Yield the tables from which a derived topic lacks rows, in order, each as the newest one of a chain.
+
+    Only a source that rolled over has several. The first one is the table of the bookmark, and the last one may not
+    exist yet.
 
     Args:
         config: The configuration.
@@ -156,22 +155,15 @@ def source_tables(
         clients: Clients of the systems.
         target_id: Its id.
 
-    Returns:
-        The tables before the one of the bookmark, and that table with those after it. The last one may not exist yet.
+    Raises:
+        UnclearState: An earlier release created one of the tables.
+        Unreachable: A system does not answer.
     """
     assert isinstance(topic.source, Derived)
     source = config.topic(topic.source.from_topic)
-    first = table_of(config, source, clients)
-    if source.engine == "tableflow":
-        return [], [catalog_of(source, clients).resolve_table(first)]
-    tables = list(clients.catalog.successive_tables(first))
-    earlier = [(ref, table) for ref, table in tables[:-1] if table]
-    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if earlier else None
-    if bookmark is None or bookmark.target_id != target_id:
-        return [], tables
-    uuids = [str(table.metadata.table_uuid) for _, table in earlier]
-    number = uuids.index(bookmark.table_uuid) if bookmark.table_uuid in uuids else len(earlier)
-    return earlier[:number], tables[number:]
+    chain = catalog_of(source, clients).chain(table_of(config, source, clients))
+    bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if chain.closed else None
+    return chain.since(bookmark.table_uuid if bookmark and bookmark.target_id == target_id else None)
 
 
 def set_bookmark(
@@ -212,7 +204,8 @@ def set_bookmark(
         )
     log = read_log(clients.kafka, source.topic)
     offsets = parse_position(log, clients.kafka, where).end
-    ref, table = _table_at(config, source, clients, log, offsets)
+    chain = catalog_of(source, clients).chain(table_of(config, source, clients))
+    ref, table = chain.newest if source.engine == "tableflow" else chain.at(log.topic_id, offsets)
     target_topic = clients.kafka.describe([target]).get(target)
     snapshot = table.current_snapshot() if table else None
     last = last_batch(table) if source.engine != "tableflow" else None
@@ -242,31 +235,6 @@ def set_bookmark(
         bookmark = replace(bookmark, further=lacking(table, read, previous))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
     return offsets
-
-
-def _table_at(
-    config: Config, source: Topic, clients: Clients, log: Log, offsets: Positions
-) -> tuple[TableRef, Table | None]:
-    """Return the table of a source that has the rows at a position; the last one with a batch if none has.
-
-    Args:
-        config: The configuration.
-        source: The source.
-        clients: Clients of the systems.
-        log: The source's log.
-        offsets: The position by partition.
-    """
-    first = table_of(config, source, clients)
-    if source.engine == "tableflow":
-        return catalog_of(source, clients).resolve_table(first)
-    tables = list(clients.catalog.successive_tables(first))
-    with_rows = tables[0]
-    for ref, table in tables:
-        if last := last_batch(table):
-            with_rows = ref, table
-            if last.topic_id == log.topic_id and any(offsets.get(p, 0) < end for p, end in last.end.items()):
-                break
-    return with_rows
 
 
 def bookmark_of(

@@ -26,10 +26,11 @@ from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic, source_tables
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic, source_chains
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.snapshots import batch_of, history, last_batch
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
@@ -39,7 +40,6 @@ from spark import derive as derived_rows
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.pipeline.clients import Clients
 
 
@@ -100,40 +100,20 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     # Read the id once: if the topic is recreated meanwhile, the bookmark is of the topic that had its rows.
     target = _Target(producer, topic_id(clients.kafka, topic.topic))
     produced = Produced(0, None)
-    earlier, remaining = source_tables(config, topic, clients, target.topic_id)
-    for ref, table in remaining:
-        if table is not None:
-            of_table = _derive_table(config, topic, clients, target, ref, table, earlier)
-            produced = replace(of_table, messages=produced.messages + of_table.messages)
-            earlier = [*earlier, (ref, table)]
+    for chain in source_chains(config, topic, clients, target.topic_id):
+        of_table = _derive_newest(config, topic, clients, target, chain)
+        produced = replace(of_table, messages=produced.messages + of_table.messages)
     return produced
 
 
-def _derive_table(
-    config: Config,
-    topic: Topic,
-    clients: Clients,
-    target: _Target,
-    ref: TableRef,
-    table: Table,
-    earlier: Sequence[tuple[TableRef, Table]],
-) -> Produced:
-    """Derive messages from the new rows of one table of the source, and produce them; see `derive`.
-
-    Args:
-        config: The configuration.
-        topic: The derived topic.
-        clients: Clients of the systems.
-        target: The derived topic.
-        ref: The table.
-        table: The table as loaded.
-        earlier: The tables that it continues.
-    """
+def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Target, chain: TableChain) -> Produced:
+    """Derive messages from the new rows of the newest table of a chain, and produce them; see `derive`."""
     assert isinstance(topic.source, Derived)
     source, kafka, name = config.topic(topic.source.from_topic), clients.kafka, derived_bookmark_name(topic)
     catalog = catalog_of(source, clients)
-    snapshot = table.current_snapshot()
-    if snapshot is None:
+    ref, table = chain.newest
+    snapshot = table.current_snapshot() if table else None
+    if table is None or snapshot is None:
         return Produced(0, None)
     published = partial(derived_rows.published, clients.spark.session(catalog.spark_settings()), names=_names(source))
     read = partial(published, ref)
@@ -141,7 +121,7 @@ def _derive_table(
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
     if last is None:
         return Produced(0, snapshot.snapshot_id)
-    bookmark = find_bookmark(config, topic, source, clients, table, last, target.topic_id)
+    bookmark = find_bookmark(topic, source, clients, chain, last, target.topic_id)
     since = bookmark.offsets if bookmark else {}
     if by_tableflow:
         # Its retention may have deleted the last rows of a partition, which is no rollback.
@@ -166,8 +146,7 @@ def _derive_table(
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
     late = [rows] if bookmark is None and topic.source.group_by else []
     if bookmark is not None and is_late:
-        begin = _begin([closed for _, closed in earlier], last)
-        late = [_late(config, topic, table, rows, read, since, bookmark, begin)]
+        late = [_late(config, topic, chain, rows, read, since, bookmark)]
         lost = lacking(table, read, bookmark)
         if topic.source.group_by:
             # Their groups have fewer rows now.
@@ -180,7 +159,7 @@ def _derive_table(
         # All at once, because a group may have rows in every part.
         new = derived_rows.rows_between(rows, remaining.start, remaining.end)
         touched = derived_rows.groups([new, *late], topic.source.group_by)
-        closed = [(ref, published(ref, s.snapshot_id)) for ref, t in earlier if (s := t.current_snapshot())]
+        closed = [(ref, published(ref, s.snapshot_id)) for ref, t in chain.closed if (s := t.current_snapshot())]
         inputs = rows_of_groups(topic, transform(config, topic), rows, touched, closed)
         parts = iter([(_messages(config, topic, clients, inputs), replace(current, offsets=last.end))])
     else:
@@ -194,13 +173,6 @@ def _derive_table(
         produced += result.num_rows
     lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, lineage)
-
-
-def _begin(earlier: Sequence[Table], last: Batch) -> Positions:
-    """Return the offsets by partition at which a table begins that continues others; none if it continues none."""
-    batches = [batch for table in earlier if (batch := last_batch(table))]
-    is_same_topic = batches and (batches[-1].cluster_id, batches[-1].topic_id) == (last.cluster_id, last.topic_id)
-    return batches[-1].end if is_same_topic else {}
 
 
 def _is_rolled_back(table: Table, snapshot_id: int) -> bool:
@@ -231,23 +203,24 @@ def _all_rows(source: Topic, clients: Clients, rows: DataFrame) -> Batch:
 def _late(
     config: Config,
     topic: Topic,
-    table: Table,
+    chain: TableChain,
     rows: DataFrame,
     read: Callable[[int], DataFrame],
     since: Positions,
     bookmark: Bookmark,
-    begin: Positions,
 ) -> DataFrame:
     """Return the rows behind the bookmark that were added after the last derivation.
 
     Raises:
         UnclearState: The snapshot of that derivation is expired, and messages of single rows cannot replace each other.
     """
-    assert isinstance(topic.source, Derived)
+    _, table = chain.newest
+    assert table is not None and isinstance(topic.source, Derived)
     by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
     snapshots, before = bookmark.snapshots_of(str(table.metadata.table_uuid)), since
     if bookmark.table_uuid != str(table.metadata.table_uuid):
         # Rows before the table begins are dead letters of the one before it. An operator has skipped the others.
+        begin = chain.begin
         before = {p: min(o, begin.get(p, 0)) for p, o in since.items()}
     lost = {id_: end for id_, end in snapshots.items() if table.snapshot_by_id(id_) is None}
     if not by_tableflow and bookmark.snapshot_id in snapshots.keys() - lost.keys():

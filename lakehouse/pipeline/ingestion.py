@@ -22,7 +22,7 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
 from lakehouse.pipeline.batches.poison import largest_decodable_prefix
-from lakehouse.pipeline.batches.positions import current_position, read_log
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
@@ -104,7 +104,8 @@ def ingest(
         if topic_pause:
             raise Paused(topic.name, topic_pause.describe())
         # Read the table first: another writer may publish records beyond an end that was read before.
-        ref, table, last = current_position(clients.catalog, topic.table_in(namespace))
+        chain = clients.catalog.chain(topic.table_in(namespace))
+        (ref, table), last = chain.newest, chain.last_batch
         base = table.metadata.current_snapshot_id if table else None
         log = read_log(clients.kafka, topic.topic)
         end = end or log.end

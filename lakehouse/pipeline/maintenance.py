@@ -100,11 +100,11 @@ def maintain(
     catalog = catalog.for_maintenance()
     # A session keeps the catalog that it used first, with the role of ingestion.
     with closing(spark.with_own_session()) as spark:
-        *earlier, (current, _) = catalog.successive_tables(topic.table_in(namespace))
+        chain = catalog.chain(topic.table_in(namespace))
+        current, _ = chain.newest
         catalog.drop_abandoned_tables(namespace)
-        for _, table in earlier:
-            if table is not None:
-                catalog.drop_abandoned(table)
+        for _, closed in chain.closed:
+            catalog.drop_abandoned(closed)
         for ref in (current, current.dead_letters):
             table = catalog.load(ref)
             if table is not None:
@@ -188,7 +188,7 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
         Unreachable: A system does not answer.
     """
     session, began = spark.session(catalog.spark_settings()), time.monotonic()
-    ref, table = catalog.published(topic.table_in(namespace))
+    ref, table = catalog.chain(topic.table_in(namespace)).require_published()
     target, before = topic.target_file_bytes, size(table)
     row = work.compact(session, ref, target, target // MERGED_PARTS)
     done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]

@@ -25,7 +25,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
-from lakehouse.pipeline.batches.positions import first_offsets, read_log
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
@@ -34,6 +34,7 @@ from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerp
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
+from resources.iceberg.table_chain import TableChain
 from spark import records as kafka_records
 from spark.decoding import decode
 from spark.tables import dead_letters, write
@@ -133,9 +134,8 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
         TransientError: The Spark job was aborted, for example by a record that `lakehouse resume` skipped.
         UnclearState: The log no longer has the range, or the topic was recreated.
     """
-    log, context = _ingested(namespace, topic, clients, in_place=branch is None)
-    position = context.batch
-    first = first_offsets(clients.catalog, topic.table_in(namespace), position)
+    log, chain, context = _ingested(namespace, topic, clients, in_place=branch is None)
+    position, first = context.batch, chain.begin
     _require_ingested(context, parse_offsets(since), first)
     start = parse_position(log, clients.kafka, since, unnamed=dict.fromkeys(log.end, 0) | dict(position.end)).end
     whole = replace(position, start={p: min(max(start.get(p, o), first.get(p, 0)), o) for p, o in position.end.items()})
@@ -211,16 +211,15 @@ def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = Fa
 
 
 def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Redriven:
-    ref = clients.catalog.resolve_table(topic.table_in(namespace))[0].dead_letters
+    ref = clients.catalog.chain(topic.table_in(namespace)).newest[0].dead_letters
     letter_table = letters.load(clients.catalog, topic, ref)
     snapshot = letter_table.current_snapshot() if letter_table else None
     if snapshot is None:
         return Redriven(0, 0)
-    log, context = _ingested(namespace, topic, clients, in_place=True)
-    position = context.batch
+    log, chain, context = _ingested(namespace, topic, clients, in_place=True)
     # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
     # Which rows of the table before a roll-over a dead letter would replace is unknown: their columns differ.
-    begin = first_offsets(clients.catalog, topic.table_in(namespace), position) if topic.replaces_rows else {}
+    position, begin = context.batch, chain.begin if topic.replaces_rows else {}
     waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position, begin, poison=poison)
     decoded = decode.decode(waiting, context.schemas.decoding())
     known = foreign_writers.with_foreign_writers(
@@ -264,9 +263,10 @@ def replay_context(topic: Topic, ref: TableRef, clients: Clients, batch: Batch, 
     return BatchContext(topic, ref, clients, batch, table, base, decision.require_readable())
 
 
-def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) -> tuple[Log, BatchContext]:
-    """Return the topic's log, and a context whose batch ends at the table's offsets."""
-    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) -> tuple[Log, TableChain, BatchContext]:
+    """Return the topic's log and tables, and a context whose batch ends at the table's offsets."""
+    chain = clients.catalog.chain(topic.table_in(namespace))
+    ref, table = chain.newest
     last = last_batch(table)
     if table is None or last is None:
         raise LakehouseError(
@@ -284,7 +284,7 @@ def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) ->
         topic = topic.model_copy(update={"on_incompatible": "dead_letter"})
     context = replay_context(topic, ref, clients, last, table)
     column_checks.validate_quarantine(context.spark, topic, ref)
-    return log, context
+    return log, chain, context
 
 
 def _within(batch: Batch, log: Log) -> Batch:

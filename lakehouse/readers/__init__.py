@@ -57,5 +57,5 @@ def publish(config: Config, topic: Topic, clients: Any) -> dict[Reader, Registra
     Raises:
         LakehouseError: The topic has no published table, or a reader refuses; see `Reader.publish`.
     """
-    ref, table = clients.catalog.published(topic.table_in(config.namespace))
+    ref, table = clients.catalog.chain(topic.table_in(config.namespace)).require_published()
     return {reader: reader.publish_tables(topic, ref, table, clients) for reader in configured(config)}

@@ -139,10 +139,9 @@ class Reader(ABC):
             return publish(topic, ref, table) if publish else self.publish(topic, ref, table, clients)
 
         if ref.first and self.current(ref, clients) is None:
-            *earlier, _ = clients.catalog.successive_tables(TableRef(ref.namespace, ref.first))
-            for earlier_ref, closed in earlier:
-                if closed.current_snapshot() is not None and earlier_ref != ref:
-                    expose(earlier_ref, closed)
+            for earlier, closed in clients.catalog.chain(TableRef(ref.namespace, ref.first)).closed:
+                if closed.current_snapshot() is not None and earlier != ref:
+                    expose(earlier, closed)
         return expose(ref, table)
 
     @contextmanager

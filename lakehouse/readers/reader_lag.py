@@ -13,7 +13,7 @@ from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
-from lakehouse.pipeline.batches.positions import current_position, read_log
+from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent, table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
@@ -90,7 +90,7 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
     source = config.topic(topic.source.upstream)
     if source.engine == "tableflow":
         return _derived_from_tableflow(config, topic, source, clients, now_ms), None
-    _, _, last = current_position(clients.catalog, source.table_in(config.namespace))
+    last = clients.catalog.chain(source.table_in(config.namespace)).last_batch
     if last is None:
         return Lag(0, 0.0), None
     log = read_log(clients.kafka, source.topic)
@@ -140,7 +140,8 @@ def _iceberg(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
         LakehouseError: The topic does not exist, unless this project creates it and has not done so yet.
         UnclearState: Ingestion would stop.
     """
-    ref, table, last = current_position(clients.catalog, topic.table_in(config.namespace))
+    chain = clients.catalog.chain(topic.table_in(config.namespace))
+    (ref, table), last = chain.newest, chain.last_batch
     snapshot_id = table.metadata.current_snapshot_id if table else None
     topic_state = clients.kafka.describe([topic.topic]).get(topic.topic)
     if topic_state is None:
@@ -160,7 +161,7 @@ def _in_reader(
     reader: Reader, config: Config, topic: Topic, clients: Any, now_ms: int
 ) -> tuple[SnapshotLag | None, int | None]:
     first = table_of(config, topic, clients)
-    ref, _ = clients.catalog.find_published(first) or (first, None)
+    ref, _ = clients.catalog.chain(first).published or (first, None)
     registration = reader.current(ref, clients)
     snapshot_id = registration.snapshot_id if registration else None
     table = clients.catalog.load(ref)

@@ -143,7 +143,7 @@ class ReaderPublisher:
     def _serve(self, request: PublicationRequest) -> None:
         began, topic = time.monotonic(), request.topic
         try:
-            loaded = request.loaded or self._clients.catalog.find_published(topic.table_in(self._namespace))
+            loaded = request.loaded or self._clients.catalog.chain(topic.table_in(self._namespace)).published
             registration = self._published(topic, *loaded) if loaded else None
         except Exception as error:
             with self._changed:

@@ -14,7 +14,6 @@ from pydantic import Field, PrivateAttr
 from lakehouse.config import sensitive
 from lakehouse.core.errors import (
     CommitConflict,
-    LakehouseError,
     RequestRejected,
     SchemaError,
     UnclearState,
@@ -28,7 +27,7 @@ from lakehouse.formats.schema import Shape
 from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
-from resources.iceberg.successors import successor
+from resources.iceberg.table_chain import TableChain, successor
 from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
@@ -234,49 +233,19 @@ class Catalog(dg.ConfigurableResource):
         with detect_conflict(table):
             layout.apply_layout(table, partition_by, sort_by)
 
-    def resolve_table(self, first: TableRef) -> tuple[TableRef, Table | None]:
-        """Return the last table in the chain of successors of `first`, which new records go to.
-
-        Returns:
-            Its name, and the table; None if it does not exist yet.
-
-        Raises:
-            Unreachable: The catalog does not respond.
-        """
-        *_, last = self.successive_tables(first)
-        return last
-
-    def successive_tables(self, first: TableRef) -> Iterator[tuple[TableRef, Table | None]]:
-        """Yield a table and its successors, in order; the last one may not exist yet.
+    def chain(self, first: TableRef) -> TableChain:
+        """Return the tables of a topic, of which `first` is the first.
 
         Raises:
             UnclearState: An earlier release created a successor, which has dead letters of its own.
             Unreachable: The catalog does not respond.
         """
-        ref: TableRef | None = first
-        while ref is not None:
-            table = self.load(ref)
-            yield ref, table
-            ref = successor(first, table) if table else None
-
-    def published(self, first: TableRef) -> tuple[TableRef, Table]:
-        """Return the same as `find_published`.
-
-        Raises:
-            LakehouseError: No table has a snapshot, so nothing can be registered or compared.
-            Unreachable: The catalog does not respond.
-        """
-        ref, table = self.find_published(first) or (first, None)
-        return ref, _with_snapshot(table, ref)
-
-    def find_published(self, first: TableRef) -> tuple[TableRef, Table] | None:
-        """Return the last table in the chain of successors of `first` that has a published snapshot; None if none has.
-
-        Raises:
-            Unreachable: The catalog does not respond.
-        """
-        tables = [(ref, table) for ref, table in self.successive_tables(first) if table and table.current_snapshot()]
-        return tables[-1] if tables else None
+        closed: list[tuple[TableRef, Table]] = []
+        ref, table = first, self.load(first)
+        while table and (following := successor(first, table)):
+            closed.append((ref, table))
+            ref, table = following, self.load(following)
+        return TableChain((ref, table), tuple(closed))
 
     def publish(
         self,
@@ -390,10 +359,4 @@ def published_table(catalog: Catalog, ref: TableRef) -> Table:
     Raises:
         LakehouseError: It has none, so nothing can be registered or compared.
     """
-    return _with_snapshot(catalog.load(ref), ref)
-
-
-def _with_snapshot(table: Table | None, ref: TableRef) -> Table:
-    if table is None or table.current_snapshot() is None:
-        raise LakehouseError(f"Table {ref} has no published snapshot. Materialize iceberg/{ref.name} first")
-    return table
+    return TableChain((ref, catalog.load(ref))).require_published()[1]

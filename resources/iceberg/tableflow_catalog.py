@@ -20,6 +20,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.aws.aws_secrets import read_secret_fields
 from resources.iceberg.catalog import spark_catalog
+from resources.iceberg.table_chain import TableChain
 from resources.masked_field import masked_field
 from resources.oauth import ClientCredentials
 
@@ -78,9 +79,9 @@ class TableflowCatalog(dg.ConfigurableResource):
             except NoSuchTableError:
                 return None
 
-    def resolve_table(self, first: TableRef) -> tuple[TableRef, Table | None]:
-        """Return a table with its name; Tableflow does not continue tables in others."""
-        return first, self.load(first)
+    def chain(self, first: TableRef) -> TableChain:
+        """Return a table alone: Tableflow does not continue tables in others."""
+        return TableChain((first, self.load(first)))
 
     def spark_settings(self) -> dict[str, str]:
         """Return the settings of a Spark session that reads the catalog.

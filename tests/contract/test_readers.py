@@ -46,7 +46,7 @@ class System:
 
     def publish(self, stream: Stream, table: Any = None) -> Registration:
         """Publish the table of a topic, or the state in which it was loaded before."""
-        ref, newest = self.resources.catalog.published(stream.topic.table_in(stream.namespace))
+        ref, newest = self.resources.catalog.chain(stream.topic.table_in(stream.namespace)).require_published()
         return reader_of(self.name).publish_tables(stream.topic, ref, table or newest, self.clients)
 
     def current(self, stream: Stream) -> Registration | None:

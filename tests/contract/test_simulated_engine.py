@@ -191,7 +191,7 @@ def run(site: Site) -> Counts:
 
 def table_of(site: Site) -> Any:
     """Return the table."""
-    return site.clients.catalog.published(site.topic.table_in(site.namespace))[1]
+    return site.clients.catalog.chain(site.topic.table_in(site.namespace)).require_published()[1]
 
 
 def test_append_keeps_each_row_and_gives_reasons_of_dead_letters(make_site: Any) -> None:

@@ -73,9 +73,7 @@ def test_resume_concurrent_batch_is_conflict(resources, monkeypatch):
 
 def test_resume_before_concurrent_batch_of_new_records_is_refused(resources, monkeypatch):
     stream = create_stream(resources)
-    once_before(
-        monkeypatch, Catalog, "successive_tables", lambda: (stream.produce_trades(range(10, 20)), stream.ingest())
-    )
+    once_before(monkeypatch, Catalog, "chain", lambda: (stream.produce_trades(range(10, 20)), stream.ingest()))
 
     with pytest.raises(LakehouseError, match="ingested up to offset 20"):
         resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")

@@ -161,7 +161,7 @@ class ReaderSchedule(Schedule):
         """Publish the table in one reader, as its asset does."""
         reader = reader_of(name)
         assert reader is not None
-        ref, table = self.readers.catalog.published(self.topic.table_in(NAMESPACE))
+        ref, table = self.readers.catalog.chain(self.topic.table_in(NAMESPACE)).require_published()
         reader.publish_tables(self.topic, ref, table, self.readers)
 
     def measure_reader(self, name: str) -> None:

@@ -136,7 +136,7 @@ class Stream:
         clients_of_run = SimpleNamespace(
             **{"catalog": self.resources.catalog, reader: getattr(self.resources, reader, None)} | clients
         )
-        ref, table = clients_of_run.catalog.published(self.topic.table_in(self.namespace))
+        ref, table = clients_of_run.catalog.chain(self.topic.table_in(self.namespace)).require_published()
         return reader_of(reader).publish_tables(self.topic, ref, table, clients_of_run)
 
     def create(self) -> None:

@@ -58,7 +58,7 @@ def register_loaded(ref, loaded, catalog, glue):
 
 
 def register(catalog, glue):
-    return register_loaded(*catalog.published(TOPIC.table_in("trading")), catalog, glue)
+    return register_loaded(*catalog.chain(TOPIC.table_in("trading")).require_published(), catalog, glue)
 
 
 def registered():
@@ -70,7 +70,7 @@ def test_register_table_loaded_before_publication_keeps_newest(lake, glue):
     catalog = Catalog(**lake)
     publish(lake, 0)
     register(catalog, glue)
-    ref, loaded = catalog.published(TOPIC.table_in("trading"))
+    ref, loaded = catalog.chain(TOPIC.table_in("trading")).require_published()
 
     publish(lake, 2)
     register(catalog, glue)  # in a real lake, another process
@@ -100,7 +100,7 @@ def test_register_file_missing_from_metadata_log_advances_table(lake, glue):
 def test_register_outdated_table_keeps_newest(lake, glue):
     catalog = Catalog(**lake)
     publish(lake, 0, {"write.metadata.previous-versions-max": "1"})
-    ref, loaded = catalog.published(TOPIC.table_in("trading"))
+    ref, loaded = catalog.chain(TOPIC.table_in("trading")).require_published()
     for start in (2, 4, 6):
         publish(lake, start)
     register(catalog, glue)

@@ -10,7 +10,6 @@ from pyspark.errors import PySparkException
 from lakehouse.config.loader import Config
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.tables import naming
 from lakehouse.deploy.aws.aws_service import Service
 from resources.aws.assumed_role import boto3_session
 
@@ -64,11 +63,12 @@ def _executors(config: Config, clients: Any) -> Diagnostic:
         for topic in config.topics.values():
             if topic.engine != "spark":
                 continue
-            ref, table = clients.catalog.resolve_table(topic.table_in(config.namespace))
-            if table is None or table.current_snapshot() is None:
+            published = clients.catalog.chain(topic.table_in(config.namespace)).published
+            if published is None:
                 continue
+            ref, _ = published
             session = clients.spark.session(clients.catalog.spark_settings())
-            session.table(f"{naming.CATALOG}.`{ref.namespace}`.`{ref.name}`").limit(1).collect()
+            session.table(ref.spark_path()).limit(1).collect()
             return Diagnostic(subject, True, f"read {ref} as {clients.catalog.role_arn or 'themselves'}")
     except (LakehouseError, PySparkException) as error:
         return Diagnostic(subject, False, str(error).partition("\n")[0], remedy)

@@ -53,7 +53,7 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
     Raises:
         LakehouseError: The topic cannot be read or decoded, or a check does not fit the table.
     """
-    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
     log = read_log(clients.kafka, topic.topic)
     sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
     branch = naming.dry_run_name(time.time())

@@ -27,7 +27,7 @@ from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, last_batch
-from resources.iceberg.successors import SUCCESSOR
+from resources.iceberg.table_chain import SUCCESSOR
 from resources.kafka.kafka import Kafka
 from spark.tables import write
 
@@ -138,12 +138,13 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
         Unreachable: A system does not answer.
     """
     # Read the table first: another writer may publish records beyond an end that was read before.
-    *closed, (ref, table) = clients.catalog.successive_tables(topic.table_in(namespace))
+    chain = clients.catalog.chain(topic.table_in(namespace))
+    ref, table = chain.newest
     log = read_log(clients.kafka, topic.topic)
     base = table.metadata.current_snapshot_id if table else None
     in_table = newest_batch(table)
     # If the topic rolled over, its newest table may have no batch yet.
-    previous = in_table or next(filter(None, (newest_batch(earlier) for _, earlier in reversed(closed))), None)
+    previous = in_table or next(filter(None, (newest_batch(closed) for _, closed in reversed(chain.closed))), None)
     same_log = previous is not None and (previous.cluster_id, previous.topic_id) == (log.cluster_id, log.topic_id)
     position = parse_position(
         log, clients.kafka, where, unnamed={**log.start, **previous.end} if previous and same_log else None

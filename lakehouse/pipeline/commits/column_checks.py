@@ -109,14 +109,14 @@ def referenced_snapshots(
 
 def _published(catalog: Catalog | TableflowCatalog, first: TableRef, check: str) -> str:
     """Return the newest snapshot of another table as SQL."""
-    ref, table = catalog.resolve_table(first)
-    snapshot = table.current_snapshot() if table else None
-    if snapshot is None:
+    published = catalog.chain(first).published
+    if published is None:
         raise LakehouseError(
-            f"Check '{check}' refers to table {ref}, which is empty. Nothing was published. Materialize that table "
+            f"Check '{check}' refers to table {first}, which is empty. Nothing was published. Materialize that table "
             f"first"
         )
-    return f"{ref.spark_path()} VERSION AS OF {snapshot.snapshot_id}"
+    ref, table = published
+    return f"{ref.spark_path()} VERSION AS OF {table.metadata.current_snapshot_id}"
 
 
 def _shown(topic: Topic, check: Check, table: Table) -> list[str]:

@@ -70,7 +70,7 @@ def pending_dead_letters(catalog: Catalog, namespace: str, topic: Topic, newest:
     Raises:
         Unreachable: The catalog does not answer.
     """
-    ref, _ = catalog.resolve_table(topic.table_in(namespace))
+    ref, _ = catalog.chain(topic.table_in(namespace)).newest
     table = catalog.load(ref.dead_letters)
     if table is None or table.current_snapshot() is None:
         return PendingDeadLetters({}, [])

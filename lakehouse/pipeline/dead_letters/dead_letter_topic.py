@@ -20,7 +20,7 @@ from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import arrow_values
-from lakehouse.pipeline.batches.positions import current_position, topic_id
+from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, has_messages
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
@@ -66,7 +66,8 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     """
     kafka, name = clients.kafka, dead_letter_bookmark_name(topic)
     # Dead letters past the table's offsets belong to an unpublished batch, and may turn out not to be dead letters.
-    ref, _, last = current_position(clients.catalog, topic.table_in(namespace))
+    chain = clients.catalog.chain(topic.table_in(namespace))
+    ref, last = chain.newest[0], chain.last_batch
     table = letters.load(clients.catalog, topic, ref.dead_letters)
     if last is None or table is None or table.current_snapshot() is None:
         return 0

@@ -57,7 +57,7 @@ def check_ledger(catalog: Catalog, namespace: str, topic: Topic) -> Reconciliati
     Raises:
         Unreachable: The catalog does not answer.
     """
-    _, table = catalog.resolve_table(topic.table_in(namespace))
+    _, table = catalog.chain(topic.table_in(namespace)).newest
     entries = read_ledger(table) if table else []
     return ReconciliationReport(entries, ledger_findings.findings(entries))
 
@@ -75,7 +75,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
         LakehouseError: The log is needed, but the topic does not exist.
         Unreachable: A system does not answer.
     """
-    ref, table = clients.catalog.resolve_table(topic.table_in(namespace))
+    ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
     entries = read_ledger(table) if table else []
     findings = ledger_findings.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:

@@ -185,7 +185,7 @@ def run(chain: Chain) -> None:
         stream.ingest()
     stream.produce([{"value": b"no trade"}])
     stream.ingest()
-    ref, table = resources.catalog.published(stream.topic.table_in(stream.namespace))
+    ref, table = resources.catalog.chain(stream.topic.table_in(stream.namespace)).require_published()
     reader_of("glue").publish(stream.topic, ref, table, resources)
     reader_of("snowflake").publish(stream.topic, ref, table, resources)
     dry_run(stream.namespace, stream.topic, stream.systems, 10)
