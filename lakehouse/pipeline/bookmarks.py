@@ -147,7 +147,8 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
     """Yield the tables from which a derived topic lacks rows, in order, each as the newest one of a chain.
 
     Only a source that rolled over has several. The first one is the table of the bookmark, and the last one may not
-    exist yet.
+    exist yet. Groups are derived from all tables again if the source topic was recreated: those of rows from which the
+    table was rolled back may have other rows in a table before it.
 
     Args:
         config: The configuration.
@@ -163,7 +164,11 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
     source = config.topic(topic.source.from_topic)
     chain = catalog_of(source, clients).chain(table_of(config, source, clients))
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic)) if chain.closed else None
-    return chain.since(bookmark.table_uuid if bookmark and bookmark.target_id == target_id else None)
+    if bookmark is None or bookmark.target_id != target_id:
+        return chain.since(None)
+    last = chain.last_batch if topic.source.group_by else None
+    is_recreated = last is not None and not bookmark.is_of(last.cluster_id, last.topic_id)
+    return chain.since(None if is_recreated else bookmark.table_uuid)
 
 
 def set_bookmark(
