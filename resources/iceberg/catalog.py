@@ -27,7 +27,7 @@ from lakehouse.formats.schema import Shape
 from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
-from resources.iceberg.table_chain import TableChain, successor
+from resources.iceberg.table_chain import FIRST, TableChain, successor
 from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
@@ -205,6 +205,7 @@ class Catalog(dg.ConfigurableResource):
 
     def _create(self, ref: TableRef, schema: Schema, previous_names: Mapping[str, tuple[str, ...]] | None) -> Table:
         properties = PROPERTIES | ({sensitive.PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})
+        properties |= {FIRST: ref.first} if ref.first else {}
         if len(properties.get(sensitive.PREVIOUS_NAMES, "")) > MAX_PROPERTY:
             raise SchemaError(
                 f"The schema of {ref} gives its fields former names (aliases) of more than "
@@ -246,6 +247,23 @@ class Catalog(dg.ConfigurableResource):
             closed.append((ref, table))
             ref, table = following, self.load(following)
         return TableChain((ref, table), tuple(closed))
+
+    def require_no_successor(self, ref: TableRef) -> None:
+        """Require that no table continues one that does not exist.
+
+        Raises:
+            UnclearState: One does, so the missing table was dropped, and the records of both would be ingested again.
+            Unreachable: The catalog does not respond.
+        """
+        following = ref.next_version
+        while (table := self.load(following)) is not None:
+            if table.properties.get(FIRST) == (ref.first or ref.name):
+                raise UnclearState(
+                    f"Table {ref} does not exist, but {following}, which continues it, does. Nothing was changed. "
+                    f"Restore {ref.name}, continue in the other one with `table: {following.name}`, or drop that one "
+                    f"as well to ingest the records of both again"
+                )
+            following = following.next_version
 
     def publish(
         self,

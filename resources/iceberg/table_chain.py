@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 SUCCESSOR = "lakehouse.successor"
 """Table property: name of the table that continues this one."""
 
+FIRST = "lakehouse.first-table"
+"""Table property: name of the first of the tables that this one continues."""
+
 _OLD_SUCCESSOR = "lakehouse.continued-in"
 """The same property of earlier releases, in which the next table had dead letters of its own."""
 

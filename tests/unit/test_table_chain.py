@@ -71,7 +71,7 @@ def test_chain_of_earlier_release_is_refused(catalog):
         catalog.chain(ORDERS)
 
 
-def test_published_before_first_batch_after_roll_over_is_the_closed_table(catalog):
+def test_published_before_first_batch_of_successor(catalog):
     create_with_batch(catalog, "orders", 0, 5, successor="orders__v2")
     create(catalog, "orders__v2")
 
@@ -82,7 +82,7 @@ def test_published_before_first_batch_after_roll_over_is_the_closed_table(catalo
     assert chain.newest[0].name == "orders__v2"
 
 
-def test_no_table_is_published(catalog):
+def test_require_published_without_snapshot(catalog):
     create(catalog, "orders", successor="orders__v2")
 
     with pytest.raises(LakehouseError, match="trading.orders has no published snapshot. Materialize iceberg/orders"):
@@ -126,7 +126,7 @@ def test_table_at_position(catalog, offset, name):
     assert ref.name == name
 
 
-def test_table_at_position_of_recreated_topic_is_the_last_with_a_batch(catalog):
+def test_table_at_position_of_recreated_topic(catalog):
     create_with_batch(catalog, "orders", 0, 5, successor="orders__v2")
 
     ref, _ = catalog.chain(ORDERS).at("t2", {0: 0})

@@ -129,7 +129,10 @@ def ensure_table(
         CommitConflict: Another writer altered the table since.
         ConfigError: An entry of `sensitive` is not a column.
         SchemaError: The schema does not fit the table.
+        UnclearState: The table does not exist, and another one continues it.
     """
+    if existing is None and topic.on_incompatible == "new_table":
+        catalog.require_no_successor(ref)
     table = catalog.ensure_table(ref, columns(topic, schemas), schemas.previous_names, existing)
     catalog.apply_layout(table, topic.partition_by, topic.sort_by)
     sensitive.check_partitions(topic, table)
