@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ class RegisteredSchema:
         """Number of characters of the text and its references."""
         return len(self.text) + sum(len(text) for _, text in self.references)
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Digest of the schema without its whitespace, which registries change: 16 hexadecimal digits."""
         parts = (self.type, *(part for reference in self.references for part in reference), self.text)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -177,7 +177,7 @@ def publish(context: BatchContext) -> Published:
         context.report("dead_letters")
         letters.keep(context, written.dead if topic.errors == "log" else written.failing, audited.branch)
     fingerprint_properties = schema_fingerprints.properties(audited.table, context.schemas)
-    table = context.commit.publish(audited, asdict(counts), fingerprint_properties)
+    table = context.commit.publish(audited, vars(counts), fingerprint_properties)
     snapshot = table.current_snapshot()
     assert snapshot is not None
     summary = summary_of(snapshot)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from lakehouse.core.errors import NewerFormat, UnclearState
 
@@ -74,7 +74,7 @@ class Batch:
     def to_json(self) -> str:
         """Return the token, with partitions in order."""
         ordered = {"start": dict(sorted(self.start.items())), "end": dict(sorted(self.end.items()))}
-        return json.dumps({"version": 1, **asdict(self), **ordered}, separators=(",", ":"))
+        return json.dumps({"version": 1, **vars(self), **ordered}, separators=(",", ":"))
 
     @staticmethod
     def from_json(token: str) -> Batch:

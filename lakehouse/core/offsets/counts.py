@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 
 from lakehouse.core.errors import NewerFormat
 
@@ -29,7 +29,7 @@ class Counts:
     @property
     def outcomes(self) -> dict[str, int]:
         """All counts but `consumed`."""
-        return {name: n for name, n in asdict(self).items() if name != "consumed"}
+        return {name: n for name, n in vars(self).items() if name != "consumed"}
 
     @property
     def dropped(self) -> int:
@@ -39,7 +39,8 @@ class Counts:
     @property
     def is_balanced(self) -> bool:
         """True if the outcomes sum up to `consumed`."""
-        return sum(self.outcomes.values()) == self.consumed and min(self.outcomes.values()) >= 0
+        outcomes = self.outcomes.values()
+        return sum(outcomes) == self.consumed and min(outcomes) >= 0
 
     @staticmethod
     def from_json(stored: Mapping[str, int]) -> Counts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice, takewhile
 from typing import Any
@@ -132,21 +132,22 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
     """
     counts, commits = staged.counts, _commits(table, staged)
     completing = [snapshot for snapshot in commits if _completes(snapshot, staged)]
-    foreign_ids = [str(s.snapshot_id) for s in commits if s not in completing and not _is_silent(s)]
+    completing_ids = {snapshot.snapshot_id for snapshot in completing}
+    foreign_ids = [str(s.snapshot_id) for s in commits if s.snapshot_id not in completing_ids and not _is_silent(s)]
     published = {snapshot.snapshot_id for snapshot in history(table)} if len(commits) > staged.writes else set()
     if any(snapshot.snapshot_id in published for snapshot in commits):
         raise CommitConflict(
             f"Another writer changed {'.'.join(table.name())} while this batch was prepared. The batch was not "
             f"published. Retry the run or command"
         )
-    if any(_lacks_parts(commits[i:]) for i, snapshot in enumerate(commits) if snapshot in completing):
+    if any(_lacks_parts(commits[i:]) for i, s in enumerate(commits) if s.snapshot_id in completing_ids):
         raise CommitConflict(
             f"Another writer dropped branch '{staged.branch}' of {'.'.join(table.name())} between the commit that "
             f"deletes rows and the one that appends them, so the rows to delete remain. The batch was not "
             f"published. Retry the run or command"
         )
     committed = sum(map(committed_rows, completing))
-    numbers = asdict(counts) | {
+    numbers = vars(counts) | {
         "committed_rows": committed,
         "offsets_without_record": staged.offsets - counts.consumed,
     }
