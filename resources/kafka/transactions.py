@@ -94,12 +94,13 @@ def commit(kafka: Kafka, producer: Producer, messages: Iterable[Outgoing]) -> No
     """
     from confluent_kafka import KafkaError, KafkaException
 
-    topics, started = set(), time.monotonic()
+    topics: dict[tuple[str, int | None], None] = {}
+    started = time.monotonic()
     with kafka.translate_errors():
         producer.begin_transaction()
         try:
             for message in messages:
-                topics.add((message.topic, message.partition if message.partition >= 0 else None))
+                topics[message.topic, message.partition if message.partition >= 0 else None] = None
                 kafka.enqueue(producer, message.topic, message.key, message.value, message.headers, message.partition)
             producer.commit_transaction()
         except BaseException as error:
