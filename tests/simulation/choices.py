@@ -21,16 +21,16 @@ class Choices:
     """
 
     def __init__(self, seed: int | None, recorded: Sequence[int] = ()):
-        self._random = random.Random(seed) if seed is not None else None
+        self._bits = random.Random(seed).getrandbits if seed is not None else None
         self._recorded = recorded
         self.drawn: list[int] = []
 
     def below(self, count: int) -> int:
         """Return a number from 0 (inclusive) to `count` (exclusive)."""
-        if self._random:
+        if self._bits:
             # As `randrange` does, which takes longer.
             bits = count.bit_length()
-            while (number := self._random.getrandbits(bits)) >= count:
+            while (number := self._bits(bits)) >= count:
                 pass
         else:
             position = len(self.drawn)

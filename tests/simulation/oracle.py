@@ -60,6 +60,7 @@ class Oracle:
         self._machine: Machine | None = None
         self._newer: set[int] = set()
         self._letters: Table | None = None
+        self._letter_rows: list[Letter] = []
         self._rows: list[Row] = []
 
     # Commits
@@ -70,15 +71,19 @@ class Oracle:
             return
         table = self._spark.iceberg.loaded(name)
         self._judge_history(name, after)
-        self._parents |= {snapshot.snapshot_id: snapshot.parent_snapshot_id for snapshot in after.snapshots}
+        for snapshot in reversed(after.snapshots):
+            if snapshot.snapshot_id in self._parents:
+                break
+            self._parents[snapshot.snapshot_id] = snapshot.parent_snapshot_id
+        if before is not None and before.current_snapshot_id == after.current_snapshot_id:
+            return
         if name.endswith("__dead_letters"):
-            self._letters = table
-            self.every_letter |= {place_of(letter.record) for letter in self.letters()}
-            self._judge(strict=False)
-        elif before is None or before.current_snapshot_id != after.current_snapshot_id:
+            self._letters, self._letter_rows = table, rows_of(table)
+            self.every_letter |= {place_of(letter.record) for letter in self._letter_rows}
+        else:
             self._follow(table)
             self._rows = rows_of(table)
-            self._judge(strict=False)
+        self._judge(strict=False)
 
     def _judge_history(self, name: str, metadata: TableMetadata) -> None:
         """Judge whether Iceberg's Java library can read the metadata (TableMetadata: entries go back by a minute)."""
@@ -202,23 +207,25 @@ class Oracle:
 
     def _judge(self, *, strict: bool) -> None:
         every = self._kafka.every_record
-        spans = self._spans()
         claimed = {
-            place: record
-            for place, record in every.items()
-            if place not in self.uncertain and any(s <= place[2] < e for s, e in spans.get(place[:2], ()))
+            place: every[place]
+            for (topic_id, partition), spans in self._spans().items()
+            for start, end in spans
+            for offset in range(start, end)
+            if (place := (topic_id, partition, offset)) in every and place not in self.uncertain
         }
-        every_letter, every_row = self.letters(), self.rows()
-        letters = [letter for letter in every_letter if place_of(letter.record) in claimed]
-        for kind, records in (("rows", every_row), ("dead letters", letters)):
-            twice = [place for place, n in Counter(place_of(row.record) for row in records).items() if n > 1]
-            if twice:
+        every_letter = [(place_of(letter.record), letter) for letter in self.letters()]
+        letters = [(place, letter) for place, letter in every_letter if place in claimed]
+        row_places = [place_of(row.record) for row in self.rows()]
+        for kind, places in (("rows", row_places), ("dead letters", [place for place, _ in letters])):
+            if len(places) > len({*places}):
+                twice = [place for place, n in Counter(places).items() if n > 1]
                 self._violate(f"{kind} exist twice: {twice}")
-        pending = {place_of(letter.record) for letter in letters if not letter.recovered}
-        recovered = {place_of(letter.record) for letter in letters if letter.recovered}
-        rows = {place_of(row.record) for row in every_row}
+        pending = {place for place, letter in letters if not letter.recovered}
+        recovered = {place for place, letter in letters if letter.recovered}
+        rows = {*row_places}
         # The dead letters of a batch that was rolled back or never published stay, and can become rows without it.
-        redriven = {place_of(letter.record) for letter in every_letter}
+        redriven = {place for place, _ in every_letter}
         if surplus := rows - claimed.keys() - self.uncertain - redriven:
             self._violate(f"rows exist that no batch claims: {sorted(surplus)}")
         if bad := {place for place in rows & every.keys() if every[place].is_garbage or every[place].is_poison}:
@@ -316,7 +323,7 @@ class Oracle:
 
     def letters(self) -> list[Letter]:
         """Return the dead letters of the table, whether or not they were recovered."""
-        return rows_of(self._letters)
+        return self._letter_rows
 
     # The end
 
@@ -326,6 +333,7 @@ class Oracle:
         Args:
             is_redriven: Whether a redrive has ended, and not only one that was killed before it marked its letters.
         """
+        self._letter_rows = rows_of(self._letters)
         self._judge(strict=is_redriven)
         ends = {p: part.stable_end for p, part in self._kafka.log.items()}
         is_empty = self.position[0] == "" and all(part.start == ends[p] for p, part in self._kafka.log.items())

@@ -137,6 +137,7 @@ class World:
         self.processes: list[Process] = []
         self.current: Process | None = None
         self._calls: Counter[str] = Counter()
+        self._total_calls = 0
         self._names: dict[str, str] = {}
         self._now = BEGINNING
         self._scheduler = getcurrent()
@@ -257,12 +258,15 @@ class World:
         percent = self.fault_percent
         if self.rare_factor > 1:
             self._calls[operation] += 1
+            self._total_calls += 1
             # The operation has less than a hundredth of all calls.
-            percent *= self.rare_factor if self._calls[operation] * 100 <= self._calls.total() else 1
+            percent *= self.rare_factor if self._calls[operation] * 100 <= self._total_calls else 1
         fault = self.choices.of(self.faults) if self.choices.happens(percent) else ""
         self.covered[operation, fault or "none"] += 1
         self.record(f"{process.name}: {operation}{f' [{fault}]' if fault else ''}")
         self.advance(0.1)
+        if not fault:
+            return effect()
         match fault:
             case "fail before":
                 raise error("the request was lost")
