@@ -17,6 +17,7 @@ import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2, read_manifest_list
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
@@ -62,14 +63,17 @@ def identities(*arguments: Any, **keywords: Any) -> tuple[int, ...]:
 
 def copied_metadata(metadata: TableMetadataV2, *, update: Any = None, deep: bool = False) -> TableMetadataV2:
     """Return a copy of metadata; a deep one shares the frozen models in its lists."""
-    values = metadata.__dict__ | (update or {})
+    values, fields = metadata.__dict__, metadata.__pydantic_fields_set__
     if deep:
         values = {name: value.copy() if type(value) in (list, dict) else value for name, value in values.items()}
-    copied = object.__new__(TableMetadataV2)
-    object.__setattr__(copied, "__dict__", values)
-    object.__setattr__(copied, "__pydantic_fields_set__", metadata.model_fields_set | (update or {}).keys())
-    object.__setattr__(copied, "__pydantic_extra__", None)
-    object.__setattr__(copied, "__pydantic_private__", None)
+    if update:
+        values = values | update
+        fields = fields if fields >= update.keys() else fields | update.keys()
+    copied, set_attribute = object.__new__(TableMetadataV2), object.__setattr__
+    set_attribute(copied, "__dict__", values)
+    set_attribute(copied, "__pydantic_fields_set__", fields)
+    set_attribute(copied, "__pydantic_extra__", None)
+    set_attribute(copied, "__pydantic_private__", None)
     return copied
 
 
@@ -91,13 +95,18 @@ def _filter_key(planner: ManifestGroupPlanner, spec_id: int | None = None) -> tu
     return id(schema), spec, repr(planner.row_filter), planner.case_sensitive, options
 
 
+FILTERS = (
+    *("_build_partition_projection", "_build_manifest_evaluator"),
+    *("_build_partition_evaluator", "_build_metrics_evaluator"),
+)
+
 PURE: dict[Any, dict[str, Any]] = {
     pyiceberg.table.metadata: {
         "assign_fresh_schema_ids": by(identities, pyiceberg.table.metadata.assign_fresh_schema_ids),
     },
     ManifestGroupPlanner: {
         name: by(_filter_key, vars(ManifestGroupPlanner)[name])
-        for name in ("_build_manifest_evaluator", "_build_partition_evaluator", "_build_metrics_evaluator")
+        for name in FILTERS
     },
     TableMetadataUtil: {"parse_raw": by(lambda text: text, TableMetadataUtil.parse_raw)},
     ManifestWriter: {
@@ -108,6 +117,7 @@ PURE: dict[Any, dict[str, Any]] = {
     ManifestWriterV2: {"_meta": property(by(lambda self: (id(self._schema), self._spec), ManifestWriterV2._meta.fget))},
     pyarrow.parquet: {"read_metadata": by(lambda file: file.getvalue(), pyarrow.parquet.read_metadata)},
     Schema: {"as_struct": by(identities, Schema.as_struct)},
+    PartitionSpec: {"partition_type": by(identities, PartitionSpec.partition_type)},
     evolution: {"changes": by(_shape_key, evolution.changes)},
     decoding: {"side_schema": by(_side_key, decoding.side_schema)},
     schema_decision: {"table_schema": by(_columns_key, schema_decision.table_schema)},

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pyiceberg.manifest
 from pyiceberg.io import FileIO, InputFile, OutputFile
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Record
 
@@ -112,8 +113,8 @@ class RecordWriter:
         return cls
 
     def write_block(self, records: Sequence[Any]) -> None:
-        """Append records, as they are now."""
-        self._written += [copied(record) for record in records]
+        """Append records, which are copied when they are read."""
+        self._written += records
 
     def tell(self) -> int:
         """Return the size so far."""
@@ -140,12 +141,17 @@ class RecordReader:
 def copied(record: Any) -> Any:
     """Return a copy of a record and of the records in its fields."""
     # An instance check of pyiceberg's protocol takes longer than the copy.
-    if Record not in type(record).__mro__:
-        return record
-    return type(record)(*map(copied, record._data))
+    return type(record)(*[copied(value) if type(value) in RECORDS else value for value in record._data])
 
 
-RECORD_FILES = {pyiceberg.manifest: {"AvroOutputFile": RecordWriter, "AvroFile": RecordReader}}
+RECORDS = {Record, ManifestEntry, DataFile, ManifestFile, PartitionFieldSummary}
+"""The types of records."""
+
+
+RECORD_FILES: dict[Any, dict[str, Any]] = {
+    pyiceberg.manifest: {"AvroOutputFile": RecordWriter, "AvroFile": RecordReader},
+    ManifestFile: {"__copy__": copied},
+}
 """Manifests and manifest lists whose records are kept as they are; pyiceberg's code before and after is real."""
 
 
