@@ -24,41 +24,49 @@ from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.snapshots import Summary
 from pyiceberg.types import StructType
 
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.formats import evolution
+from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from tests.simulation.world import replaced
 
-KNOWN = 500
-"""Maximum number of results that are kept: more slow the collector down, and are of schedules that have ended."""
+KNOWN = 2000
+"""Maximum number of results that are kept: more are of schedules that have ended."""
 
 
-def by(key: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+def by(key: Callable[..., Any], function: Callable[..., Any], *, has_ids: bool = False) -> Callable[..., Any]:
     """Return a function that computes its result once for each key of its arguments.
 
     Args:
-        key: Returns a key, which may have ids of objects: the arguments are kept, so that no other object gets them.
+        key: Returns a key.
         function: The function.
+        has_ids: Whether keys have ids of objects: the arguments are kept, so that no other object gets them.
     """
-    known: dict[Any, tuple[Any, ...]] = {}
+    known: dict[Any, Any] = {}
+    kept: list[Any] = []
 
     @functools.wraps(function)
     def once(*arguments: Any, **keywords: Any) -> Any:
         of = key(*arguments, **keywords)
-        if of not in known:
-            result = function(*arguments, **keywords)
-            if len(known) == KNOWN:
-                known.clear()
-            known[of] = (result, arguments, keywords)
-        return known[of][0]
+        if (result := known.get(of, known)) is not known:
+            return result
+        result = function(*arguments, **keywords)
+        if len(known) == KNOWN:
+            known.clear()
+            kept.clear()
+        known[of] = result
+        if has_ids:
+            kept.append((arguments, keywords))
+        return result
 
     return once
 
 
-def identities(*arguments: Any, **keywords: Any) -> tuple[int, ...]:
-    """Return the ids of all arguments."""
-    return tuple(map(id, (*arguments, *keywords.values())))
+def by_identity(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that computes its result once for the same arguments."""
+    return by(lambda *arguments: tuple(map(id, arguments)), function, has_ids=True)
 
 
 def copied_metadata(metadata: TableMetadataV2, *, update: Any = None, deep: bool = False) -> TableMetadataV2:
@@ -89,10 +97,17 @@ def _side_key(name: str, versions: Any, record: str = "", read_by: Any = ()) -> 
     return name, tuple(versions), record, tuple(read_by)
 
 
+_text = by_identity(repr)
+
+
 def _filter_key(planner: ManifestGroupPlanner, spec_id: int | None = None) -> tuple[Any, ...]:
-    schema, options = planner.table_metadata.schema(), tuple(planner.options.items())
+    struct, options = planner.table_metadata.schema().as_struct(), tuple(planner.options.items())
     spec = planner.table_metadata.specs()[spec_id] if spec_id is not None else None
-    return id(schema), spec, repr(planner.row_filter), planner.case_sensitive, options
+    return struct, spec, _text(planner.row_filter), planner.case_sensitive, options
+
+
+def _batch_key(batch: Batch) -> tuple[Any, ...]:
+    return batch.topic_id, *batch.start.items(), *batch.end.items()
 
 
 FILTERS = (
@@ -102,25 +117,26 @@ FILTERS = (
 
 PURE: dict[Any, dict[str, Any]] = {
     pyiceberg.table.metadata: {
-        "assign_fresh_schema_ids": by(identities, pyiceberg.table.metadata.assign_fresh_schema_ids),
+        "assign_fresh_schema_ids": by_identity(pyiceberg.table.metadata.assign_fresh_schema_ids),
     },
-    ManifestGroupPlanner: {
-        name: by(_filter_key, vars(ManifestGroupPlanner)[name])
-        for name in FILTERS
-    },
+    ManifestGroupPlanner: {name: by(_filter_key, vars(ManifestGroupPlanner)[name]) for name in FILTERS},
     TableMetadataUtil: {"parse_raw": by(lambda text: text, TableMetadataUtil.parse_raw)},
     ManifestWriter: {
         "_with_partition": by(
-            lambda self, version: (version, id(self._schema), self._spec), ManifestWriter._with_partition
+            lambda self, version: (version, id(self._schema), self._spec), ManifestWriter._with_partition, has_ids=True
         )
     },
-    ManifestWriterV2: {"_meta": property(by(lambda self: (id(self._schema), self._spec), ManifestWriterV2._meta.fget))},
+    ManifestWriterV2: {
+        "_meta": property(by(lambda self: (id(self._schema), self._spec), ManifestWriterV2._meta.fget, has_ids=True))
+    },
     pyarrow.parquet: {"read_metadata": by(lambda file: file.getvalue(), pyarrow.parquet.read_metadata)},
-    Schema: {"as_struct": by(identities, Schema.as_struct)},
-    PartitionSpec: {"partition_type": by(identities, PartitionSpec.partition_type)},
-    evolution: {"changes": by(_shape_key, evolution.changes)},
+    Schema: {"as_struct": by_identity(Schema.as_struct)},
+    PartitionSpec: {"partition_type": by_identity(PartitionSpec.partition_type)},
+    evolution: {"changes": by(_shape_key, evolution.changes, has_ids=True)},
     decoding: {"side_schema": by(_side_key, decoding.side_schema)},
     schema_decision: {"table_schema": by(_columns_key, schema_decision.table_schema)},
+    filters: {"of_batch": by(_batch_key, filters.of_batch)},
+    Batch: {"from_json": by(lambda token: token, Batch.from_json)},
     dead_letters: {"schema": functools.cache(dead_letters.schema)},
 }
 """Functions whose result depends on their arguments only, which are computed once."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from pyiceberg.expressions import And, EqualTo, GreaterThanOrEqual, LessThan, Or
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
@@ -19,6 +18,7 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.commits.audit import committed_rows
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
+from lakehouse.pipeline.dead_letters import filters
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from spark.tables.decision import Decision
@@ -221,16 +221,4 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
 
 def may_hold(table: Table, batch: Batch) -> bool:
     """Return whether the statistics of the table's files allow dead letters of a batch's offsets."""
-    ranges = [
-        And(
-            EqualTo(term="source_record.partition", value=p),
-            GreaterThanOrEqual(term="source_record.offset", value=batch.start[p]),
-            LessThan(term="source_record.offset", value=end),
-        )
-        for p, end in batch.end.items()
-        if end > batch.start[p]
-    ]
-    if table.current_snapshot() is None or not ranges:
-        return False
-    inside = ranges[0] if len(ranges) == 1 else Or(*ranges)
-    return any(table.scan(row_filter=And(EqualTo(term="topic_id", value=batch.topic_id), inside)).plan_files())
+    return table.current_snapshot() is not None and any(table.scan(row_filter=filters.of_batch(batch)).plan_files())
