@@ -30,6 +30,7 @@ from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
+from tests.simulation.identifiers import IDENTIFIERS
 from tests.simulation.world import replaced
 
 KNOWN = 2000
@@ -156,8 +157,9 @@ PRIVATE: dict[Any, dict[str, Any]] = {
 
 @contextmanager
 def computed_once() -> Iterator[None]:
-    """Share frozen models between copies, and compute results once that depend on them only."""
-    with replaced({TableMetadataV2: {"model_copy": copied_metadata}}), replaced(PURE), replaced(PRIVATE):
+    """Share frozen models between copies, compute results once that depend on them only, and draw cheap identifiers."""
+    names: dict[Any, dict[str, Any]] = {TableMetadataV2: {"model_copy": copied_metadata}}
+    with replaced(names | IDENTIFIERS), replaced(PURE), replaced(PRIVATE):
         yield
 
 

@@ -22,7 +22,6 @@ from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog
 from tests.simulation.choices import Choices
 from tests.simulation.engine import MemorySpark
-from tests.simulation.identifiers import IDENTIFIERS
 from tests.simulation.immutable import computed_once, parsed_once
 from tests.simulation.jobs import simulated_engine
 from tests.simulation.kafka import MemoryKafka
@@ -394,7 +393,6 @@ def simulation() -> ExitStack:
     stack.callback(logging.disable, logging.NOTSET)
     stack.enter_context(simulated_engine())
     stack.enter_context(replaced(RECORD_FILES))
-    stack.enter_context(replaced(IDENTIFIERS))
     stack.enter_context(computed_once())
     return stack
 
