@@ -82,18 +82,23 @@ class MemoryIcebergCatalog(ClockChecked):
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         """Commit, if the requirements are met by the table as it is now."""
-        return self._call("commit", lambda: self.commit_now(table, requirements, updates))
+        location = self._call("commit", lambda: self.commit_now(table, requirements, updates))
+        # Metadata that is in memory needs no validation.
+        return CommitTableResponse.model_construct(metadata=self._metadata[location], metadata_location=location)
 
-    def commit_now(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
-        """Commit without a fault."""
+    def commit_now(self, table: Table, requirements: Any, updates: Any) -> str:
+        """Commit without a fault, and return the location of the metadata."""
         name = table.name()
         current = self._load(name) if name in self._locations else None
         staged = self._update_and_stage_table(current, name, requirements, updates)
         if current is None or staged.metadata != current.metadata:
             self._keep(name, staged.metadata, staged.metadata_location)
-        location = self._locations[name]
-        # Metadata that is in memory needs no validation.
-        return CommitTableResponse.model_construct(metadata=self._metadata[location], metadata_location=location)
+        return self._locations[name]
+
+    @staticmethod
+    def _parse_metadata_version(metadata_location: str) -> int:
+        # Without validation of the name, which is by pyiceberg.
+        return int(metadata_location.rpartition("/")[2].partition("-")[0])
 
     def expire(self, table: Table, snapshot_ids: set[int]) -> None:
         """Remove snapshots. As in Iceberg's Java library, those that remain keep the ids of their parents."""

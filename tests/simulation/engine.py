@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -272,7 +272,7 @@ def data_file(spark: MemorySpark, table: Table, rows: Sequence[Any]) -> DataFile
     """Write a data file, and describe it as Spark does: no column contains a null."""
     path = f"{table.location()}/data/{uuid.uuid4()}.parquet"
     size = write_data(path, rows, spark.world.now())
-    fields = [field.field_id for field in table.schema().fields]
+    fields = tuple(field.field_id for field in table.schema().fields)
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=path,
@@ -280,8 +280,14 @@ def data_file(spark: MemorySpark, table: Table, rows: Sequence[Any]) -> DataFile
         partition=PartitionRecord(),
         record_count=len(rows),
         file_size_in_bytes=size,
-        value_counts=dict.fromkeys(fields, len(rows)),
-        null_value_counts=dict.fromkeys(fields, 0),
+        value_counts=_counts(fields, len(rows)),
+        null_value_counts=_counts(fields, 0),
     )
     file.spec_id = table.metadata.default_spec_id
     return file
+
+
+@cache
+def _counts(fields: Sequence[int], number: int) -> Mapping[int, int]:
+    """Return a number for each field; the same object for the same numbers."""
+    return dict.fromkeys(fields, number)

@@ -13,10 +13,19 @@ from contextlib import contextmanager
 from typing import Any
 
 import pyarrow.parquet
+import pyiceberg.catalog
 import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
+from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestEntry, ManifestFile, ManifestWriter, ManifestWriterV2, read_manifest_list
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestEntry,
+    ManifestFile,
+    ManifestWriter,
+    ManifestWriterV2,
+    read_manifest_list,
+)
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
@@ -28,6 +37,7 @@ from lakehouse.core.offsets.batch import Batch
 from lakehouse.formats import evolution
 from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
+from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from tests.simulation.identifiers import IDENTIFIERS
@@ -107,9 +117,24 @@ def _filter_key(planner: ManifestGroupPlanner, spec_id: int | None = None) -> tu
     return struct, spec, _text(planner.row_filter), planner.case_sensitive, options
 
 
+def _file_key(evaluator: _InclusiveMetricsEvaluator, file: DataFile) -> tuple[Any, ...]:
+    counts = file.value_counts, file.null_value_counts, file.nan_value_counts, file.lower_bounds, file.upper_bounds
+    return id(evaluator), file.record_count, *map(id, counts)
+
+
+def _provider_key(location: str, properties: Any) -> tuple[Any, ...]:
+    return location, *map(properties.get, LOCATION_PROPERTIES)
+
+
 def _batch_key(batch: Batch) -> tuple[Any, ...]:
     return batch.topic_id, *batch.start.items(), *batch.end.items()
 
+
+LOCATION_PROPERTIES = (
+    *("write.data.path", "write.metadata.path", "write.object-storage.enabled", "write.py-location-provider.impl"),
+    "write.object-storage.partitioned-paths",
+)
+"""The properties of a table that decide the locations of its files."""
 
 FILTERS = (
     *("_build_partition_projection", "_build_manifest_evaluator"),
@@ -121,6 +146,8 @@ PURE: dict[Any, dict[str, Any]] = {
         "assign_fresh_schema_ids": by_identity(pyiceberg.table.metadata.assign_fresh_schema_ids),
     },
     ManifestGroupPlanner: {name: by(_filter_key, vars(ManifestGroupPlanner)[name]) for name in FILTERS},
+    _InclusiveMetricsEvaluator: {"eval": by(_file_key, _InclusiveMetricsEvaluator.eval, has_ids=True)},
+    pyiceberg.catalog: {"load_location_provider": by(_provider_key, pyiceberg.catalog.load_location_provider)},
     TableMetadataUtil: {"parse_raw": by(lambda text: text, TableMetadataUtil.parse_raw)},
     ManifestWriter: {
         "_with_partition": by(
@@ -137,6 +164,7 @@ PURE: dict[Any, dict[str, Any]] = {
     decoding: {"side_schema": by(_side_key, decoding.side_schema)},
     schema_decision: {"table_schema": by(_columns_key, schema_decision.table_schema)},
     filters: {"of_batch": by(_batch_key, filters.of_batch)},
+    TopicSchemas: {"decoding": by_identity(TopicSchemas.decoding)},
     Batch: {"from_json": by(lambda token: token, Batch.from_json)},
     dead_letters: {"schema": functools.cache(dead_letters.schema)},
 }

@@ -97,7 +97,8 @@ class MemoryCondition:
 
     def _acquire(self, depth: int) -> None:
         process = self._world.current
-        self._world.wait(lambda: self._owner in (None, process))
+        if self._owner not in (None, process):
+            self._world.wait(lambda: self._owner in (None, process))
         self._owner, self._depth = process, self._depth + depth
 
 
