@@ -8,7 +8,7 @@ Iceberg as Iceberg's Java library does, with pyiceberg's metadata code.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from types import MappingProxyType
@@ -216,9 +216,9 @@ class MemorySpark:
         ) as list_writer:
             list_writer.add_manifests([*written, *(() if removed else manifests)])
         operation = Operation.OVERWRITE if removed else Operation.APPEND
-        summary = update_snapshot_summaries(
-            Summary(operation, **collector.build(), **properties), parent.summary if parent else None
-        )
+        before = parent.summary if parent else None
+        totals = _totals(operation, (*collector.build().items(),), before and (*map(before.get, TOTALS),))
+        summary = Summary(operation, **totals, **properties)
         snapshot = Snapshot(
             snapshot_id=id_,
             parent_snapshot_id=parent_id,
@@ -285,6 +285,22 @@ def data_file(spark: MemorySpark, table: Table, rows: Sequence[Any]) -> DataFile
     )
     file.spec_id = table.metadata.default_spec_id
     return file
+
+
+TOTALS = (
+    *("total-data-files", "total-delete-files", "total-records", "total-files-size"),
+    *("total-position-deletes", "total-equality-deletes"),
+)
+"""The properties of a summary that continue those of the snapshot before."""
+
+
+@cache
+def _totals(
+    operation: Operation, changes: Iterable[tuple[str, str]], before: Sequence[str | None] | None
+) -> Mapping[str, str]:
+    """Return a snapshot's changes and totals, given the totals of the snapshot before."""
+    previous = None if before is None else {name: n for name, n in zip(TOTALS, before, strict=True) if n is not None}
+    return update_snapshot_summaries(Summary(operation, **dict(changes)), previous).additional_properties
 
 
 @cache

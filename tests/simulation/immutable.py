@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pyiceberg.catalog
 import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
+from pyiceberg.expressions import visitors
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -77,7 +78,7 @@ def by(key: Callable[..., Any], function: Callable[..., Any], *, has_ids: bool =
 
 def by_identity(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function that computes its result once for the same arguments."""
-    return by(lambda *arguments: tuple(map(id, arguments)), function, has_ids=True)
+    return by(lambda *arguments, **keywords: tuple(map(id, (*arguments, *keywords.values()))), function, has_ids=True)
 
 
 def copied_metadata(metadata: TableMetadataV2, *, update: Any = None, deep: bool = False) -> TableMetadataV2:
@@ -146,6 +147,7 @@ PURE: dict[Any, dict[str, Any]] = {
         "assign_fresh_schema_ids": by_identity(pyiceberg.table.metadata.assign_fresh_schema_ids),
     },
     ManifestGroupPlanner: {name: by(_filter_key, vars(ManifestGroupPlanner)[name]) for name in FILTERS},
+    visitors: {"residual_evaluator_of": by_identity(visitors.residual_evaluator_of)},
     _InclusiveMetricsEvaluator: {"eval": by(_file_key, _InclusiveMetricsEvaluator.eval, has_ids=True)},
     pyiceberg.catalog: {"load_location_provider": by(_provider_key, pyiceberg.catalog.load_location_provider)},
     TableMetadataUtil: {"parse_raw": by(lambda text: text, TableMetadataUtil.parse_raw)},

@@ -207,6 +207,7 @@ def _quoting(auth: tuple[str, str], body: Any) -> str:
     return json.dumps({"errors": [{"detail": f"cannot pass on {auth[0]}:{auth[1]} {body}"}]})
 
 
+@lru_cache(maxsize=1000)
 def _kind(path: str) -> str:
     """Return the kind of object that a path names."""
     words = [word for word in path.split("/") if re.fullmatch("[a-z-]+", word) and word not in ("registry", "orders")]

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import lru_cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -65,6 +66,9 @@ class Secret:
             self.labels[PREVIOUS] = before
 
 
+_parsed = lru_cache(maxsize=1000)(json.loads)
+
+
 class MemorySecrets:
     """The secrets of one account and region."""
 
@@ -77,7 +81,7 @@ class MemorySecrets:
         secret = self.secrets.get(name)
         if secret is None or secret.deleted is not None or label not in secret.labels:
             return None
-        value = json.loads(secret.versions[secret.labels[label]])
+        value = _parsed(secret.versions[secret.labels[label]])
         return value if isinstance(value, dict) else None
 
     def put(self, name: str, text: str, labels: tuple[str, ...], now: float) -> str:
