@@ -8,19 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tests.simulation.choices import Choices
+from tests.simulation.command_schedule import USUAL
 from tests.simulation.derivation_schedule import TARGET, DerivationSchedule
 from tests.simulation.schedule import OF_TABLES
 from tests.simulation.world import Process
 
 REPLACING = "recreate", "drop table", "roll back", "ingest"
-"""Actions that replace what other programs read; they interrupt more often than others."""
+"""Actions that replace what programs read; three of four interruptions are one of them."""
+
+DERIVING = "derive", "bookmark"
+"""Programs that read the derived topic, too."""
+
+REPLACING_DERIVED = "delete derived", "derive"
+"""Actions that replace what these programs read there."""
 
 LAST = "ingest", "redrive", "ingest", "other maintenance", "produce", "ingest", "derive"
 """Actions without faults, but with interruptions, before the table recovers."""
 
 
 class InterruptedSchedule(DerivationSchedule):
-    """A schedule in which actions interrupt programs."""
+    """A schedule in which actions interrupt programs.
+
+    Attributes:
+        is_sequential: Whether each program ends before the next action. Then, most actions are usual ones without an
+            interruption, so that programs have rows, dead letters and a bookmark when they are interrupted.
+    """
+
+    def __init__(self, choices: Choices):
+        super().__init__(choices)
+        self.is_sequential = bool(choices.below(2))
+        if self.is_sequential:
+            self.turns, self.fault_percents = 20, (0, 0, 3)
 
     @property
     def actions(self) -> tuple[str, ...]:
@@ -54,25 +73,35 @@ class InterruptedSchedule(DerivationSchedule):
 
     def take_turn(self) -> None:
         """Interrupt the process that ran last, if it is to be interrupted, or take another turn."""
-        if self.world.is_interrupted:
-            self.interrupt()
-        else:
+        if process := self.world.interrupted:
+            self.interrupt(process)
+        elif not self.is_sequential:
             super().take_turn()
+        elif self.world.processes:
+            self.run_to_end(self.choices.of(self.world.processes))
+        elif self.choices.happens(40):
+            self.perform(self.choices.of(tuple(dict.fromkeys(self.chosen))))
+        else:
+            percent, self.world.interrupt_percent = self.world.interrupt_percent, 0
+            self.perform(self.choices.of(USUAL))
+            self.world.interrupt_percent = percent
 
-    def interrupt(self) -> None:
-        """Perform an action, and let nothing else happen until it has ended."""
+    def interrupt(self, process: Process) -> None:
+        """Perform an action between two calls of a process, and let nothing else happen until it has ended."""
         percent, self.world.interrupt_percent = self.world.interrupt_percent, 0
-        self.world.is_interrupted = False
+        self.world.interrupted = None
         names = tuple(dict.fromkeys(self.chosen))
-        self.perform(self.choices.of((*names, *(name for name in names if name in REPLACING))))
+        replacing = (*REPLACING, *REPLACING_DERIVED) if process.name.startswith(DERIVING) else REPLACING
+        frequent = [name for name in names if name in replacing]
+        self.perform(self.choices.of(frequent if frequent and self.choices.happens(75) else names))
         self.world.interrupt_percent = percent
 
     def run_to_end(self, process: Process) -> None:
         """Run a process to its end, with interruptions."""
         while process in self.world.processes:
             self.world.step(process)
-            if self.world.is_interrupted:
-                self.interrupt()
+            if self.world.interrupted:
+                self.interrupt(process)
 
     def end_faults(self) -> None:
         """End all faults, perform the last actions with interruptions, and end the interruptions."""

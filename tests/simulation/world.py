@@ -121,7 +121,7 @@ class World:
         faults: The faults that occur.
         pause_percent: The probability that a process is paused before a call, while others run.
         interrupt_percent: The probability that the schedule is asked to act between two calls of a process.
-        is_interrupted: Whether it is asked to.
+        interrupted: The process between whose calls it is asked to act; None if it is not asked.
         processes: The processes that have not ended.
         current: The process that runs; None in the scheduler.
     """
@@ -132,7 +132,7 @@ class World:
         self.covered: Counter[tuple[str, str]] = Counter()
         self.fault_percent = self.switch_percent = self.pause_percent = self.interrupt_percent = 0
         self.rare_factor = 1
-        self.is_interrupted = False
+        self.interrupted: Process | None = None
         self.faults: Sequence[str] = FAULTS
         self.processes: list[Process] = []
         self.current: Process | None = None
@@ -253,7 +253,7 @@ class World:
             process.paused_until = self._now + self.choices.of(PAUSES)
             self._suspend(process)
         if self.interrupt_percent and self.choices.happens(self.interrupt_percent):
-            self.is_interrupted = True
+            self.interrupted = process
             self._suspend(process)
         percent = self.fault_percent
         if self.rare_factor > 1:
