@@ -122,6 +122,20 @@ class DerivationSchedule(Schedule):
         self.kafka.topics.pop(TARGET, None)
         self.world.record("operator: deleted the derived topic")
 
+    def finish(self, name: str) -> BaseException | None:
+        """Run a program to its end, and return its error; judge a derivation during which nothing else happened."""
+        error = super().finish(name)
+        is_alone = not self.world.processes and not self.world.interrupt_percent
+        if name == "derive" and error is None and is_alone and self.has_whole_log():
+            self.judge_derived()
+        return error
+
+    def has_whole_log(self) -> bool:
+        """Return whether the table has the end of the log; after a rollback, nothing is derived until it has caught up."""
+        topic_id, position = self.oracle.position
+        ends = {p: part.end for p, part in self.kafka.log.items()}
+        return topic_id == self.kafka.topic_id and all(position.get(p, 0) >= end for p, end in ends.items())
+
     def act(self) -> None:
         """Perform one action, and judge the messages."""
         super().act()

@@ -31,8 +31,7 @@ class InterruptedSchedule(DerivationSchedule):
     """A schedule in which actions interrupt programs.
 
     Attributes:
-        is_sequential: Whether each program ends before the next action. Then, most actions are usual ones without an
-            interruption, so that programs have rows, dead letters and a bookmark when they are interrupted.
+        is_sequential: Whether each program ends before the next action. Then, most actions are not interrupted, so that programs have rows, dead letters and a bookmark when they are interrupted.
     """
 
     def __init__(self, choices: Choices):
@@ -79,11 +78,11 @@ class InterruptedSchedule(DerivationSchedule):
             super().take_turn()
         elif self.world.processes:
             self.run_to_end(self.choices.of(self.world.processes))
-        elif self.choices.happens(40):
-            self.perform(self.choices.of(tuple(dict.fromkeys(self.chosen))))
         else:
-            percent, self.world.interrupt_percent = self.world.interrupt_percent, 0
-            self.perform(self.choices.of(USUAL))
+            percent = self.world.interrupt_percent
+            if not self.choices.happens(30):
+                self.world.interrupt_percent = 0
+            self.perform(self.choices.of(USUAL if self.choices.happens(50) else tuple(dict.fromkeys(self.chosen))))
             self.world.interrupt_percent = percent
 
     def interrupt(self, process: Process) -> None:
