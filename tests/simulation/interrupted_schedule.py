@@ -21,7 +21,7 @@ DERIVING = "derive", "bookmark"
 """Programs that read the derived topic, too."""
 
 REPLACING_DERIVED = "delete derived", "derive"
-"""Actions that replace what these programs read there."""
+"""Actions that replace what these programs read there; half of the frequent ones are one of them."""
 
 LAST = "ingest", "redrive", "ingest", "other maintenance", "produce", "ingest", "derive"
 """Actions without faults, but with interruptions, before the table recovers."""
@@ -31,7 +31,8 @@ class InterruptedSchedule(DerivationSchedule):
     """A schedule in which actions interrupt programs.
 
     Attributes:
-        is_sequential: Whether each program ends before the next action. Then, most actions are not interrupted, so that programs have rows, dead letters and a bookmark when they are interrupted.
+        is_sequential: Whether each program ends before the next action. Then, most actions are not interrupted, so that
+            programs have rows, dead letters and a bookmark when they are interrupted.
     """
 
     def __init__(self, choices: Choices):
@@ -90,7 +91,8 @@ class InterruptedSchedule(DerivationSchedule):
         percent, self.world.interrupt_percent = self.world.interrupt_percent, 0
         self.world.interrupted = None
         names = tuple(dict.fromkeys(self.chosen))
-        replacing = (*REPLACING, *REPLACING_DERIVED) if process.name.startswith(DERIVING) else REPLACING
+        is_deriving = process.name.startswith(DERIVING) and self.choices.below(2)
+        replacing = REPLACING_DERIVED if is_deriving else REPLACING
         frequent = [name for name in names if name in replacing]
         self.perform(self.choices.of(frequent if frequent and self.choices.happens(75) else names))
         self.world.interrupt_percent = percent

@@ -7,10 +7,11 @@ from functools import partial
 
 import pytest
 
+from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.choices import Choices
-from tests.simulation.derivation_schedule import DerivationSchedule, derived_topic
+from tests.simulation.derivation_schedule import TARGET, DerivationSchedule, derived_topic
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
 from tests.simulation.registry import LATE, OTHER, OWN
@@ -47,6 +48,23 @@ class Derivation(DerivationSchedule):
     def complete(self, *programs):
         """Run programs, which must not fail."""
         assert [self.finish(name) for name in programs] == [None] * len(programs)
+
+    def interrupt(self, name, number, action):
+        """Run a program, and perform an action after a number of its calls; return its error."""
+        process = self.world.start(name, self.programs()[name])
+        self.world.switch_percent = 100
+        for _ in range(number):
+            if process in self.world.processes:
+                self.world.step(process)
+        self.world.switch_percent = 0
+        action()
+        self.run_to_end(process)
+        return process.result
+
+    def recreate_derived(self):
+        """Delete the derived topic, and create it again."""
+        self.delete()
+        self.kafka.create(TARGET, self.derived.partitions)
 
     def roll_back_and_expire(self, *records):
         """Derive records, roll them back, ingest them again, and expire the snapshot that they were derived from."""
@@ -118,6 +136,32 @@ def test_derive_after_rollback_corrects_groups():
         schedule.roll_back()
         schedule.complete("derive")
         assert [len(places) for key, places in schedule.produced() if key == b"1"] == [1, 2, 1]
+
+
+@pytest.mark.parametrize("number", range(25))
+def test_derive_into_topic_that_is_recreated_loses_no_row(number):
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.kafka.produce(0, [record(2)])
+        schedule.complete("ingest")
+        schedule.interrupt("derive", number, schedule.recreate_derived)
+        schedule.recover_derivation()
+
+
+@pytest.mark.parametrize("number", range(25))
+def test_dry_run_beside_maintenance_ends_with_no_error_of_pyiceberg(number):
+    schedule = Derivation()
+    with simulation(), empty_store(), simulated_time(schedule.world):
+        schedule.kafka.produce(0, [record(1)])
+
+        def maintain():
+            # The dry run is older than any that still runs.
+            schedule.world.advance(100_000)
+            schedule.complete("maintain")
+
+        error = schedule.interrupt("dry run", number, maintain)
+        assert error is None or isinstance(error, LakehouseError)
 
 
 def test_derive_after_rollback_and_expiry_stops_until_rows_are_skipped():
