@@ -131,7 +131,7 @@ class DerivationSchedule(Schedule):
         return error
 
     def has_whole_log(self) -> bool:
-        """Return whether the table has the end of the log; after a rollback, nothing is derived until it has caught up."""
+        """Return whether the table has the end of the log. After a rollback, nothing is derived until it caught up."""
         topic_id, position = self.oracle.position
         ends = {p: part.end for p, part in self.kafka.log.items()}
         return topic_id == self.kafka.topic_id and all(position.get(p, 0) >= end for p, end in ends.items())
