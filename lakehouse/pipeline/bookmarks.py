@@ -147,8 +147,8 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
     """Yield the tables from which a derived topic lacks rows, in order, each as the newest one of a chain.
 
     Only a source that rolled over has several. The first one is the table of the bookmark, and the last one may not
-    exist yet. Groups are derived from all tables again if the source topic was recreated: those of rows from which the
-    table was rolled back may have other rows in a table before it.
+    exist yet. Groups are derived from all tables again if the source topic was recreated, or the table of the bookmark
+    dropped: those that had rows which no table has any more may have other rows in a table before it.
 
     Args:
         config: The configuration.
@@ -168,7 +168,8 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
         return chain.since(None)
     last = chain.last_batch if topic.source.group_by else None
     is_recreated = last is not None and not bookmark.is_of(last.cluster_id, last.topic_id)
-    return chain.since(None if is_recreated else bookmark.table_uuid)
+    is_dropped = last is not None and chain.with_uuid(bookmark.table_uuid) is None
+    return chain.since(None if is_recreated or is_dropped else bookmark.table_uuid)
 
 
 def set_bookmark(

@@ -25,6 +25,12 @@ Place = tuple[str, int, int]
 """Topic id, partition and offset."""
 
 
+Range = tuple[str, int, int, int]
+"""Topic id, partition, and offsets from (inclusive) and to (exclusive)."""
+
+Position = tuple[str, dict[int, int]]
+"""Topic id, and offsets by partition."""
+
 JAVA_TOLERANCE_MS = 60_000
 """Maximum by which an entry of a table's history may be older than the one before it."""
 
@@ -51,11 +57,11 @@ class Oracle:
         self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
         self.every_letter: set[Place] = set()
-        self.position: tuple[str, dict[int, int]] = ("", {})
-        self._ranges: list[tuple[str, int, int, int]] = []
+        self.position: Position = ("", {})
+        self._ranges: list[Range] = []
         self._main: list[int] = []
         self._parents: dict[int, int | None] = {}
-        self._states: list[tuple[int, tuple[str, dict[int, int]]]] = []
+        self._states: list[tuple[int, Position]] = []
         self._pending: set[int] = set()
         self._machine: Machine | None = None
         self._newer: set[int] = set()

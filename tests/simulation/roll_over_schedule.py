@@ -3,41 +3,76 @@ derived, too."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass
 
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from resources.iceberg.table_chain import SUCCESSOR
 from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.engine import Row
-from tests.simulation.oracle import Oracle, rows_of
+from tests.simulation.oracle import Oracle, Position, Range, rows_of
 from tests.simulation.schedule import NAME
-from tests.simulation.table_events import table_events
+from tests.simulation.table_events import drop, table_events
 
-OMITTED = ("drop table",)
-"""Actions after which the rows of one of the tables are not what the other continues."""
+
+@dataclass(frozen=True)
+class Closed:
+    """What the oracle knew of a table when its successor was created."""
+
+    rows: list[Row]
+    main: list[int]
+    states: list[tuple[int, Position]]
+    ranges: list[Range]
+    position: Position
 
 
 class SuccessiveOracle(Oracle):
-    """The expected contents of a table and its successor, which begins where the table ends."""
+    """The expected contents of a table and its successor, which begins where the table ends.
+
+    Attributes:
+        newest: The name of the newest table.
+        closed: The table before it; None before the roll-over, and if an operator dropped it.
+    """
 
     newest = NAME
-    before: Sequence[Row] = ()
+    closed: Closed | None = None
 
     def committed(self, name: str, before: TableMetadata | None, after: TableMetadata) -> None:
         """Judge a commit; the table does not change once its successor has a batch."""
         if name.startswith(NAME) and not name.endswith("__dead_letters") and name != self.newest:
-            if len(name) < len(self.newest):
-                if {*rows_of(self._spark.iceberg.loaded(name))} != {*self.before}:
+            if name == NAME:
+                if {*rows_of(self._spark.iceberg.loaded(name))} != {*self.rows_before()}:
                     self._violate(f"rows of {name} have changed after {self.newest} continued it")
                 return
-            self.newest, self.before = name, self.rows()
-            self._main, self._states, self._rows = [], [], []
+            self.closed = Closed(self._rows, self._main, self._states, [*self._ranges], self.position)
+            self.newest, self._main, self._states, self._rows = name, [], [], []
         super().committed(name, before, after)
+
+    def dropped(self, table: Table) -> None:
+        """Forget what a table has that an operator dropped. Ingestion stops if only the successor is left."""
+        name, closed = table.name()[-1], self.closed
+        if name == NAME != self.newest:
+            self.closed = None
+            del self._ranges[: len(closed.ranges) if closed else 0]
+            self._states = [(max(0, count - len(closed.ranges)), p) for count, p in self._states] if closed else []
+            return
+        super().dropped(table)
+        if name == self.newest:
+            self.newest, self.closed = NAME, None
+            if closed:
+                self._rows, self._main, self._states = closed.rows, closed.main, closed.states
+                self._ranges, self.position = closed.ranges, closed.position
+
+    def rows_before(self) -> list[Row]:
+        """Return the rows of the table before the newest one."""
+        return self.closed.rows if self.closed else []
 
     def rows(self) -> list[Row]:
         """Return the rows of both tables."""
-        return [*self.before, *super().rows()]
+        return [*self.rows_before(), *super().rows()]
 
 
 class RollOverSchedule(DerivationSchedule):
@@ -52,11 +87,33 @@ class RollOverSchedule(DerivationSchedule):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The actions of derivation that concern all tables, and changes of a type."""
-        kept: Iterable[str] = (name for name in super().actions if name not in OMITTED)
-        return (*kept, "change type", "change type", "other maintenance", "other writer", "dry run")
+        """The actions of derivation, and changes of a type."""
+        return (*super().actions, "change type", "change type", "other maintenance", "other writer", "dry run")
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return the events of derivation, those of a table for the newest one."""
         of_table = table_events(self.world, self.spark, self.oracle, self.oracle.newest)
-        return super().events() | of_table
+        return super().events() | of_table | {"drop table": self.drop_table}
+
+    def measure(self) -> None:
+        """Compare the verdict about freshness with the truth, unless an operator dropped the first table alone."""
+        if self.oracle.newest == NAME or self.iceberg.find(NAME):
+            super().measure()
+
+    def drop_table(self) -> None:
+        """Drop one of the tables.
+
+        Not the newest one if it has rows of dead letters from before the roll-over, which are marked as rows; and not
+        the first one while a program may be about to create its successor.
+        """
+        name, table = self.choices.of((self.oracle.newest, NAME)), self.iceberg.find(NAME)
+        is_marked = name != NAME and any(letter.recovered for letter in self.oracle.letters())
+        is_closing = table is not None and SUCCESSOR in table.properties and self.oracle.newest == NAME
+        if not is_marked and not (is_closing and self.world.processes):
+            drop(self.world, self.iceberg, name)
+
+    def end_faults(self) -> None:
+        """End all faults; if only the successor is left, produce a record, with which ingestion stops and says so."""
+        super().end_faults()
+        if self.iceberg.find(NAME) is None and self.oracle.newest != NAME:
+            self.source.produce()

@@ -17,6 +17,7 @@ from tests.simulation.oracle import place_of
 from tests.simulation.registry import LATE, OTHER, OWN
 from tests.simulation.roll_over_schedule import RollOverSchedule
 from tests.simulation.schedule import NAMESPACE, Schedule, exhaust, simulation
+from tests.simulation.table_events import drop
 from tests.simulation.world import simulated_time
 
 
@@ -234,3 +235,33 @@ def test_derive_after_rollback_and_roll_over_stops():
         schedule.recover_derivation()
         schedule.ingest(record(6))
         assert len(schedule.produced()) == 4
+
+
+@pytest.fixture
+def groups_in_two_tables():
+    """A schedule whose group 1 has a row in the closed table, and one in the second batch of the next one."""
+    schedule = Continued(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.registry.change_type()
+        schedule.ingest(record(2))
+        schedule.ingest(record(1))
+        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0), ("id1", 0, 2)]
+        yield schedule
+
+
+def test_derive_after_roll_over_rollback_and_recreation(groups_in_two_tables):
+    schedule = groups_in_two_tables
+    schedule.events()["roll back"]()
+    schedule.source.recreate()
+    resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
+    schedule.ingest(record(3))
+    assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
+def test_derive_after_drop_of_successor(groups_in_two_tables):
+    schedule = groups_in_two_tables
+    drop(schedule.world, schedule.iceberg, schedule.oracle.newest)
+    resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
+    schedule.ingest(record(3))
+    assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
