@@ -48,6 +48,7 @@ class Oracle:
         position: The topic id and the end of the newest batch.
         rolled_back_to: The snapshot that an operator is rolling main back to.
         uncertain: Places of records that the broker deleted while a batch or replay may have been reading them.
+        has_dropped: Whether an operator dropped a table with rows.
         every_letter: Places of all records that ever were dead letters. After a rollback, some become rows in a batch.
     """
 
@@ -57,6 +58,7 @@ class Oracle:
         self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
         self.every_letter: set[Place] = set()
+        self.has_dropped = False
         self.position: Position = ("", {})
         self._ranges: list[Range] = []
         self._main: list[int] = []
@@ -136,6 +138,7 @@ class Oracle:
             self._violate("a program dropped the table")
         if table.name()[-1].endswith("__dead_letters"):
             return
+        self.has_dropped = True
         self._main, self._states, self._ranges, self._rows, self._pending = [], [], [], [], set()
         self.position = "", {}
         self.uncertain |= {place for place in self._kafka.every_record if not self._kafka.has(place)}

@@ -55,7 +55,7 @@ class SuccessiveOracle(Oracle):
         """Forget what a table has that an operator dropped. Ingestion stops if only the successor is left."""
         name, closed = table.name()[-1], self.closed
         if name == NAME != self.newest:
-            self.closed = None
+            self.has_dropped, self.closed = True, None
             del self._ranges[: len(closed.ranges) if closed else 0]
             self._states = [(max(0, count - len(closed.ranges)), p) for count, p in self._states] if closed else []
             return
