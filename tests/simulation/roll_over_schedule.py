@@ -20,7 +20,7 @@ from tests.simulation.table_events import drop, table_events
 
 @dataclass(frozen=True)
 class Closed:
-    """What the oracle knew of a table when its successor was created."""
+    """State of the oracle when the successor of a table was created."""
 
     rows: list[Row]
     main: list[int]
