@@ -129,6 +129,17 @@ def test_derive_many_late_rows_uses_bounded_transactions():
         assert len(schedule.produced()) == 6
 
 
+def test_derive_in_slow_transaction_names_derived_topic():
+    schedule = Derivation()
+    schedule.kafka.message_seconds = 400.0
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1)])
+        schedule.complete("ingest")
+        assert "A transaction on topic 'derived' was open for" in str(schedule.finish("derive"))
+        schedule.kafka.message_seconds = 0.0
+        schedule.complete("derive")
+
+
 def test_derive_after_rollback_corrects_groups():
     schedule = Derivation(is_grouped=True)
     with schedule.begun():
