@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from pyiceberg.table.update import SetPropertiesUpdate
+
+from lakehouse.core.errors import ClockSkew
 from lakehouse.pipeline.batches.offsets import resume
 from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import DerivationSchedule
-from tests.simulation.schedule import NAMESPACE
+from tests.simulation.schedule import NAME, NAMESPACE
 
 USUAL = "produce", "ingest", "derive"
 """Actions of half of the turns."""
@@ -20,8 +23,11 @@ USUAL = "produce", "ingest", "derive"
 OMITTED = "measure", "transact", "compact"
 """Actions that change nothing, or only for other kinds."""
 
-RESETTING = "drop table", "recreate", "delete derived"
+RESETTING = "drop table", "recreate", "delete derived", "earlier release"
 """Actions after which what happened before has no effect; half of the schedules omit all of them."""
+
+CONTINUED = "lakehouse.continued-in"
+"""Property by which earlier releases named the table that continues another one."""
 
 
 class CommandSchedule(DerivationSchedule):
@@ -47,14 +53,37 @@ class CommandSchedule(DerivationSchedule):
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """The actions of derivation that change what a table has, and those of other programs."""
-        return (*(name for name in super().actions if name not in self.left_out), "other maintenance", "change check")
+        """The actions of derivation that change what a table has, those of other programs, and of earlier releases."""
+        names = (*super().actions, "other maintenance", "change check", "earlier release")
+        return tuple(name for name in names if name not in self.left_out)
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of derivation; an operator may resume at the end of the log, too."""
         position = lambda: self.choices.of((self.source.resumable(self.oracle), "latest"))  # noqa: E731
         resuming = {"resume": lambda: resume(self.clients, NAMESPACE, self.topic, position(), "simulated")}
         return super().programs() | resuming
+
+    def events(self) -> dict[str, Callable[[], object]]:
+        """Return the events of derivation, and that an earlier release continued the table in another one."""
+        return super().events() | {"earlier release": self.find_table_of_earlier_release}
+
+    def find_table_of_earlier_release(self) -> None:
+        """Let a program find a table that an earlier release continued, which it refuses, and drop the table."""
+        table = self.iceberg.find(NAME)
+        if table is None:
+            return
+        try:
+            self.iceberg.commit_now(table, (), (SetPropertiesUpdate(updates={CONTINUED: f"{NAME}__v2"}),))
+        except ClockSkew:
+            return
+        before = self.iceberg.loaded(NAME).metadata
+        self.world.record(f"an earlier release: continued {NAME} in another table")
+        name = self.choices.of(tuple(self.programs()))
+        if self.finish(name) is None:
+            self.oracle.violations.append(f"`{name}` used a table that an earlier release continued")
+        if self.iceberg.loaded(NAME).metadata != before:
+            self.oracle.violations.append(f"`{name}` changed a table that an earlier release continued")
+        self.events()["drop table"]()
 
     def take_turn(self) -> None:
         """Let a process continue that began before, follow the advice of an error, or perform an action."""

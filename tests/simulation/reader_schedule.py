@@ -132,7 +132,7 @@ class ReaderSchedule(Schedule):
         """The actions of ingestion, fewer rare ones, and those of readers."""
         common = tuple(name for name in ACTIONS if name not in ("replay", "redrive", "recreate", "resume", "transact"))
         if self.focus != READERS:
-            common = ("produce", "ingest", "maintain")
+            common = ("produce", "ingest", "maintain", "compact")
         publishing, measuring = ([f"{what} {reader}" for reader in self.focus] for what in ("publish", "measure"))
         special = ("change type", "time passes") if self.rolls_over else OF_READERS
         return (*common, *publishing, *publishing, "publish", "publish", *measuring, *special, "produce", "ingest")
