@@ -27,7 +27,7 @@ from lakehouse.formats.schema import Shape
 from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
-from resources.iceberg.table_chain import FIRST, TableChain, successor
+from resources.iceberg.table_chain import FIRST, SUCCESSOR, TableChain, successor
 from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
@@ -238,13 +238,19 @@ class Catalog(dg.ConfigurableResource):
         """Return the tables of a topic, of which `first` is the first.
 
         Raises:
-            UnclearState: An earlier release created a successor, which has dead letters of its own.
+            UnclearState: An earlier release created a successor, which has dead letters of its own; or the last table
+                names one before it.
             Unreachable: The catalog does not respond.
         """
         closed: list[tuple[TableRef, Table]] = []
         ref, table = first, self.load(first)
         while table and (following := successor(first, table)):
             closed.append((ref, table))
+            if following in [earlier for earlier, _ in closed]:
+                raise UnclearState(
+                    f"Table {ref} names {following}, which comes before it or is the same, as the one that continues "
+                    f"it. Nothing was changed. If it was copied or renamed, remove its property '{SUCCESSOR}'"
+                )
             ref, table = following, self.load(following)
         return TableChain((ref, table), tuple(closed))
 

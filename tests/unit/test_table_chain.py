@@ -71,6 +71,14 @@ def test_chain_of_earlier_release_is_refused(catalog):
         catalog.chain(ORDERS)
 
 
+def test_chain_of_tables_that_continue_each_other_is_refused(catalog):
+    create(catalog, "orders", successor="orders__v2")
+    create(catalog, "orders__v2", successor="orders")
+
+    with pytest.raises(UnclearState, match="trading.orders__v2 names trading.orders, .*remove .*lakehouse.successor"):
+        catalog.chain(ORDERS)
+
+
 def test_published_before_first_batch_of_successor(catalog):
     create_with_batch(catalog, "orders", 0, 5, successor="orders__v2")
     create(catalog, "orders__v2")
