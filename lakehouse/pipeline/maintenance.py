@@ -149,7 +149,8 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
     if size(loaded()).manifests > MAX_MANIFESTS:
         row = work.compact_manifests(session, ref)
         yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
-    table, oldest = loaded(), now - keep.snapshots
+    table = loaded()
+    oldest = shown_since(commits(table), now - keep.snapshots)
     newest = snapshot_count(table, keep.min_snapshots)
     if len(table.metadata.snapshots) > newest and any(
         snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
@@ -172,7 +173,21 @@ def oldest_kept(published: Sequence[tuple[int, int]], now: datetime, needed: tim
     time_by_count = (
         datetime.fromtimestamp(oldest_times[0] / 1000, UTC) if oldest_times else datetime.fromtimestamp(0, UTC)
     )
-    return min(time_by_count, now - needed)
+    return min(time_by_count, shown_since(published, now - needed))
+
+
+def shown_since(published: Sequence[tuple[int, int]], behind: datetime) -> datetime:
+    """Return the commit time of the oldest snapshot that a reader may show which is not further behind than a time.
+
+    It is the one that was current then, however old it was: a table may have had no batch for days before.
+
+    Args:
+        published: The publications as (snapshot id, commit time in milliseconds), newest first.
+        behind: The time.
+    """
+    before = (milliseconds for _, milliseconds in published if milliseconds <= behind.timestamp() * 1000)
+    shown = next(before, None)
+    return datetime.fromtimestamp(shown / 1000, UTC) if shown is not None else behind
 
 
 def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> Maintained:

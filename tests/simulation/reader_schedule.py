@@ -47,6 +47,8 @@ class ReaderSchedule(Schedule):
         rolls_over: Whether the type of a field may change, so that ingestion continues in a new table. Other writers
             commit through Glue in other schedules.
         published: The heads of main of each table in the order in which they were published.
+        published_at: When they were published, in seconds.
+        has_expired: Whether snapshots of a table were expired.
         shown: The index in `published` of what each reader shows of each table.
         foreign: The metadata file that another writer committed through Glue; None if there is none.
         focus: The readers that programs publish and measure. With one of them, more programs update it at a time.
@@ -62,6 +64,8 @@ class ReaderSchedule(Schedule):
         self.rolls_over = self.topic.mode == "append" and bool(choices.below(2))
         self.topic = self.topic.model_copy(update={"on_incompatible": "new_table" if self.rolls_over else "stop"})
         self.published: dict[str, list[int]] = {}
+        self.published_at: dict[str, list[float]] = {}
+        self.has_expired = False
         self.shown: dict[tuple[str, str], int] = {}
         # A REST catalog does not compare what a request replaces (resources/iceberg/rest_catalog.py).
         self.may_move_back = {"rest"}
@@ -91,6 +95,8 @@ class ReaderSchedule(Schedule):
             is_moved = head is not None and (before is None or before.current_snapshot_id != head)
             if head is not None and is_moved and not name.endswith("__dead_letters"):
                 self.published.setdefault(name, []).append(head)
+                self.published_at.setdefault(name, []).append(world.monotonic())
+            self.has_expired |= before is not None and len(after.snapshots) < len(before.snapshots)
             judge_table(name, before, after)
 
         iceberg.on_commit = on_commit
@@ -157,6 +163,14 @@ class ReaderSchedule(Schedule):
         """Let more time pass than a stream keeps snapshots for readers."""
         self.world.advance(self.topic.min_snapshot_age.total_seconds() + 1)
 
+    def act(self) -> None:
+        """Perform one action, and judge whether readers still have the files that they show."""
+        super().act()
+        if self.has_expired:
+            for reader in self.focus:
+                for table in self.published:
+                    self.judge_files(reader, table)
+
     def publish(self, name: str) -> None:
         """Publish the table in one reader, as its asset does."""
         reader = reader_of(name)
@@ -169,17 +183,28 @@ class ReaderSchedule(Schedule):
         newest_table = max(self.published, default=NAME)
         newest = len(self.published.get(newest_table, ())) - 1
         lag = measure_lag(name, self.config, self.topic, self.readers)
-        if (
-            lag.is_fresh
-            and lag.behind
-            and (location := self.locations(newest_table)[name])
-            and self.lacks_files(location)
-        ):
-            self.oracle.violations.append(f"{name} is called fresh, and data files of its snapshot were deleted")
+        self.judge_files(name, newest_table)
         if not lag.is_fresh or not isinstance(lag.behind, SnapshotLag) or lag.behind.snapshots:
             return
         if newest >= 0 and (lag.behind.nothing or self.shown.get((name, newest_table), -1) < newest) and name != "rest":
             self.oracle.violations.append(f"{name} is called fresh, and is behind: {lag.description}")
+
+    def judge_files(self, name: str, table: str) -> None:
+        """Judge that the snapshot of a reader which is not long behind has its files. A clock that is wrong expires it.
+
+        Args:
+            name: The reader.
+            table: The table.
+        """
+        shown, times = self.shown.get((name, table)), self.published_at.get(table, [])
+        location = self.locations(table)[name]
+        if shown is None or location is None or any(fault == "clock" for _, fault in self.world.covered):
+            return
+        behind = self.world.monotonic() - times[shown + 1] if shown + 1 < len(times) else 0.0
+        if behind < self.topic.min_snapshot_age.total_seconds() and self.lacks_files(location):
+            self.oracle.violations.append(
+                f"{name} shows snapshot {shown} of {table}, which is behind since {behind:.0f} s, and lacks files"
+            )
 
     def lacks_files(self, location: str) -> bool:
         """Return whether data files of the snapshot in a metadata file were deleted."""

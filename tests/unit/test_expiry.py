@@ -42,6 +42,15 @@ def test_oldest_kept_keeps_snapshots_of_fresh_readers(seconds, count, max_lag_se
     assert oldest == NOW - kept if kept else oldest <= NOW - topic.min_snapshot_age
 
 
+def test_oldest_kept_keeps_snapshot_that_was_shown_until_recently():
+    quiet = (600, int((NOW - timedelta(hours=5)).timestamp() * 1000))
+    published = [*publications_every(1, 600), quiet, (601, quiet[1] - 1000)]
+
+    oldest = oldest_kept(published, NOW, timedelta(hours=1))
+
+    assert oldest == NOW - timedelta(hours=5)
+
+
 @pytest.fixture
 def table(tmp_path):
     """Create a table whose snapshot with the position was expired in the way of Iceberg's Java library."""
