@@ -36,6 +36,9 @@ from tests.simulation.world import replaced
 
 READERS = ("glue", "snowflake", "rest")
 OF_READERS = "commit through Glue", "drop from Glue", "time passes"
+WITHOUT_FILES = "memory://none"
+"""The list of manifests of snapshots that another writer commits through Glue."""
+
 PUBLICATIONS = {"FORGOTTEN_AT_ONCE": 1, "MAX_PUBLICATIONS": 2}
 """The numbers of snapshots that streams expire and keep: a schedule has few."""
 
@@ -211,8 +214,9 @@ class ReaderSchedule(Schedule):
         metadata = self.iceberg.metadata_at(location)
         table = Table((), metadata, location, self.iceberg.loaded(NAME).io, self.iceberg)
         snapshot = metadata.current_snapshot()
-        files = data_files(table, snapshot.snapshot_id) if snapshot and location != self.foreign else ()
-        return not all(exists(file.file_path) for file in files)
+        if snapshot is None or snapshot.manifest_list == WITHOUT_FILES:
+            return False
+        return not all(exists(file.file_path) for file in data_files(table, snapshot.snapshot_id))
 
     def commit_through_glue(self) -> None:
         """Commit a snapshot through Glue, as another writer that uses it as its catalog."""
@@ -226,7 +230,7 @@ class ReaderSchedule(Schedule):
             parent_snapshot_id=metadata.current_snapshot_id,
             sequence_number=sequence_number,
             timestamp_ms=int(self.world.now() * 1000),
-            manifest_list="memory://none",
+            manifest_list=WITHOUT_FILES,
         )
         changed = {
             "snapshots": [*metadata.snapshots, snapshot],
