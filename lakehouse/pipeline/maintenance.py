@@ -14,7 +14,7 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog, published_table
-from resources.iceberg.snapshots import commits, snapshot_count, summary_of
+from resources.iceberg.snapshots import commits, shown, snapshot_count, summary_of
 from resources.spark.spark import Spark
 from spark.tables import maintenance_procedures as work
 
@@ -150,7 +150,7 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
         row = work.compact_manifests(session, ref)
         yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
     table = loaded()
-    oldest = shown_since(commits(table), now - keep.snapshots)
+    oldest = oldest_shown(shown(table), now - keep.snapshots)
     newest = snapshot_count(table, keep.min_snapshots)
     if len(table.metadata.snapshots) > newest and any(
         snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
@@ -161,11 +161,14 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
         yield f"removed {removed} orphaned files"
 
 
-def oldest_kept(published: Sequence[tuple[int, int]], now: datetime, needed: timedelta) -> datetime:
+def oldest_kept(
+    published: Sequence[tuple[int, int]], shown: Sequence[tuple[int, int]], now: datetime, needed: timedelta
+) -> datetime:
     """Return the time since which a streamed table keeps its snapshots.
 
     Args:
         published: Its publications as (snapshot id, commit time in milliseconds), newest first.
+        shown: What main has had; see `snapshots.shown`.
         now: The current time.
         needed: How long readers may need a snapshot.
     """
@@ -173,21 +176,24 @@ def oldest_kept(published: Sequence[tuple[int, int]], now: datetime, needed: tim
     time_by_count = (
         datetime.fromtimestamp(oldest_times[0] / 1000, UTC) if oldest_times else datetime.fromtimestamp(0, UTC)
     )
-    return min(time_by_count, shown_since(published, now - needed))
+    return min(time_by_count, oldest_shown(shown, now - needed))
 
 
-def shown_since(published: Sequence[tuple[int, int]], behind: datetime) -> datetime:
-    """Return the commit time of the oldest snapshot that a reader may show which is not further behind than a time.
+def oldest_shown(shown: Sequence[tuple[int, int]], since: datetime) -> datetime:
+    """Return the commit time of the oldest snapshot that main has had since a time.
 
-    It is the one that was current then, however old it was: a table may have had no batch for days before.
+    The one that main had at that time may be much older: a table may have had no batch for days before.
 
     Args:
-        published: The publications as (snapshot id, commit time in milliseconds), newest first.
-        behind: The time.
+        shown: What main has had; see `snapshots.shown`.
+        since: The time.
     """
-    before = (milliseconds for _, milliseconds in published if milliseconds <= behind.timestamp() * 1000)
-    shown = next(before, None)
-    return datetime.fromtimestamp(shown / 1000, UTC) if shown is not None else behind
+    oldest = since
+    for committed, published in shown:
+        oldest = min(oldest, datetime.fromtimestamp(committed / 1000, UTC))
+        if published <= since.timestamp() * 1000:
+            break
+    return oldest
 
 
 def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> Maintained:
@@ -211,7 +217,7 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
     if size(table).manifests > MAX_MANIFESTS:
         row = work.compact_manifests(session, ref)
         done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
-    oldest = oldest_kept(commits(table), datetime.now(UTC), topic.min_snapshot_age)
+    oldest = oldest_kept(commits(table), shown(table), datetime.now(UTC), topic.min_snapshot_age)
     old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
     if old >= FORGOTTEN_AT_ONCE:
         work.expire(session, ref, oldest, 1)

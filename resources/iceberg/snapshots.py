@@ -185,6 +185,16 @@ def commits(table: Table) -> list[tuple[int, int]]:
     ]
 
 
+def shown(table: Table) -> list[tuple[int, int]]:
+    """Return the snapshots that main has had, as (commit time, time since when main had it), newest first.
+
+    Both are in milliseconds. A batch is committed to a branch, and main has it when it is published. Expired snapshots
+    are left out (Iceberg, Table metadata: snapshot-log).
+    """
+    log = ((table.snapshot_by_id(entry.snapshot_id), entry.timestamp_ms) for entry in table.metadata.snapshot_log)
+    return [(snapshot.timestamp_ms, since) for snapshot, since in log if snapshot][::-1]
+
+
 def snapshot_at(catalog: Catalog, metadata_location: str) -> int | None:
     """Return the current snapshot id in a metadata file."""
     from pyiceberg.table import StaticTable

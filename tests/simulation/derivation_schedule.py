@@ -92,7 +92,8 @@ class DerivationSchedule(Schedule):
         try:
             offsets = set_bookmark(*setting, letters=False)
         finally:
-            # A command that fails may have set it.
+            # A command that fails may have set it, and records that the table has skipped since are then new ones.
+            self.omitted = None, set()
             known = offsets or {p: part.end for p, part in self.kafka.log.items()}
             self.skipped[topic_id] = {p: max(o, self.skipped.get(topic_id, {}).get(p, 0)) for p, o in known.items()}
         derived = {place for _, places in self.produced() for place in places}

@@ -12,7 +12,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.core.offsets.batch import PART, TOKEN, Batch
 from lakehouse.pipeline.maintenance import oldest_kept
-from resources.iceberg.snapshots import commits, last_batch, snapshot_count
+from resources.iceberg.snapshots import commits, last_batch, shown, snapshot_count
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 ROWS = pa.table({"a": pa.array([1], pa.int64())})
@@ -22,6 +22,11 @@ BATCH = Batch("c", "orders", "t", {0: 0}, {0: 1})
 def publications_every(seconds, count):
     """Return publications at this interval, newest first."""
     return [(n, int((NOW - timedelta(seconds=n * seconds)).timestamp() * 1000)) for n in range(count)]
+
+
+def at_once(published):
+    """Return what readers showed if each publication was committed when it was published."""
+    return [(milliseconds, milliseconds) for _, milliseconds in published]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +42,8 @@ def publications_every(seconds, count):
 def test_oldest_kept_keeps_snapshots_of_fresh_readers(seconds, count, max_lag_seconds, kept):
     topic = Topic(name="orders", max_lag_seconds=max_lag_seconds)
 
-    oldest = oldest_kept(publications_every(seconds, count), NOW, topic.min_snapshot_age)
+    published = publications_every(seconds, count)
+    oldest = oldest_kept(published, at_once(published), NOW, topic.min_snapshot_age)
 
     assert oldest == NOW - kept if kept else oldest <= NOW - topic.min_snapshot_age
 
@@ -46,9 +52,32 @@ def test_oldest_kept_keeps_snapshot_that_was_shown_until_recently():
     quiet = (600, int((NOW - timedelta(hours=5)).timestamp() * 1000))
     published = [*publications_every(1, 600), quiet, (601, quiet[1] - 1000)]
 
-    oldest = oldest_kept(published, NOW, timedelta(hours=1))
+    oldest = oldest_kept(published, at_once(published), NOW, timedelta(hours=1))
 
     assert oldest == NOW - timedelta(hours=5)
+
+
+def test_oldest_kept_before_slow_publication():
+    """The batch was staged two hours ago, and published a minute ago."""
+    newest, slow, shown = (int((NOW - timedelta(minutes=n)).timestamp() * 1000) for n in (1, 120, 300))
+
+    oldest = oldest_kept([(2, slow), (1, shown)] * 300, [(slow, newest), (shown, shown)], NOW, timedelta(hours=1))
+
+    assert oldest == NOW - timedelta(minutes=300)
+
+
+def test_shown_has_time_of_publication(tmp_path):
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/lake.db", warehouse=f"file://{tmp_path}")
+    catalog.create_namespace("trading")
+    table = catalog.create_table(("trading", "orders"), ROWS.schema)
+    table.append(ROWS)
+    table.append(ROWS, branch="staged")
+    staged = table.snapshot_by_name("staged")
+    table.manage_snapshots().create_branch(staged.snapshot_id, "main").commit()
+
+    (commit_ms, since_ms), (first_ms, first_since) = shown(table)
+
+    assert first_ms == first_since <= commit_ms == staged.timestamp_ms < since_ms
 
 
 @pytest.fixture
