@@ -13,13 +13,14 @@ VERSION_4 = 0x8000 << 48 | 4 << 76
 """The bits of the variant and the version (RFC 4122, 4.4)."""
 
 RANDOM_BITS = ~(0xC000 << 48 | 0xF000 << 64)
+UNKNOWN = SafeUUID.unknown
 
 
 def uuid4() -> UUID:
     """Return a random UUID."""
     identifier = object.__new__(UUID)
     object.__setattr__(identifier, "int", getrandbits(128) & RANDOM_BITS | VERSION_4)
-    object.__setattr__(identifier, "is_safe", SafeUUID.unknown)
+    object.__setattr__(identifier, "is_safe", UNKNOWN)
     return identifier
 
 
