@@ -10,7 +10,8 @@ from tests.simulation.oracle import Oracle
 from tests.simulation.registry import LATE, OWN
 from tests.simulation.world import World
 
-KINDS = ("good", "good", "good", "garbage", "late", "null", "poison")
+GOOD = ("good",)
+KINDS = (*GOOD * 3, "garbage", "late", "null", "poison")
 """Kinds of records: with a value that decodes, does not decode, has a schema that is not registered yet, is null, or
 aborts decoding."""
 
