@@ -19,10 +19,10 @@ from tests.simulation.kinds import KINDS
 from tests.simulation.schedule import Outcome, run, simulation
 from tests.simulation.world import FAULTS
 
-BLOCK = 20
-"""Number of schedules per task of a worker."""
+BLOCK = 5
+"""Number of schedules per task of a worker: at the end, the other workers wait for one task."""
 
-BLOCKS = 10
+BLOCKS = 40
 """Number of tasks of a worker, which collects no garbage: it has a megabyte per schedule, and ends instead."""
 
 SHOWN = 20

@@ -173,7 +173,8 @@ class _ErrorResponse(Exception):
 def _response(status: int, content_type: str, content: bytes) -> requests.Response:
     response = requests.Response()
     response.status_code, response._content, response.headers["Content-Type"] = status, content, content_type
-    response.encoding = requests.utils.get_encoding_from_headers(response.headers)
+    # requests guesses the encoding of other media types for a tenth of a second.
+    response.encoding = requests.utils.get_encoding_from_headers(response.headers) or "utf-8"
     return response
 
 
