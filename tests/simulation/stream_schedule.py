@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -57,6 +57,7 @@ class StreamSchedule:
 
     def __init__(self, choices: Choices):
         self.choices, self.world = choices, World(choices)
+        self.actions: Sequence[str] = ACTIONS
         world = self.world
         self._kafka = MemoryCluster(world, {"orders": choices.of((1, 2)), "refunds": 1})
         self._registry = MemoryRegistry(world, "orders", "refunds")
@@ -215,7 +216,7 @@ class StreamSchedule:
         self._registry.ids.add(LATE)
 
     def _act(self) -> None:
-        name, programs = self.choices.of(ACTIONS), self._programs()
+        name, programs = self.choices.of(self.actions), self._programs()
         if name not in programs:
             self._events()[name]()
         elif sum(not process.is_thread for process in self.world.processes) < 3:
