@@ -16,7 +16,7 @@ import pyarrow.parquet
 import pyiceberg.catalog
 import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
-from pyiceberg.expressions import visitors
+from pyiceberg.expressions import AlwaysFalse, visitors
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
@@ -125,7 +125,10 @@ _text = by_identity(repr)
 def _filter_key(planner: ManifestGroupPlanner, spec_id: int | None = None) -> tuple[Any, ...]:
     struct, options = planner.table_metadata.schema().as_struct(), tuple(planner.options.items())
     spec = planner.table_metadata.specs()[spec_id] if spec_id is not None else None
-    return struct, spec, _text(planner.row_filter), planner.case_sensitive, options
+    # Which manifests of a table without partitions are read depends only on whether any row is searched for.
+    is_for_partitions = spec is not None and not spec.fields
+    row_filter = planner.row_filter == AlwaysFalse() if is_for_partitions else _text(planner.row_filter)
+    return struct, spec, row_filter, planner.case_sensitive, options
 
 
 def _file_key(evaluator: _InclusiveMetricsEvaluator, file: DataFile) -> tuple[Any, ...]:
