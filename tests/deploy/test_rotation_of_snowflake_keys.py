@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.deploy.snowflake.key_pair_rotation import install, retire, rotate
+from resources.aws.secrets_manager import Secrets
 from resources.snowflake.snowflake_sql import KeySlot
 from tests.support.clouds.snowflake.deployments import change
 from tests.support.clouds.snowflake.rotated_users import Case, Killed, Wire, secrets_manager
@@ -230,6 +231,29 @@ def test_rotate_foreign_key_in_slot_stops(case: Case, tmp_path: Path):
     case.server.admin(f"alter user {name} unset rsa_public_key")
     assert case.logs_in(case.key()), "the statement that the error names brought it back"
     assert rotate(case.user, 0).active == KeySlot.FIRST
+
+
+@pytest.mark.parametrize(("slot", "finished"), [("rsa_public_key_2", 0), ("rsa_public_key", 1)], ids=["free", "old"])
+def test_rotate_keeps_key_that_was_set_meanwhile(case: Case, tmp_path: Path, slot: str, finished: int):
+    for _ in range(finished):
+        rotate(case.user, grace_days=0)
+    current, (_, foreign) = case.key(), key_pair(tmp_path, "foreign.p8")
+
+    class Interrupted(Secrets):
+        """A client beside which another program sets a key, just before the rotation would."""
+
+        def claim_pending(self, *arguments: Any, **named: Any) -> None:
+            super().claim_pending(*arguments, **named)
+            case.server.admin(f"alter user {case.user.name} set {slot} = '{foreign}'")
+
+    with pytest.raises(CommitConflict, match=f"{slot.upper()} .* was changed meanwhile"):
+        rotate(replace(case.user, secrets=Interrupted(case.user.secrets.region)), grace_days=0)
+    keys = {row[0].lower(): row[1] for row in case.server.admin(f"desc user {case.user.name}")}
+    assert keys[slot] == foreign
+    assert case.key() == current
+    assert case.logs_in(current)
+    with pytest.raises(UnclearState, match="another program may use it"):
+        rotate(case.user, grace_days=0)
 
 
 def test_rotate_missing_or_foreign_secret_stops(case: Case, new_case: Callable[[], Case]):

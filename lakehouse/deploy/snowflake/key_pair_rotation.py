@@ -7,8 +7,9 @@ An interruption anywhere is safe: the secret holds a private key before its publ
 the current key is never written, and a single call moves the label. The next call uses a pending key that was left
 behind, so the other slot never holds a key whose private key is lost. The slot in use is read from Snowflake every
 time. Of two rotations at once, one stops with a conflict, or both finish the same one: only the process that moves
-AWSPENDING from the version that it read first may write a slot. Do not run `retire` beside a rotation: it could unset
-the slot that was just written.
+AWSPENDING from the version that it read first may write a slot. A slot is read again immediately before it is written,
+because Snowflake compares nothing: a key that somebody else has set meanwhile stays. Do not run `retire` beside a
+rotation: it could unset the slot that was just written.
 
 No call spans the two systems, so an operator may make an old version of the secret current again just before its key is
 overwritten or unset. Afterwards the secret is read again, and such a key is set again.
@@ -124,6 +125,7 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
         return _state(user, grace)
     new = replace(left_behind or user.new_key(target), slot=target)
     user.secrets.claim_pending(user.secret, new.written(user.secret), over=pending)
+    _require_unchanged(user, target, slots[target], new.fingerprint)
     _run(user, sql.set_public_key(user.name, new.public_key, target))
     _log_in(user, new)
     # The grace period counts from now, whenever a pending key was created.
@@ -157,9 +159,19 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
         )
     if slots[old] and _now() >= _replaced_at(user, key) + grace:
         _log_in(user, key)
+        _require_unchanged(user, old, slots[old], None)
         _run(user, sql.unset_public_key(user.name, old))
         _set_current(user, old)
     return _state(user, grace)
+
+
+def _require_unchanged(user: ServiceUser, slot: KeySlot, *fingerprints: str | None) -> None:
+    """Stop if a slot has another key than the expected ones, immediately before it is written."""
+    if _slots(user)[slot] not in fingerprints:
+        raise CommitConflict(
+            f"{slot} of Snowflake user {user.name} was changed meanwhile. The user's keys and the current version of "
+            f"the secret '{user.secret}' were left unchanged. Run the `lakehouse deploy` command again"
+        )
 
 
 def _set_current(user: ServiceUser, slot: KeySlot) -> None:

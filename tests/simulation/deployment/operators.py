@@ -84,10 +84,22 @@ class Operators:
         """Give the service user a key of somebody else, whom nobody asked."""
         user = self._clouds.names().snowflake("USER")
         slots = self._clouds.snowflake.slots.get(user, {})
-        if slots and (spare := [slot for slot in SLOTS if slot not in slots]):
+        spare = [slot for slot in SLOTS if slot not in slots]
+        if slots and spare and not self._is_slot_written_next():
             fingerprint = f"SHA256:{self._world.choices.below(1000)}"
             slots[spare[0]] = fingerprint
             self._oracle.protect(slots, spare[0])
+
+    def _is_slot_written_next(self) -> bool:
+        """Return whether a program has just read the slots, or a statement on them is still to come.
+
+        Snowflake cannot compare what a statement replaces, so no program can avoid this.
+        """
+        last = dict(event.split(": ", 1) for event in self._world.events if ": " in event)
+        return any(
+            last.get(process.name, "").startswith("snowflake DESC USER") or process.name.startswith("late snowflake")
+            for process in self._world.processes
+        )
 
     # Objects of others
 
