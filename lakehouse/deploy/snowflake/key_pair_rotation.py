@@ -84,6 +84,7 @@ def install(user: ServiceUser) -> Keys:
     )
     # The secret's, which may be from an interrupted call.
     _, key = _current(user)
+    _require_unchanged(user, key.slot, None, key.fingerprint)
     _run(user, sql.set_public_key(user.name, key.public_key, key.slot))
     _log_in(user, key)
     return _state(user, timedelta())
