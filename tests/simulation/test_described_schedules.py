@@ -20,6 +20,9 @@ from tests.simulation.schedule import NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.table_events import drop
 from tests.simulation.world import simulated_time
 
+FAILS_CHECK = 3
+"""A value that fails the check."""
+
 
 def record(key, *, schema_id=OWN, is_garbage=False):
     """Return the fields of a record."""
@@ -101,6 +104,28 @@ def test_ingest_that_loses_keeps_dead_letters_of_the_winner():
             exhaust(run(on_phase=on_phase))
             schedule.oracle.raise_violations()
             assert [place_of(letter.record)[1:] for letter in schedule.oracle.letters()] == [(0, 1)]
+
+
+@pytest.mark.parametrize("number", range(30))
+def test_ingest_beside_a_writer_with_a_check_loses_no_record(number):
+    schedule = Derivation()
+    with simulation(), empty_store(), simulated_time(schedule.world):
+        schedule.kafka.produce(0, [record(1), record(2) | {"value": FAILS_CHECK}])
+        schedule.change_check()
+        schedule.complete("ingest")
+        assert len(schedule.oracle.letters()) == 1
+        # The next table has the record as a row, unless the writer beside it still has the check.
+        drop(schedule.world, schedule.iceberg, schedule.topic.name)
+        schedule.change_check()
+
+        def ingest_with_check():
+            schedule.change_check()
+            schedule.complete("ingest")
+
+        schedule.interrupt("ingest", number, ingest_with_check)
+        schedule.complete("ingest")
+        schedule.oracle.judge_end()
+        schedule.oracle.raise_violations()
 
 
 @pytest.mark.parametrize("is_set", [False, True], ids=["by derivation", "by an operator"])

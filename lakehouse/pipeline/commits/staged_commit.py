@@ -104,7 +104,7 @@ class StagedCommit:
         summary: Mapping[str, str],
         branch: str | None = None,
     ) -> tuple[Stage, T]:
-        """Write rows to a new staging branch, which replaces that of an interrupted writer, or to a named branch.
+        """Write rows to a new staging branch, or to a named branch.
 
         Args:
             table: The table as just loaded.
@@ -121,7 +121,7 @@ class StagedCommit:
         """
         self.on_phase("branch")
         with self._detect_lost_branch(None):
-            name, start = (self._new(table), self.base) if branch is None else self._kept(table, branch)
+            name, start = (self._new(), self.base) if branch is None else self._kept(table, branch)
         target = Target(self.ref, name, summary)
         self.on_phase("write")
         with self._detect_lost_branch(name):
@@ -129,6 +129,9 @@ class StagedCommit:
 
     def audit(self, stage: Stage, counts: Counts, offsets: int, *audits: Audit, writes: int = 1) -> Audited:
         """Run the built-in guards on a branch (topic, counts, files and keys), then the caller's audits.
+
+        Other staging branches are dropped first, so that no other writer publishes meanwhile. They belong to writers
+        that were interrupted, or that write the same batch.
 
         Args:
             stage: The branch.
@@ -149,6 +152,7 @@ class StagedCommit:
             table = self.clients.catalog.load(self.ref)
             if table is None or branch not in table.metadata.refs:
                 raise self._dropped(branch)
+            table = self._exclude_others(table, branch)
             staged = Staged(branch, stage.start, stage.target.properties, writes, offsets, counts)
             findings = audit.audit(spark, table, self.key, staged)
             snapshot_id = table.metadata.refs[branch].snapshot_id
@@ -171,12 +175,25 @@ class StagedCommit:
         self.on_phase("published")
         return table
 
-    def _new(self, table: Table) -> str:
-        catalog = self.clients.catalog
-        catalog.drop_staging(table)
+    def _new(self) -> str:
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        write.create_branch(self.clients.spark.session(catalog.spark_settings()), self.ref, branch)
+        write.create_branch(self.clients.spark.session(self.clients.catalog.spark_settings()), self.ref, branch)
         return branch
+
+    def _exclude_others(self, table: Table, branch: str) -> Table:
+        """Prevent that another writer publishes what it has staged, here or as dead letters of this table.
+
+        Of two writers, the one that creates its branch later sees the other one here, because it reads the table
+        afterwards. The other one requires its branch after it has staged its dead letters, so either it finds that the
+        branch was dropped, or its dead letters are found and dropped here.
+        """
+        if not branch.startswith(naming.STAGING_PREFIX):
+            return table
+        catalog, remaining = self.clients.catalog, set(table.metadata.refs)
+        table = catalog.drop_staging(table, kept=branch)
+        if remaining != set(table.metadata.refs) and (letters := catalog.load(self.ref.dead_letters)):
+            catalog.drop_staging(letters)
+        return table
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
         ref = table.metadata.refs.get(branch)
