@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.tables.table_ref import TableRef
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class Reader(ABC):
     ) -> Registration:
         """Expose the newest table of a topic; if the reader lacks it, expose the tables that it continues first.
 
-        A topic that rolled over adds nothing to those, so they are complete afterwards.
+        A topic that rolled over adds nothing to those, so they are complete as soon as the newest one is exposed.
 
         Args:
             topic: The topic.
@@ -132,6 +132,7 @@ class Reader(ABC):
             publish: Exposes one table, for example in a session; `Reader.publish` if None.
 
         Raises:
+            CommitConflict: The reader's upstream does not expose the last snapshot of an earlier table yet.
             LakehouseError: See `publish`.
         """
 
@@ -140,8 +141,17 @@ class Reader(ABC):
 
         if ref.first and self.current(ref, clients) is None:
             for earlier, closed in clients.catalog.chain(TableRef(ref.namespace, ref.first)).closed:
-                if closed.current_snapshot() is not None and earlier != ref:
+                last = closed.current_snapshot()
+                if last is not None and earlier != ref:
                     expose(earlier, closed)
+                    shown = self.current(earlier, clients)
+                    if shown is None or shown.snapshot_id != last.snapshot_id:
+                        raise CommitConflict(
+                            f"{self.label} does not show snapshot {last.snapshot_id} of {self.table_name(earlier)}, "
+                            f"the last one before topic '{topic.name}' rolled over, because {self.upstream} does not "
+                            f"expose it. {self.table_name(ref)} was not exposed. Materialize "
+                            f"{self.upstream}/{topic.name}, then {self.name}/{topic.name}"
+                        )
         return expose(ref, table)
 
     @contextmanager

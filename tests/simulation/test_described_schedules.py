@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from functools import partial
 
 import pytest
+import requests
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.batches.offsets import resume
@@ -14,11 +15,12 @@ from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import TARGET, DerivationSchedule, derived_topic
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
+from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.registry import LATE, OTHER, OWN
 from tests.simulation.roll_over_schedule import RollOverSchedule
-from tests.simulation.schedule import NAMESPACE, Schedule, exhaust, simulation
+from tests.simulation.schedule import NAME, NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.table_events import drop
-from tests.simulation.world import simulated_time
+from tests.simulation.world import replaced, simulated_time
 
 FAILS_CHECK = 3
 """A value that fails the check."""
@@ -29,7 +31,27 @@ def record(key, *, schema_id=OWN, is_garbage=False):
     return {"key": key, "value": 1, "schema_id": schema_id, "is_garbage": is_garbage, "is_poison": False}
 
 
-class Derivation(DerivationSchedule):
+class Steps(Schedule):
+    """A schedule without faults, whose steps are called one by one."""
+
+    def complete(self, *programs):
+        """Run programs, which must not fail."""
+        assert [self.finish(name) for name in programs] == [None] * len(programs)
+
+    def interrupt(self, name, number, action):
+        """Run a program, and perform an action after a number of its calls; return its error."""
+        process = self.world.start(name, self.programs()[name])
+        self.world.switch_percent = 100
+        for _ in range(number):
+            if process in self.world.processes:
+                self.world.step(process)
+        self.world.switch_percent = 0
+        action()
+        self.run_to_end(process)
+        return process.result
+
+
+class Derivation(Steps, DerivationSchedule):
     """A schedule without faults, whose steps are called one by one."""
 
     def __init__(self, *, is_grouped=False):
@@ -48,22 +70,6 @@ class Derivation(DerivationSchedule):
     def ingest(self, *records):
         self.kafka.produce(0, records)
         self.complete("ingest", "derive")
-
-    def complete(self, *programs):
-        """Run programs, which must not fail."""
-        assert [self.finish(name) for name in programs] == [None] * len(programs)
-
-    def interrupt(self, name, number, action):
-        """Run a program, and perform an action after a number of its calls; return its error."""
-        process = self.world.start(name, self.programs()[name])
-        self.world.switch_percent = 100
-        for _ in range(number):
-            if process in self.world.processes:
-                self.world.step(process)
-        self.world.switch_percent = 0
-        action()
-        self.run_to_end(process)
-        return process.result
 
     def recreate_derived(self):
         """Delete the derived topic, and create it again."""
@@ -173,6 +179,39 @@ def test_derive_after_rollback_corrects_groups():
         schedule.roll_back()
         schedule.complete("derive")
         assert [len(places) for key, places in schedule.produced() if key == b"1"] == [1, 2, 1]
+
+
+class Readers(Steps, ReaderSchedule):
+    """A schedule without faults in which the topic may roll over."""
+
+    def __init__(self):
+        super().__init__(Choices(None))
+        self.topic = self.topic.model_copy(update={"on_incompatible": "new_table"})
+        self.config = self.config.model_copy(update={"topics": {NAME: self.topic}})
+
+    @contextmanager
+    def begun(self):
+        """Provide the systems, and judge at the end what the readers show."""
+        rest = {requests: {"request": self.rest.request}}
+        with simulation(), empty_store(), simulated_time(self.world), replaced(rest):
+            yield
+            self.judge_readers()
+            self.oracle.raise_violations()
+
+
+@pytest.mark.parametrize("number", range(25))
+def test_publish_beside_upstream_exposes_all_of_closed_table(number):
+    schedule = Readers()
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1)])
+        schedule.complete("ingest", "publish glue")
+        schedule.kafka.produce(0, [record(1)])
+        schedule.complete("ingest")
+        schedule.registry.change_type()
+        schedule.kafka.produce(0, [record(1, schema_id=OTHER)])
+        schedule.complete("ingest")
+        schedule.interrupt("publish snowflake", number, partial(schedule.complete, "publish glue"))
+        schedule.complete("publish")
 
 
 @pytest.mark.parametrize("number", range(25))
