@@ -45,7 +45,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.deployment import key_pairs
 from tests.simulation.deployment.secrets_manager import MemorySecrets, MemorySecretsClient
 from tests.simulation.deployment.snowflake import MemorySession, MemorySnowflake, log_in
-from tests.simulation.world import World, replaced
+from tests.simulation.world import Process, World, replaced
 from tests.support.clouds.confluent.server import ADMIN, ControlPlane
 
 T = TypeVar("T")
@@ -70,6 +70,7 @@ class CloudWorld(World):
         super().__init__(choices)
         self.observe: Callable[[str], None] = lambda operation: None
         self._keys: dict[str, str] = {}
+        self._called: dict[Process, str] = {}
 
     @property
     def true_now(self) -> float:
@@ -90,6 +91,13 @@ class CloudWorld(World):
             super().named(text),
         )
 
+    def calls_next(self, operation: str) -> bool:
+        """Return whether a process is suspended in a call of an operation, or such a request is on its way."""
+        return any(
+            self._called.get(process, "").startswith(operation) or process.name.startswith(f"late {operation}")
+            for process in self.processes
+        )
+
     def call(self, operation: str, effect: Callable[[], T], error: Callable[[str], Exception]) -> T:
         """Perform a call, and observe its effect."""
 
@@ -98,6 +106,8 @@ class CloudWorld(World):
             self.observe(operation)
             return result
 
+        if self.current:
+            self._called[self.current] = operation
         return super().call(operation, observed, error)
 
 

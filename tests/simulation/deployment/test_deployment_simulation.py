@@ -14,6 +14,7 @@ from lakehouse.core.polling import Clock
 from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
+from resources.confluent.waiting import TimedOut
 from tests.simulation.choices import Choices
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld, simulated_clouds
 from tests.simulation.deployment.operators import Operators
@@ -258,6 +259,75 @@ class RollbackBesideRotation:
     def _is_working(self) -> bool:
         key = self._oracle.credential(self._name)
         return key is not None and self._oracle.works(key)
+
+
+@pytest.mark.parametrize("hours", [0, 3])
+def test_rotate_beside_deletion_of_new_key_is_repaired_by_next_command(hours: float):
+    at, call_count, outcomes = 0, 0, set()
+    while call_count >= at:
+        at += 1
+        deletion = DeletionBesideRotation(at, hours)
+        outcomes.add(deletion.run())
+        call_count = deletion.call_count
+        # No rotation can find out that a key is deleted immediately before it becomes the current one.
+        assert not hours or not deletion.violations, f"deleted after call {at}"
+        assert deletion.is_repaired(), f"deleted after call {at}"
+    assert at > 20 and outcomes == {type(None), CommitConflict, TimedOut}
+
+
+class DeletionBesideRotation:
+    """An operator who deletes the key that a rotation has stored and not made current yet, after one of its calls.
+
+    Args:
+        at: The number of the call.
+        hours: For how long the rotation is suspended there.
+    """
+
+    def __init__(self, at: int, hours: float):
+        self.call_count = 0
+        self._at, self._hours = at, hours
+        self._world, self._clouds = CloudWorld(Choices(None)), deepcopy(established(True))
+        self._oracle = Oracle(self._world, self._clouds, grace_days=1)
+        self._judge = self._world.observe
+        self._world.observe = self._observe
+
+    @property
+    def violations(self) -> list[str]:
+        return self._oracle.violations
+
+    def run(self) -> type:
+        """Run the rotation, and return its outcome."""
+        with simulated_clouds(self._world, self._clouds), self._oracle.operator_acts():
+            self._world.advance(31 * 86_400)
+        with simulated_clouds(self._world, self._clouds):
+            process = self._world.start("rotate", self._rotate)
+            while process in self._world.processes:
+                self._world.step(process)
+        return type(process.result)
+
+    def is_repaired(self) -> bool:
+        """Return whether all keys of secrets work after the next commands."""
+        self._at = 0
+        with simulated_clouds(self._world, self._clouds):
+            apply(narrow(self._clouds.resources(self._world)), lambda change: None)
+            self._rotate()
+        names = [name for name in self._clouds.secrets[OURS].secrets if name.endswith("python_client")]
+        return all((key := self._oracle.credential(name)) and self._oracle.works(key) for name in names)
+
+    def _rotate(self) -> None:
+        list(rotate(narrow(self._clouds.resources(self._world)), Policy(), simulated(self._world)))
+
+    def _observe(self, operation: str) -> None:
+        self._judge(operation)
+        self.call_count += 1
+        if self.call_count == self._at:
+            self._world.advance(self._hours * 3600)
+            state, secrets = self._clouds.confluent.state, self._clouds.secrets[OURS]
+            for name in secrets.secrets:
+                pending = (secrets.value(name, "AWSPENDING") or {}).get("sasl.username")
+                if pending in state.keys and pending != (secrets.value(name) or {}).get("sasl.username"):
+                    with self._oracle.operator_acts(pending):
+                        del state.keys[pending], state.secrets[pending]
 
 
 def test_create_overwritten_secret_names_command_that_restores_key():

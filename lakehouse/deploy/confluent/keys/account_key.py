@@ -220,6 +220,28 @@ class AccountKey:
             )
         return version
 
+    def make_current(self, key: Key, *, over: Version) -> None:
+        """Make the pending key the secret's current one, unless it was deleted while this process was suspended.
+
+        Args:
+            key: The pending key, which the API accepts.
+            over: The version that the caller knows as current.
+
+        Raises:
+            CommitConflict: The key was deleted, or another version has become current.
+        """
+
+        def value() -> SecretJson:
+            if not self.api_keys.find(key.id):
+                raise CommitConflict(
+                    f"API key {key.id} ('{self.name}') was deleted before it became the current one of the secret "
+                    f"'{self.secret}'. The current version of the secret was left unchanged. Run the `lakehouse "
+                    f"deploy` command again, which creates another key"
+                )
+            return self.layout.write(key)
+
+        self.secrets.replace(self.secret, value, over=over)
+
     def rewrite(self) -> Key:
         """Write the secret's key again with the present settings beside it, and return it.
 

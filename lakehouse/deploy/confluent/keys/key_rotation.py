@@ -7,7 +7,7 @@ retained is deleted when it has been out of the secret for a grace period.
 An interruption anywhere is safe: a key is used only once the secret holds it. A key in no version was created and not
 stored, and is deleted; the next call continues with a pending one; a single call moves the label. Of two rotations at
 once, one stops with a conflict: each deletes only keys that are older than the version that it knows as current, so
-never the other's.
+never the other's. A key that somebody deletes between two calls is looked up again before it becomes the current one.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class _Rule:
             key = pending or key_store.create_pending()
             key_store.wait_until_accepted(key, self.clock)
             # Written again, so that the version's age is the time since it became current.
-            key_store.secrets.replace(key_store.secret, lambda: key_store.layout.write(key), over=current)
+            key_store.make_current(key, over=current)
         return Rotated(address, key.id, bool(is_due), tuple(deleted))
 
     def _is_old(self, key_store: AccountKey, key: Key) -> bool:
