@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.batch import REPLAYS
 from lakehouse.core.tables import naming
-from resources.iceberg.snapshots import batch_of
+from resources.iceberg.snapshots import batch_of, full_history
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 
@@ -21,7 +23,8 @@ def publication(
     """Return the requirements and updates (Iceberg REST specification: CommitTableRequest) that publish a branch.
 
     The commit makes the head of the branch the head of main, drops the branch and sets the properties. The offsets tag
-    moves with main if the branch contains a batch. A batch that repeats others after a rollback is counted as a replay.
+    moves with main if the branch contains a batch. Two kinds of batches are counted as replays: the first one after a
+    rollback, and one that ends before the newest batch ever published.
 
     Args:
         table: The table as loaded when the branch was audited.
@@ -51,9 +54,21 @@ def publication(
     snapshot, tagged = table.snapshot_by_id(audited), table.snapshot_by_name(naming.OFFSETS_TAG)
     if snapshot and (batch := batch_of(snapshot)):
         newest = batch_of(tagged) if tagged else None
-        if newest and batch.repeats(newest):
+        if tagged and newest and (batch.ends_before(newest) or _is_rolled_back(table, tagged)):
             properties = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1), **properties}
         updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
     if properties:
         updates += (SetPropertiesUpdate(updates=dict(properties)),)
     return requirements, updates
+
+
+def _is_rolled_back(table: Table, tagged: Snapshot) -> bool:
+    """Return whether main may lack the newest batch ever published, which the offsets tag names.
+
+    The offsets of the next batch do not show it: an operator, or `start`, may skip the records of that batch.
+    """
+    try:
+        newest = next((snapshot for snapshot in full_history(table) if batch_of(snapshot)), None)
+    except UnclearState:
+        return True
+    return newest is None or newest.snapshot_id != tagged.snapshot_id

@@ -267,6 +267,27 @@ def test_derive_after_rollback_expiry_and_new_position_repeats_nothing():
         assert len(schedule.produced()) == 2
 
 
+@pytest.mark.parametrize("skipped", [0, 1], ids=["the same records", "a later record, too"])
+@pytest.mark.parametrize("is_configured", [False, True], ids=["by an operator", "by the configuration"])
+def test_derive_after_rollback_of_all_batches_repeats_no_skipped_row(skipped, is_configured):
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.events()["roll back"]()
+        schedule.kafka.produce(0, [record(2)] * skipped)
+        if is_configured:
+            schedule.topic = schedule.topic.model_copy(update={"start": "latest"})
+            schedule.complete("ingest")
+        else:
+            resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
+        schedule.events()["other maintenance"]()
+        schedule.ingest(record(3))
+        schedule.complete("replay")
+        error = schedule.finish("derive")
+        assert "which is needed to identify them, is expired" in str(error)
+        schedule.recover_derivation()
+
+
 def test_derive_after_rollback_and_expiry_derives_all_groups():
     schedule = Derivation(is_grouped=True)
     with schedule.begun():

@@ -52,18 +52,17 @@ def test_next_batch_lost_records_or_other_topic_is_refused(current, message):
 
 
 @pytest.mark.parametrize(
-    ("following", "is_repeated"),
+    ("following", "is_before"),
     [
         (batch({0: 10, 1: 20}, {0: 15, 1: 20}), False),
         (batch({0: 10, 1: 20, 2: 0}, {0: 15, 1: 20, 2: 3}), False),
-        (batch({0: 10, 1: 19}, {0: 15, 1: 30}), True),
         (batch({0: 10, 1: 20}, {0: 10, 1: 5}), True),
         (Batch("c", "topic", "other", {0: 0, 1: 0}, {0: 5, 1: 5}), False),
     ],
-    ids=["next batch", "new partition", "after a rollback", "decision after a rollback", "recreated topic"],
+    ids=["next batch", "new partition", "decision in a log that lost records", "recreated topic"],
 )
-def test_repeats_only_after_rollback(following, is_repeated):
-    assert following.repeats(LAST) == is_repeated
+def test_ends_before_only_in_same_topic(following, is_before):
+    assert following.ends_before(LAST) == is_before
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 50, 99, 100, 1_000])

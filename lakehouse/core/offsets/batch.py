@@ -28,9 +28,10 @@ REPLAY = "lakehouse.replay"
 """Snapshot summary property of a replay: JSON with the range; such a snapshot has no token."""
 
 REPLAYS = "lakehouse.replays"
-"""Table property: the number of replays, and of batches that repeat others after a rollback.
+"""Table property: the number of replays, of batches that are the first after a rollback, and of batches that end before
+the newest one ever published.
 
-Each may have added rows behind the position of a derived topic."""
+After each, rows behind the position of a derived topic may be added, or may have been."""
 
 PART = "lakehouse.part"
 """Snapshot summary property of a commit that the next one completes: an upsert deletes, and then appends."""
@@ -64,12 +65,10 @@ class Batch:
         """Number of offsets in the range: at least its records, more where the log has gaps."""
         return sum(self.end[p] - self.start[p] for p in self.end)
 
-    def repeats(self, newest: Batch) -> bool:
-        """Return whether it begins before the end of the newest batch, from which the table was rolled back."""
+    def ends_before(self, newest: Batch) -> bool:
+        """Return whether it ends before the newest batch in any partition, as in a log that lost records."""
         same_topic = (self.cluster_id, self.topic_id) == (newest.cluster_id, newest.topic_id)
-        return same_topic and any(
-            min(self.start.get(p, 0), self.end.get(p, 0)) < offset for p, offset in newest.end.items()
-        )
+        return same_topic and any(self.end.get(p, 0) < offset for p, offset in newest.end.items())
 
     def to_json(self) -> str:
         """Return the token, with partitions in order."""
