@@ -163,8 +163,11 @@ class ReaderSchedule(Schedule):
         return super().events() | of_readers
 
     def pass_time(self) -> None:
-        """Let more time pass than a stream keeps snapshots for readers."""
+        """Let more time pass than a stream keeps snapshots for readers; the table keeps few of its metadata files."""
         self.world.advance(self.topic.min_snapshot_age.total_seconds() + 1)
+        if table := self.iceberg.find(NAME):
+            with table.transaction() as change:
+                change.set_properties({"write.metadata.previous-versions-max": "1"})
 
     def act(self) -> None:
         """Perform one action, and judge whether readers still have the files that they show."""
