@@ -94,9 +94,18 @@ class Target:
         return replace(self, properties={**self.properties, PARTS: "2"})
 
 
-def create_branch(spark: SparkSession, ref: TableRef, branch: str) -> None:
-    """Create a branch at the head of main; in a table without snapshots, at an empty snapshot."""
-    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}")
+def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
+    """Create a branch.
+
+    Args:
+        spark: The Spark session.
+        ref: The table.
+        branch: The name of the branch.
+        snapshot_id: The snapshot at which it begins; if None, the head of main, or an empty snapshot in a table without
+            snapshots.
+    """
+    version = "" if snapshot_id is None else f" AS OF VERSION {snapshot_id:d}"
+    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}{version}")
 
 
 def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:

@@ -330,6 +330,13 @@ def test_existing_and_missing_branches_are_refused(make_site: Any) -> None:
     write.create_branch(session, target.ref, target.branch)
     with pytest.raises(PySparkException):
         write.create_branch(session, target.ref, target.branch)
+    base = table_of(site).current_snapshot().snapshot_id
+    site.produce(Sent("b", 2))
+    run(site)
+    write.create_branch(session, target.ref, "at_base", base)
+    assert table_of(site).refs()["at_base"].snapshot_id == base
+    with pytest.raises(PySparkException):
+        write.create_branch(session, target.ref, "at_missing", base + 1)
     write.nothing(session, target)
     head = table_of(site).refs()["again"].snapshot_id
     assert table_of(site).snapshot_by_id(head).summary.additional_properties["note"] == "first"

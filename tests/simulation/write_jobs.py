@@ -15,14 +15,16 @@ from tests.simulation.engine import MemorySpark, Row, branch_at
 from tests.simulation.kafka import Record
 
 
-def create_branch(spark: MemorySpark, ref: TableRef, branch: str) -> None:
-    """Create a branch at the head of main; in a table without snapshots, at an empty snapshot."""
+def create_branch(spark: MemorySpark, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
+    """Create a branch at a snapshot, or at the head of main; in a table without snapshots, at an empty snapshot."""
 
     def create() -> None:
         table = spark.load(ref)
         if branch in table.metadata.refs:
             raise SparkException(f"branch {branch} already exists")
-        if (head := table.metadata.current_snapshot_id) is None:
+        if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
+            raise SparkException(f"snapshot {snapshot_id} does not exist")
+        if (head := snapshot_id or table.metadata.current_snapshot_id) is None:
             spark.commit_files(table, branch, None, [])
         else:
             spark.iceberg.commit_now(table, (), (branch_at(branch, head),))

@@ -177,7 +177,10 @@ class StagedCommit:
 
     def _new(self) -> str:
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        write.create_branch(self.clients.spark.session(self.clients.catalog.spark_settings()), self.ref, branch)
+        # At the head of main, the branch could begin at another snapshot than the base, which only a write could show:
+        # if main is rolled back to the base meanwhile and the branch is dropped, Spark commits to a new one there.
+        spark = self.clients.spark.session(self.clients.catalog.spark_settings())
+        write.create_branch(spark, self.ref, branch, self.base)
         return branch
 
     def _exclude_others(self, table: Table, branch: str) -> Table:
@@ -234,6 +237,11 @@ class StagedCommit:
             table = self.clients.catalog.load(self.ref)
             if table is None:
                 raise dropped_error(str(self.ref)) from error
+            if branch is None and self.base is not None and table.snapshot_by_id(self.base) is None:
+                raise CommitConflict(
+                    f"Snapshot {self.base} of {self.ref}, on which this batch is based, was expired meanwhile. The "
+                    f"batch was not published. Retry the run or command"
+                ) from error
             if branch is None or branch in table.metadata.refs:
                 raise
             raise self._dropped(branch) from error
