@@ -256,6 +256,24 @@ def test_rotate_keeps_key_that_was_set_meanwhile(case: Case, tmp_path: Path, slo
         rotate(case.user, grace_days=0)
 
 
+def test_retire_keeps_key_that_was_set_meanwhile(case: Case, tmp_path: Path):
+    rotate(case.user, grace_days=0)
+    _, foreign = key_pair(tmp_path, "foreign.p8")
+
+    class Interrupted(Secrets):
+        """A client that is used after the slots were read; another program sets a key then."""
+
+        def changed_at(self, name: str) -> datetime:
+            case.server.admin(f"alter user {case.user.name} set rsa_public_key = '{foreign}'")
+            return super().changed_at(name)
+
+    with pytest.raises(CommitConflict, match="RSA_PUBLIC_KEY .* was changed meanwhile"):
+        retire(replace(case.user, secrets=Interrupted(case.user.secrets.region)), grace_days=0)
+    keys = {row[0].lower(): row[1] for row in case.server.admin(f"desc user {case.user.name}")}
+    assert keys["rsa_public_key"] == foreign
+    assert case.logs_in(case.key())
+
+
 def test_rotate_missing_or_foreign_secret_stops(case: Case, new_case: Callable[[], Case]):
     with pytest.raises(UnclearState, match="There is no secret '/nowhere'"):
         rotate(replace(case.user, secret="/nowhere"), grace_days=0)

@@ -113,14 +113,14 @@ def test_ingest_that_loses_keeps_dead_letters_of_the_winner():
 
 
 @pytest.mark.parametrize("number", range(30))
-def test_ingest_beside_a_writer_with_a_check_loses_no_record(number):
+def test_ingest_with_concurrent_check_loses_no_record(number):
     schedule = Derivation()
     with simulation(), empty_store(), simulated_time(schedule.world):
         schedule.kafka.produce(0, [record(1), record(2) | {"value": FAILS_CHECK}])
         schedule.change_check()
         schedule.complete("ingest")
         assert len(schedule.oracle.letters()) == 1
-        # The next table has the record as a row, unless the writer beside it still has the check.
+        # In the new table, the record is a row, unless a concurrent writer still declares the check.
         drop(schedule.world, schedule.iceberg, schedule.topic.name)
         schedule.change_check()
 
@@ -200,7 +200,7 @@ class Readers(Steps, ReaderSchedule):
 
 
 @pytest.mark.parametrize("number", range(25))
-def test_publish_beside_upstream_exposes_all_of_closed_table(number):
+def test_publish_with_concurrent_upstream_exposes_closed_table(number):
     schedule = Readers()
     with schedule.begun():
         schedule.kafka.produce(0, [record(1)])

@@ -177,14 +177,14 @@ class StagedCommit:
 
     def _new(self) -> str:
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
-        # At the head of main, the branch could begin at another snapshot than the base, which only a write could show:
-        # if main is rolled back to the base meanwhile and the branch is dropped, Spark commits to a new one there.
+        # Not at the head of main, which may have moved since: if main is then rolled back to the base and the branch
+        # dropped, Spark recreates it there, and no guard would find that the rows were read from another snapshot.
         spark = self.clients.spark.session(self.clients.catalog.spark_settings())
         write.create_branch(spark, self.ref, branch, self.base)
         return branch
 
     def _exclude_others(self, table: Table, branch: str) -> Table:
-        """Prevent that another writer publishes what it has staged, here or as dead letters of this table.
+        """Prevent other writers from publishing what they have staged, here or as dead letters of this table.
 
         Of two writers, the one that creates its branch later sees the other one here, because it reads the table
         afterwards. The other one requires its branch after it has staged its dead letters, so either it finds that the
