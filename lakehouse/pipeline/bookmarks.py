@@ -17,7 +17,7 @@ from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import history, last_batch
-from resources.iceberg.table_chain import TableChain
+from resources.iceberg.table_chain import SUCCESSOR, TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.kafka import Kafka
@@ -134,9 +134,12 @@ def _remedy(topic: Topic) -> str:
 
 
 def _is_of_source(bookmark: Bookmark, chain: TableChain) -> bool:
-    """Return whether a bookmark is of the newest table, or of one before it that was not rolled back behind it."""
+    """Return whether a bookmark is of a table that was not closed after it had been rolled back behind the bookmark.
+
+    A table that receives new records catches up after a rollback.
+    """
     derived = chain.with_uuid(bookmark.table_uuid)
-    if derived is chain.newest[1]:
+    if derived is not None and derived is chain.newest[1] and SUCCESSOR not in derived.properties:
         return True
     last = last_batch(derived)
     is_repeated = derived is not None and int(derived.properties.get(REPLAYS, 0)) != bookmark.replays
@@ -148,7 +151,8 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
 
     Only a source that rolled over has several. The first one is the table of the bookmark, and the last one may not
     exist yet. Groups are derived from all tables again if the source topic was recreated, or the table of the bookmark
-    dropped: those that had rows which no table has any more may have other rows in a table before it.
+    dropped, or closed after a rollback: those that had rows which no table has any more may have other rows in a table
+    before it.
 
     Args:
         config: The configuration.
@@ -168,8 +172,8 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
         return chain.since(None)
     last = chain.last_batch if topic.source.group_by else None
     is_recreated = last is not None and not bookmark.is_of(last.cluster_id, last.topic_id)
-    is_dropped = last is not None and chain.with_uuid(bookmark.table_uuid) is None
-    return chain.since(None if is_recreated or is_dropped else bookmark.table_uuid)
+    is_lost = last is not None and not _is_of_source(bookmark, chain)
+    return chain.since(None if is_recreated or is_lost else bookmark.table_uuid)
 
 
 def set_bookmark(

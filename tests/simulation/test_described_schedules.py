@@ -333,6 +333,19 @@ def test_derive_after_rollback_and_roll_over_stops():
         assert len(schedule.produced()) == 4
 
 
+def test_derive_groups_after_rollback_and_roll_over():
+    schedule = Continued(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.ingest(record(1))
+        # The record is not read again, so group 1 keeps one row, in the closed table.
+        del schedule.kafka.log[0].records[1]
+        schedule.events()["roll back"]()
+        schedule.registry.change_type()
+        schedule.ingest(record(2))
+        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
 @pytest.fixture
 def groups_in_two_tables():
     """A schedule whose group 1 has a row in the closed table, and one in the second batch of the next one."""
