@@ -233,7 +233,8 @@ def _late(
             lost[bookmark.snapshot_id] = since
     if lost and topic.source.group_by:
         return rows
-    late = derived_rows.late_rows(rows, [(read(id_), end) for id_, end in snapshots.items() if id_ not in lost], before)
+    known = [(read(id_), end) for id_, end in snapshots.items() if table.snapshot_by_id(id_)]
+    late = derived_rows.late_rows(rows, known, before)
     # Rows after all that was derived from the lost snapshots are new.
     ends = {p: max(end.get(p, 0) for end in lost.values()) for p in since} if lost else {}
     if not lost or not derived_rows.ends(derived_rows.rows_between(late, {}, ends)):

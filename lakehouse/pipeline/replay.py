@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
-from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch, Log, Positions, head, next_batch
+from lakehouse.core.offsets.batch import REPLAY, Batch, Log, Positions, head, next_batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.phrases import pluralize
@@ -395,6 +395,5 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
         dead = written.dead if topic.errors == "log" else written.failing
         if read.remaining is None and topic.keeps_dead_letters and dead.count:
             letters.add_missing(context, read.pieces, stage.target)
-        replays = {REPLAYS: str(int(audited.table.properties.get(REPLAYS, 0)) + 1)}
-        context.commit.publish(audited, properties=replays)
+        context.commit.publish(audited)
     return written, audited

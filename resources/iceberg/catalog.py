@@ -281,7 +281,7 @@ class Catalog(dg.ConfigurableResource):
     ) -> Table:
         """Make the head of `branch` the head of main and drop the branch, in one commit.
 
-        The offsets tag moves with main if the branch contains a batch.
+        See `publication` for the tags and properties that change with main.
 
         Args:
             table: The table as loaded when the branch was audited.

@@ -7,13 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.offsets.batch import REPLAYS
+from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch
 from lakehouse.core.tables import naming
-from resources.iceberg.snapshots import batch_of, full_history
+from resources.iceberg.snapshots import batch_of, full_history, summary_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-    from pyiceberg.table.snapshots import Snapshot
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
 
@@ -22,9 +21,10 @@ def publication(
 ) -> tuple[tuple[TableRequirement, ...], tuple[TableUpdate, ...]]:
     """Return the requirements and updates (Iceberg REST specification: CommitTableRequest) that publish a branch.
 
-    The commit makes the head of the branch the head of main, drops the branch and sets the properties. The offsets tag
-    moves with main if the branch contains a batch. Two kinds of batches are counted as replays: the first one after a
-    rollback, and one that ends before the newest batch ever published.
+    The commit makes the head of the branch the head of main, drops the branch and sets the properties. It counts a
+    branch that may have rows of records which were read before: that of a redrive or replay, of the first batch after a
+    rollback, and of a batch that ends before the newest batch ever published. A tag on the newest batch, and one on the
+    newest replay until a batch follows it, show later whether main was rolled back behind them.
 
     Args:
         table: The table as loaded when the branch was audited.
@@ -51,24 +51,44 @@ def publication(
         reference(ref_name="main", type="branch", snapshot_id=audited),
         RemoveSnapshotRefUpdate(ref_name=branch),
     )
-    snapshot, tagged = table.snapshot_by_id(audited), table.snapshot_by_name(naming.OFFSETS_TAG)
-    if snapshot and (batch := batch_of(snapshot)):
-        newest = batch_of(tagged) if tagged else None
-        if tagged and newest and (batch.ends_before(newest) or _is_rolled_back(table, tagged)):
-            properties = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1), **properties}
+    snapshot = table.snapshot_by_id(audited)
+    assert snapshot is not None
+    batch, is_replay = batch_of(snapshot), REPLAY in summary_of(snapshot)
+    if is_replay:
+        updates += (reference(ref_name=naming.REPLAY_TAG, type="tag", snapshot_id=audited),)
+    if batch:
         updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
+        if naming.REPLAY_TAG in table.metadata.refs:
+            updates += (RemoveSnapshotRefUpdate(ref_name=naming.REPLAY_TAG),)
+    if is_replay or (batch and _may_repeat(table, batch)):
+        properties = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1), **properties}
     if properties:
         updates += (SetPropertiesUpdate(updates=dict(properties)),)
     return requirements, updates
 
 
-def _is_rolled_back(table: Table, tagged: Snapshot) -> bool:
-    """Return whether main may lack the newest batch ever published, which the offsets tag names.
+def _may_repeat(table: Table, batch: Batch) -> bool:
+    """Return whether a batch may have records that were read before.
 
-    The offsets of the next batch do not show it: an operator, or `start`, may skip the records of that batch.
+    The offsets of the first batch after a rollback do not show it: an operator, or `start`, may skip the records of the
+    batches that main lacks since.
     """
+    tagged = table.snapshot_by_name(naming.OFFSETS_TAG)
+    newest = batch_of(tagged) if tagged else None
+    if tagged is None or newest is None:
+        return False
+    return batch.ends_before(newest) or _is_rolled_back(table, tagged.snapshot_id)
+
+
+def _is_rolled_back(table: Table, newest_batch: int) -> bool:
+    """Return whether main may lack the newest batch ever published, given by its snapshot, or a replay after it."""
+    replay = table.metadata.refs.get(naming.REPLAY_TAG)
+    missing = {newest_batch} | ({replay.snapshot_id} if replay else set())
     try:
-        newest = next((snapshot for snapshot in full_history(table) if batch_of(snapshot)), None)
+        for snapshot in full_history(table):
+            missing.discard(snapshot.snapshot_id)
+            if batch_of(snapshot):
+                break
     except UnclearState:
         return True
-    return newest is None or newest.snapshot_id != tagged.snapshot_id
+    return bool(missing)

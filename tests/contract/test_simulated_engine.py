@@ -239,6 +239,10 @@ def test_redrive_appends_decodable_dead_letters_and_counts_attempts(make_site: A
     assert (before, after) == (Redriven(2, 0), Redriven(2, 1))
     assert site.rows() == [("a", 1), ("b", 2)]
     assert site.letters() == [(1, "unknown_schema", 3, True), (2, "undecodable", 3, False)]
+    assert set(table_of(site).metadata.refs) == {"main", "lakehouse-offsets", "lakehouse-replay"}
+    site.produce(Sent("d", 4))
+    run(site)
+    assert set(table_of(site).metadata.refs) == {"main", "lakehouse-offsets"}
 
 
 def test_redriven_row_does_not_replace_newer_row_of_its_key(make_site: Any) -> None:

@@ -82,7 +82,9 @@ def test_replay_into_branch_leaves_main_unchanged(resources):
     assert sorted(on_branch) == [*range(10), *range(20, 40)]
 
 
-@pytest.mark.parametrize("branch", ["main", naming.OFFSETS_TAG, f"{naming.STAGING_PREFIX}1", "release"])
+@pytest.mark.parametrize(
+    "branch", ["main", naming.OFFSETS_TAG, naming.REPLAY_TAG, f"{naming.STAGING_PREFIX}1", "release"]
+)
 def test_replay_into_reserved_branch_is_refused(resources, branch):
     stream = Stream(resources)
     stream.produce_trades(range(20))

@@ -16,12 +16,16 @@ from lakehouse.pipeline.batches.offsets import resume
 from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.schedule import NAME, NAMESPACE
+from tests.simulation.table_events import heads, undo_replay
 
 USUAL = "produce", "ingest", "derive"
 """Actions of half of the turns."""
 
 OMITTED = "measure", "transact", "compact"
 """Actions that change nothing, or only for other kinds."""
+
+REPLAYING = "redrive", "replay"
+"""Programs that write rows again."""
 
 RESETTING = "drop table", "recreate", "delete derived", "earlier release"
 """Actions after which what happened before has no effect; half of the schedules omit all of them."""
@@ -54,7 +58,7 @@ class CommandSchedule(DerivationSchedule):
     @property
     def actions(self) -> tuple[str, ...]:
         """The actions of derivation that change what a table has, those of other programs, and of earlier releases."""
-        names = (*super().actions, "other maintenance", "change check", "earlier release")
+        names = (*super().actions, "undo replay", "other maintenance", "change check", "earlier release")
         return tuple(name for name in names if name not in self.left_out)
 
     def programs(self) -> dict[str, Callable[[], object]]:
@@ -64,8 +68,19 @@ class CommandSchedule(DerivationSchedule):
         return super().programs() | resuming
 
     def events(self) -> dict[str, Callable[[], object]]:
-        """Return the events of derivation, and that an earlier release continued the table in another one."""
-        return super().events() | {"earlier release": self.find_table_of_earlier_release}
+        """Return the events of derivation; that an earlier release continued the table in another one; and that an
+        operator undoes a redrive or replay."""
+        events = {"earlier release": self.find_table_of_earlier_release, "undo replay": self.undo_replay}
+        return super().events() | events
+
+    def undo_replay(self) -> None:
+        """Redrive or replay, derive the rows, and roll the table and its dead letters back to before that."""
+        if self.world.processes:
+            return
+        before = heads(self.iceberg, NAME)
+        for name in (self.choices.of(REPLAYING), "derive"):
+            self.judge_error(self.finish(name))
+        undo_replay(self.world, self.iceberg, self.oracle, NAME, before)
 
     def find_table_of_earlier_release(self) -> None:
         """Let a program find a table that an earlier release continued, which it refuses, and drop the table."""

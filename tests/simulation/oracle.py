@@ -91,7 +91,9 @@ class Oracle:
         else:
             self._follow(table)
             self._rows = rows_of(table)
-        self._judge(strict=False)
+        if self.rolled_back_to is None:
+            # Otherwise, an operator is rolling the dead letters back, too.
+            self._judge(strict=False)
 
     def _judge_history(self, name: str, metadata: TableMetadata) -> None:
         """Judge whether Iceberg's Java library can read the metadata (TableMetadata: entries go back by a minute)."""

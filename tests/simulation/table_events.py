@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 
@@ -17,6 +18,9 @@ from tests.simulation.engine import MemorySpark, branch_at
 from tests.simulation.maintenance_jobs import expire
 from tests.simulation.oracle import Oracle
 from tests.simulation.world import World
+
+Heads = tuple[int | None, int | None]
+"""Ids of main's snapshots of a table and of its dead letters."""
 
 NEWER = 2
 """Version of a token that this release does not read."""
@@ -35,6 +39,43 @@ def roll_back(world: World, iceberg: MemoryIcebergCatalog, oracle: Oracle, name:
         oracle.rolled_back_to = None
         return
     world.record(f"operator: rolled {name} back to {target.snapshot_id}")
+
+
+def heads(iceberg: MemoryIcebergCatalog, name: str) -> Heads:
+    """Return the newest snapshots of a table and of its dead letters."""
+    tables = iceberg.find(name), iceberg.find(f"{name}__dead_letters")
+    of_rows, of_letters = (table.metadata.current_snapshot_id if table else None for table in tables)
+    return of_rows, of_letters
+
+
+def undo_replay(world: World, iceberg: MemoryIcebergCatalog, oracle: Oracle, name: str, before: Heads) -> None:
+    """Roll a table and its dead letters back to before a redrive or replay, if no batch followed it.
+
+    Args:
+        world: The scheduler.
+        iceberg: The catalog.
+        oracle: The judge of the table.
+        name: The name of the table.
+        before: The newest snapshots before that program.
+    """
+    table, letters = iceberg.find(name), iceberg.find(f"{name}__dead_letters")
+    of_rows, of_letters = before
+    if table is None or letters is None or of_rows is None or of_letters is None:
+        return
+    snapshot = table.current_snapshot()
+    while snapshot and snapshot.snapshot_id != of_rows and "lakehouse.batch" not in _summary(snapshot):
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
+    is_first = table.metadata.current_snapshot_id == of_rows
+    if is_first or snapshot is None or snapshot.snapshot_id != of_rows or not letters.snapshot_by_id(of_letters):
+        return
+    oracle.rolled_back_to = of_rows
+    for rolled_back, target in ((letters, of_letters), (table, of_rows)):
+        while rolled_back.refresh().metadata.current_snapshot_id != target:
+            # The clock of this operator may be behind the table's history.
+            with suppress(ClockSkew):
+                iceberg.commit_now(rolled_back, (), (branch_at("main", target),))
+            world.advance(4000)
+    world.record(f"operator: undid the replay after {of_rows} of {name}")
 
 
 def drop(world: World, iceberg: MemoryIcebergCatalog, name: str) -> None:

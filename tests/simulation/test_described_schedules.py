@@ -19,7 +19,7 @@ from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.registry import LATE, OTHER, OWN
 from tests.simulation.roll_over_schedule import RollOverSchedule
 from tests.simulation.schedule import NAME, NAMESPACE, Schedule, exhaust, simulation
-from tests.simulation.table_events import drop
+from tests.simulation.table_events import drop, heads, undo_replay
 from tests.simulation.world import replaced, simulated_time
 
 FAILS_CHECK = 3
@@ -310,6 +310,25 @@ def test_derive_after_roll_over_derives_rows_of_both_tables(is_first):
         schedule.kafka.produce(0, [record(3, schema_id=OTHER)])
         schedule.complete("ingest", "derive", "derive")
         assert [places[0][2] for _, places in schedule.produced()] == [0, 1, 2]
+
+
+def test_derive_after_undone_redrive_whose_snapshot_expired():
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1), record(2, schema_id=LATE))
+        schedule.register()
+        before = heads(schedule.iceberg, NAME)
+        schedule.complete("redrive", "derive")
+        undo_replay(schedule.world, schedule.iceberg, schedule.oracle, NAME, before)
+        schedule.events()["other maintenance"]()
+        schedule.ingest(record(3))
+        schedule.events()["other maintenance"]()
+        schedule.complete("redrive")
+        error = schedule.finish("derive")
+        assert "is expired" in str(error)
+        schedule.recover_derivation()
+        schedule.ingest(record(4))
+        assert len(schedule.produced()) == 4
 
 
 class Continued(Derivation, RollOverSchedule):

@@ -18,6 +18,9 @@ TABLEFLOW_CATALOG = "tableflow"
 OFFSETS_TAG = "lakehouse-offsets"
 """The Iceberg tag on the newest ingested snapshot: snapshot expiry never removes a tagged snapshot."""
 
+REPLAY_TAG = "lakehouse-replay"
+"""The Iceberg tag on the snapshot of the newest redrive or replay, until a batch follows it."""
+
 STAGING_PREFIX = "ingest_"
 """Prefix of branches that contain a batch between its write and its publication."""
 

@@ -33,7 +33,7 @@ OnPhase = Callable[[Phase], None]
 Audit = Callable[["Table", int], list[CheckResult]]
 """Checks the rows of a table's snapshot, given by its id."""
 
-RESERVED = ("main", naming.OFFSETS_TAG)
+RESERVED = ("main", naming.OFFSETS_TAG, naming.REPLAY_TAG)
 
 
 def no_report(phase: Phase) -> None:
