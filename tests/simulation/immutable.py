@@ -16,6 +16,7 @@ import pyarrow.parquet
 import pyiceberg.catalog
 import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
+from pydantic import BaseModel
 from pyiceberg.expressions import AlwaysFalse, visitors
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
 from pyiceberg.io import FileIO
@@ -32,18 +33,16 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import ManifestGroupPlanner
 from pyiceberg.table.metadata import TableMetadataUtil, TableMetadataV2
 from pyiceberg.table.refs import SnapshotRef
-from pyiceberg.table.snapshots import Snapshot, Summary
-from pyiceberg.types import StructType
+from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.formats import evolution
 from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
-from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from tests.simulation.identifiers import IDENTIFIERS
-from tests.simulation.world import replaced
+from tests.simulation.world import INHERITED, replaced
 
 KNOWN = 2000
 """Maximum number of results that are kept: more are of schedules that have ended."""
@@ -186,16 +185,20 @@ PURE: dict[Any, dict[str, Any]] = {
 """Functions whose result depends on their arguments only, which are computed once."""
 
 
-def _private(name: str) -> dict[str, property]:
-    return {name: property(lambda self: self.__pydantic_private__[name])}
+def attributes() -> dict[Any, dict[str, Any]]:
+    """Return what finds attributes of models as those of other objects are found.
+
+    pydantic finds private ones by `__getattr__`. With this method, every attribute of every model takes longer.
+    """
+    models = [BaseModel]
+    for model in models:
+        models += model.__subclasses__()
+    private = {m: {name: _private(name) for name in vars(m).get("__private_attributes__", ())} for m in models}
+    return private | {BaseModel: {"__getattr__": INHERITED}}
 
 
-PRIVATE: dict[Any, dict[str, Any]] = {
-    Summary: _private("_additional_properties"),
-    StructType: _private("_hash"),
-    Catalog: _private("_catalog"),
-}
-"""Private attributes of models, which pydantic looks up otherwise after everything else, and with an error."""
+def _private(name: str) -> property:
+    return property(lambda self: self.__pydantic_private__[name])
 
 
 METADATA: dict[Any, dict[str, Any]] = {
@@ -208,7 +211,7 @@ METADATA: dict[Any, dict[str, Any]] = {
 @contextmanager
 def computed_once() -> Iterator[None]:
     """Share frozen models between copies, compute results once that depend on them only, and draw cheap identifiers."""
-    with replaced(METADATA | IDENTIFIERS), replaced(PURE), replaced(PRIVATE):
+    with replaced(METADATA | IDENTIFIERS), replaced(PURE), replaced(attributes()):
         yield
 
 

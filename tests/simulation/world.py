@@ -354,20 +354,23 @@ def simulated_time(world: World) -> Iterator[None]:
 
 @contextmanager
 def replaced(names: dict[Any, dict[str, Any]]) -> Iterator[None]:
-    """Replace names of modules and classes."""
-    before = {owner: {name: vars(owner).get(name, _INHERITED) for name in values} for owner, values in names.items()}
+    """Replace names of modules and classes, or remove them, so that they are inherited."""
+    before = {owner: {name: vars(owner).get(name, INHERITED) for name in values} for owner, values in names.items()}
     try:
-        for owner, values in names.items():
-            for name, value in values.items():
-                setattr(owner, name, value)
+        _set(names)
         yield
     finally:
-        for owner, values in before.items():
-            for name, value in values.items():
-                if value is _INHERITED:
-                    delattr(owner, name)
-                else:
-                    setattr(owner, name, value)
+        _set(before)
 
 
-_INHERITED = object()
+def _set(names: dict[Any, dict[str, Any]]) -> None:
+    for owner, values in names.items():
+        for name, value in values.items():
+            if value is not INHERITED:
+                setattr(owner, name, value)
+            elif name in vars(owner):
+                delattr(owner, name)
+
+
+INHERITED = object()
+"""The value of a name that a module or class does not have itself."""
