@@ -91,28 +91,28 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
                 f"the run or command, because a schema or the log may have changed; if it fails again, correct "
                 f"the quarantining check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
             )
-        # The last step before the publication: another writer may have staged the batch since this one did.
-        _exclude_others(context, branch)
+        # The last step before the publication: another writer may have audited the batch since this one did.
+        _require_not_excluded(context, branch)
         return []
 
     counts = Counts(consumed=decided.count, rows=decided.count)
     commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
 
 
-def _exclude_others(context: BatchContext, branch: str) -> None:
-    """Require that no other writer has published the batch, and prevent that one does: it has other dead letters.
+def _require_not_excluded(context: BatchContext, branch: str) -> None:
+    """Require that no other writer has published the batch, or dropped this writer's branch to do so.
+
+    One that drops it later drops the staged dead letters, too.
 
     Raises:
         CommitConflict: Another writer changed the table.
     """
-    catalog = context.clients.catalog
-    table = catalog.load(context.ref)
+    table = context.clients.catalog.load(context.ref)
     if table is None or table.metadata.current_snapshot_id != context.base or branch not in table.metadata.refs:
         raise CommitConflict(
             f"Another writer changed {context.ref} while this batch was prepared. The batch was not published. Retry "
             f"the run or command"
         )
-    catalog.drop_staging(table, kept=branch)
 
 
 def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Target) -> None:
