@@ -205,7 +205,7 @@ def test_derive_rows_that_return_after_rollback_repeats_nothing(resources, is_se
 def test_derive_many_late_rows_uses_bounded_transactions(resources):
     flags = Flags(resources, max_records_per_batch=7)
     flags.trades.topic = with_checks(flags.trades.topic, CHEAP)
-    flags.trades.produce_trades(range(100))
+    flags.trades.produce_trades(range(40, 70))
     flags.run()
     before = produced_offsets(flags)
 
