@@ -15,6 +15,9 @@ REPLACING = 3 * ("recreate refunds", "produce refunds")
 class PausedStreamSchedule(StreamSchedule):
     """A schedule of streams in which some calls take long."""
 
+    # Nothing is paused after the recovery.
+    may_continue = False
+
     def __init__(self, choices: Choices):
         super().__init__(choices)
         self.actions = ACTIONS + choices.of(((), REPLACING))

@@ -178,13 +178,12 @@ class DeploymentSchedule:
             pass
         if world.choices.below(2):
             self._until_done("rotate", self._rotate)
-            self._require_empty_plan()
         self._pass_time(40 * 24 * HOURS)
         self._until_done("rotate", self._rotate)
         self._require_working_keys()
         if world.choices.below(2):
             self._require_empty_plan()
-        if not self.oracle.violations and world.choices.happens(50):
+        if not self.oracle.violations and world.choices.happens(25):
             self._until_done("delete", self._delete)
             self._require_nothing_left()
 
