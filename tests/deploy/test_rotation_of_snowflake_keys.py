@@ -16,7 +16,7 @@ import pytest
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.deploy.snowflake.key_pair_rotation import install, retire, rotate
-from resources.aws.secrets_manager import Secrets
+from resources.aws.secrets_manager import SecretJson, Secrets
 from resources.snowflake.snowflake_sql import KeySlot
 from tests.support.clouds.snowflake.deployments import change
 from tests.support.clouds.snowflake.rotated_users import Case, Killed, Wire, secrets_manager
@@ -254,6 +254,23 @@ def test_rotate_keeps_key_that_was_set_meanwhile(case: Case, tmp_path: Path, slo
     assert case.logs_in(current)
     with pytest.raises(UnclearState, match="another program may use it"):
         rotate(case.user, grace_days=0)
+
+
+def test_install_keeps_key_that_was_set_meanwhile(new_case: Callable[[], Case], tmp_path: Path):
+    case = new_case()
+    _, foreign = key_pair(tmp_path, "foreign.p8")
+
+    class Interrupted(Secrets):
+        """A client that is used after the slots were read; another program sets a key then."""
+
+        def create(self, name: str, value: SecretJson, *, description: str) -> None:
+            case.server.admin(f"alter user {case.user.name} set rsa_public_key = '{foreign}'")
+            super().create(name, value, description=description)
+
+    with pytest.raises(CommitConflict, match="RSA_PUBLIC_KEY .* was changed meanwhile"):
+        install(replace(case.user, secrets=Interrupted(case.user.secrets.region)))
+    keys = {row[0].lower(): row[1] for row in case.server.admin(f"desc user {case.user.name}")}
+    assert keys["rsa_public_key"] == foreign
 
 
 def test_retire_keeps_key_that_was_set_meanwhile(case: Case, tmp_path: Path):
