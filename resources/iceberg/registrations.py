@@ -65,7 +65,9 @@ def _sequence_number(metadata: TableMetadata) -> int:
 def _require_no_foreign_commit(reader: str, registered_table: Table, newest: Table, *, may_be_own: bool) -> None:
     current, snapshots = registered_table.current_snapshot(), newest.metadata.snapshots
     shown = current.snapshot_id if current else None
-    if current is None or shown in {snapshot.snapshot_id for snapshot in snapshots}:
+    # A snapshot that expired may be the parent of one that remains.
+    known = {id_ for snapshot in snapshots for id_ in (snapshot.snapshot_id, snapshot.parent_snapshot_id)}
+    if current is None or shown in known:
         return
     # A snapshot older than all remaining ones may have been the table's own before it expired. The file may have newer
     # ones, which were staged.
