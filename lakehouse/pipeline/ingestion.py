@@ -19,6 +19,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
 from lakehouse.core.offsets.batch import TOKEN, Batch, Positions, clip, head, next_batch
 from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.polling import SYSTEM_CLOCK
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
 from lakehouse.pipeline.batches.poison import largest_decodable_prefix
@@ -99,6 +100,7 @@ def ingest(
     end: Positions = {}
     conflicts, is_begun = 0, False
     while True:
+        began = SYSTEM_CLOCK.now()
         if (topic_pause := pauses(clients.catalog, namespace).get(topic.name)) and is_begun:
             return
         if topic_pause:
@@ -130,6 +132,8 @@ def ingest(
             conflicts += 1
             if conflicts == ATTEMPTS:
                 raise
+            # A writer that retries at once may exclude the one that excluded it, before that one publishes.
+            SYSTEM_CLOCK.sleep(SYSTEM_CLOCK.now() - began)
         else:
             conflicts, is_begun = 0, True
             yield published

@@ -27,7 +27,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 import lakehouse.pipeline.batches.offsets
 import lakehouse.pipeline.commits.audit
+import lakehouse.pipeline.ingestion
 import lakehouse.pipeline.maintenance
+from lakehouse.core.polling import Clock
 from tests.simulation.choices import Choices
 
 T = TypeVar("T")
@@ -345,6 +347,7 @@ def simulated_time(world: World) -> Iterator[None]:
         pyiceberg.table.metadata: {"datetime": SimpleNamespace(datetime=SimulatedDatetime)},
         lakehouse.pipeline.commits.audit: {"ThreadPoolExecutor": InlineExecutor},
         ExecutorFactory: {"get_or_create": lambda: InlineExecutor(1)},
+        lakehouse.pipeline.ingestion: {"SYSTEM_CLOCK": Clock(world.monotonic, world.advance)},
         lakehouse.pipeline.maintenance: {"datetime": SimulatedDatetime},
         lakehouse.pipeline.batches.offsets: {"datetime": SimulatedDatetime},
     }
