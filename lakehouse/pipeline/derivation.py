@@ -167,7 +167,11 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
     for result, reached in parts:
         bookmark_message = bookmark_topic.message(kafka, name, reached)
         outgoing = itertools.chain(_outgoing(topic, result, limit), [bookmark_message])
-        # Groups may be produced twice, so only the last of their transactions needs the bookmark.
+        if topic.source.group_by and bookmark:
+            # Of several transactions, the first one records the snapshot, whose rows the table may lack later.
+            begun = replace(bookmark, further={**bookmark.further, current.snapshot_id: last.end})
+            outgoing = itertools.chain([bookmark_topic.message(kafka, name, begun)], outgoing)
+        # Groups may be produced twice, so only the last of their transactions needs the new bookmark.
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, target.producer, part)
         produced += result.num_rows
