@@ -29,6 +29,7 @@ from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic, source_chains
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.table_location import catalog_of
+from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, history, last_batch
 from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
@@ -151,7 +152,11 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
         if topic.source.group_by:
             # Their groups have fewer rows now.
             known = {id_: end for id_, end in lost.items() if table.snapshot_by_id(id_)}
-            late += [derived_rows.late_rows(read(id_), [(rows, end)], end) for id_, end in known.items()]
+            late += [
+                # Rows of a recreated topic may have the same offsets, so any of them may be missing.
+                read(id_) if RECREATED in table.properties else derived_rows.late_rows(read(id_), [(rows, end)], end)
+                for id_, end in known.items()
+            ]
         current = replace(current, further={} if topic.source.group_by else lost)
     limit, produced = message_limit(kafka, topic.topic), 0
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})

@@ -331,6 +331,19 @@ def test_derive_after_undone_redrive_whose_snapshot_expired():
         assert len(schedule.produced()) == 4
 
 
+def test_derive_groups_after_rollback_of_row_at_offset_of_recreated_topic():
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.source.recreate()
+        resume(schedule.clients, NAMESPACE, schedule.topic, "earliest", "test")
+        schedule.ingest(record(1))
+        assert sorted(dict(schedule.produced())[b"1"]) == [("id1", 0, 0), ("id2", 0, 0)]
+        schedule.roll_back()
+        schedule.complete("derive")
+        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
 class Continued(Derivation, RollOverSchedule):
     """A schedule without faults of a topic that rolls over."""
 
