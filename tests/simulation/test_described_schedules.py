@@ -12,83 +12,14 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.choices import Choices
-from tests.simulation.derivation_schedule import TARGET, DerivationSchedule, derived_topic
+from tests.simulation.described import FAILS_CHECK, Derivation, Steps, record
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
 from tests.simulation.reader_schedule import ReaderSchedule
-from tests.simulation.registry import LATE, OTHER, OWN
-from tests.simulation.roll_over_schedule import RollOverSchedule
+from tests.simulation.registry import LATE, OTHER
 from tests.simulation.schedule import NAME, NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.table_events import drop, heads, undo_replay
 from tests.simulation.world import replaced, simulated_time
-
-FAILS_CHECK = 3
-"""A value that fails the check."""
-
-
-def record(key, *, schema_id=OWN, is_garbage=False):
-    """Return the fields of a record."""
-    return {"key": key, "value": 1, "schema_id": schema_id, "is_garbage": is_garbage, "is_poison": False}
-
-
-class Steps(Schedule):
-    """A schedule without faults, whose steps are called one by one."""
-
-    def complete(self, *programs):
-        """Run programs, which must not fail."""
-        assert [self.finish(name) for name in programs] == [None] * len(programs)
-
-    def interrupt(self, name, number, action):
-        """Run a program, and perform an action after a number of its calls; return its error."""
-        process = self.world.start(name, self.programs()[name])
-        self.world.switch_percent = 100
-        for _ in range(number):
-            if process in self.world.processes:
-                self.world.step(process)
-        self.world.switch_percent = 0
-        action()
-        self.run_to_end(process)
-        return process.result
-
-
-class Derivation(Steps, DerivationSchedule):
-    """A schedule without faults, whose steps are called one by one."""
-
-    def __init__(self, *, is_grouped=False):
-        super().__init__(Choices(None))
-        self.is_grouped, self.derived = is_grouped, derived_topic(is_grouped=is_grouped)
-
-    @contextmanager
-    def begun(self):
-        """Provide the systems, and judge at the end that each row was derived, and none twice."""
-        with simulation(), empty_store(), simulated_time(self.world), self.derivation():
-            yield
-            self.judge_messages()
-            self.judge_derived()
-            self.oracle.raise_violations()
-
-    def ingest(self, *records):
-        self.kafka.produce(0, records)
-        self.complete("ingest", "derive")
-
-    def recreate_derived(self):
-        """Delete the derived topic, and create it again."""
-        self.delete()
-        self.kafka.create(TARGET, self.derived.partitions)
-
-    def roll_back_and_expire(self, *records):
-        """Derive records, roll them back, ingest them again, and expire the snapshot that they were derived from."""
-        self.ingest(record(1))
-        self.ingest(*records)
-        self.events()["roll back"]()
-        self.register()
-        self.complete("ingest")
-        self.events()["other maintenance"]()
-
-    def roll_back(self):
-        """Roll the newest batch back, and skip its records."""
-        self.events()["roll back"]()
-        resume(self.clients, NAMESPACE, self.topic, "latest", "test")
 
 
 def test_ingest_that_loses_keeps_dead_letters_of_the_winner():
@@ -342,67 +273,3 @@ def test_derive_groups_after_rollback_of_row_at_offset_of_recreated_topic():
         schedule.roll_back()
         schedule.complete("derive")
         assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
-
-
-class Continued(Derivation, RollOverSchedule):
-    """A schedule without faults of a topic that rolls over."""
-
-
-def test_derive_after_rollback_and_roll_over_stops():
-    schedule = Continued()
-    with schedule.begun():
-        schedule.ingest(record(1))
-        schedule.ingest(record(2), record(3, schema_id=LATE), record(4))
-        schedule.events()["roll back"]()
-        schedule.register()
-        schedule.registry.change_type()
-        schedule.kafka.produce(0, [record(5)])
-        schedule.complete("ingest")
-        error = schedule.finish("derive")
-        assert "was rolled back before it rolled over" in str(error)
-        schedule.recover_derivation()
-        schedule.ingest(record(6))
-        assert len(schedule.produced()) == 4
-
-
-def test_derive_groups_after_rollback_and_roll_over():
-    schedule = Continued(is_grouped=True)
-    with schedule.begun():
-        schedule.ingest(record(1))
-        schedule.ingest(record(1))
-        # The record is not read again, so group 1 keeps one row, in the closed table.
-        del schedule.kafka.log[0].records[1]
-        schedule.events()["roll back"]()
-        schedule.registry.change_type()
-        schedule.ingest(record(2))
-        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
-
-
-@pytest.fixture
-def groups_in_two_tables():
-    """A schedule whose group 1 has a row in the closed table, and one in the second batch of the next one."""
-    schedule = Continued(is_grouped=True)
-    with schedule.begun():
-        schedule.ingest(record(1))
-        schedule.registry.change_type()
-        schedule.ingest(record(2))
-        schedule.ingest(record(1))
-        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0), ("id1", 0, 2)]
-        yield schedule
-
-
-def test_derive_after_roll_over_rollback_and_recreation(groups_in_two_tables):
-    schedule = groups_in_two_tables
-    schedule.events()["roll back"]()
-    schedule.source.recreate()
-    resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
-    schedule.ingest(record(3))
-    assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
-
-
-def test_derive_after_drop_of_successor(groups_in_two_tables):
-    schedule = groups_in_two_tables
-    drop(schedule.world, schedule.iceberg, schedule.oracle.newest)
-    resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
-    schedule.ingest(record(3))
-    assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]

@@ -1,0 +1,76 @@
+"""Schedules of roll-overs that failed once, described step by step, because seeds depend on the order of choices."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.pipeline.batches.offsets import resume
+from tests.simulation.described import Derivation, record
+from tests.simulation.registry import LATE
+from tests.simulation.roll_over_schedule import RollOverSchedule
+from tests.simulation.schedule import NAMESPACE
+from tests.simulation.table_events import drop
+
+
+class Continued(Derivation, RollOverSchedule):
+    """A schedule without faults of a topic that rolls over."""
+
+
+def test_derive_after_rollback_and_roll_over_stops():
+    schedule = Continued()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.ingest(record(2), record(3, schema_id=LATE), record(4))
+        schedule.events()["roll back"]()
+        schedule.register()
+        schedule.registry.change_type()
+        schedule.kafka.produce(0, [record(5)])
+        schedule.complete("ingest")
+        error = schedule.finish("derive")
+        assert "was rolled back before it rolled over" in str(error)
+        schedule.recover_derivation()
+        schedule.ingest(record(6))
+        assert len(schedule.produced()) == 4
+
+
+def test_derive_groups_after_rollback_and_roll_over():
+    schedule = Continued(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.ingest(record(1))
+        # The record is not read again, so group 1 keeps one row, in the closed table.
+        del schedule.kafka.log[0].records[1]
+        schedule.events()["roll back"]()
+        schedule.registry.change_type()
+        schedule.ingest(record(2))
+        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
+@pytest.fixture
+def groups_in_two_tables():
+    """A schedule whose group 1 has a row in the closed table, and one in the second batch of the next one."""
+    schedule = Continued(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.registry.change_type()
+        schedule.ingest(record(2))
+        schedule.ingest(record(1))
+        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0), ("id1", 0, 2)]
+        yield schedule
+
+
+def test_derive_after_roll_over_rollback_and_recreation(groups_in_two_tables):
+    schedule = groups_in_two_tables
+    schedule.events()["roll back"]()
+    schedule.source.recreate()
+    resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
+    schedule.ingest(record(3))
+    assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
+def test_derive_after_drop_of_successor(groups_in_two_tables):
+    schedule = groups_in_two_tables
+    drop(schedule.world, schedule.iceberg, schedule.oracle.newest)
+    resume(schedule.clients, NAMESPACE, schedule.topic, "latest", "test")
+    schedule.ingest(record(3))
+    assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
