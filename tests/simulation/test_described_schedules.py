@@ -262,7 +262,7 @@ def test_derive_after_undone_redrive_whose_snapshot_expired():
         assert len(schedule.produced()) == 4
 
 
-def test_derive_groups_after_rollback_of_row_at_offset_of_recreated_topic():
+def test_derive_groups_after_recreation_and_rollback():
     schedule = Derivation(is_grouped=True)
     with schedule.begun():
         schedule.ingest(record(1))
