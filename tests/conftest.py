@@ -163,8 +163,8 @@ def _home(folder):
 def archive_of_spark(tmp_path_factory):
     """Start and stop Spark once per virtual environment, so that it has its archive of classes (lakehouse.local.java).
 
-    A Spark without an archive records its classes: for each class that it loads, it examines the files of 300 jars.
-    That was a fifth of its CPU time in the tests, and at its end the archive of 20,000 classes took another 25 s.
+    A Spark without an archive records its classes: for each class that it loads, it examines the files of its jars. In
+    the tests of formats and of derivation, that took a fifth of its CPU time.
     """
     with (tmp_path_factory.getbasetemp().parent / "archive.lock").open("w") as lock:  # shared by xdist's processes
         fcntl.flock(lock, fcntl.LOCK_EX)
