@@ -43,6 +43,24 @@ def test_ingest_that_loses_keeps_dead_letters_of_the_winner():
             assert [place_of(letter.record)[1:] for letter in schedule.oracle.letters()] == [(0, 1)]
 
 
+def test_ingest_waits_before_refused_batch_is_retried():
+    with simulation(), empty_store():
+        schedule = Schedule(Choices(None))
+        with simulated_time(schedule.world):
+            run = partial(ingest, NAMESPACE, schedule.topic, schedule.clients)
+            schedule.kafka.produce(0, [record(1)])
+            began = schedule.world.now()
+
+            def on_phase(phase):
+                if phase == "audit" and not schedule.oracle.rows():
+                    schedule.world.advance(100)
+                    exhaust(run())
+
+            exhaust(run(on_phase=on_phase))
+            assert len(schedule.oracle.rows()) == 1
+            assert schedule.world.now() - began >= 200
+
+
 @pytest.mark.parametrize("number", range(30))
 def test_ingest_with_concurrent_check_loses_no_record(number):
     schedule = Derivation()
