@@ -291,3 +291,23 @@ def test_derive_groups_after_recreation_and_rollback():
         schedule.roll_back()
         schedule.complete("derive")
         assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
+@pytest.mark.parametrize("number", range(0, 40, 2))
+def test_derive_groups_after_killed_derivation_and_rollback(number):
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1), record(2))
+        schedule.kafka.produce(0, [record(1), record(2)])
+        schedule.complete("ingest")
+        # Each message takes so long that a transaction has one.
+        schedule.kafka.message_seconds = 100.0
+
+        def kill():
+            for process in schedule.world.processes:
+                process.machine.is_killed = True
+
+        schedule.interrupt("derive", number, kill)
+        schedule.kafka.message_seconds = 0.0
+        schedule.roll_back()
+        schedule.recover_derivation()
