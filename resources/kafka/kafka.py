@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, ClassVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import LakehouseError, UnclearState, translate
+from lakehouse.core.errors import LakehouseError, TransientError, UnclearState, translate
+from lakehouse.core.polling import poll
 from resources.aws.aws_secrets import read_secret_fields
 from resources.kafka.jaas import jaas_config
 from resources.kafka.kafka_errors import to_error
 from resources.kafka.kafka_messages import Headers, Received, received
-from resources.kafka.kafka_retry import TIMEOUT_SECONDS, retry_during_election
+from resources.kafka.kafka_retry import POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election
 from resources.kafka.oldest_records import timestamps
 from resources.masked_field import masked_field
 
@@ -220,7 +221,7 @@ class Kafka(dg.ConfigurableResource):
         settings: Mapping[str, str] | None = None,
         min_partitions: int | None = None,
     ) -> None:
-        """Create the topic if it does not exist.
+        """Create the topic if it does not exist, and wait until the broker lists it.
 
         Args:
             topic: Name of the topic.
@@ -231,6 +232,7 @@ class Kafka(dg.ConfigurableResource):
 
         Raises:
             UnclearState: An existing topic has fewer. Adding partitions moves keys, so an operator has to decide.
+            TransientError: A new topic is not listed within TIMEOUT_SECONDS.
             Unreachable: Kafka does not respond.
         """
         from confluent_kafka import KafkaError, KafkaException
@@ -251,6 +253,13 @@ class Kafka(dg.ConfigurableResource):
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                         raise
+            # A broker learns of a new topic from the controller, which may take longer than the response.
+            if not poll(lambda: self.describe([topic]), pause=POLL_SECONDS, deadline_seconds=TIMEOUT_SECONDS):
+                raise TransientError(
+                    f"Topic '{topic}' was created, and {self.servers} does not list it after {TIMEOUT_SECONDS} seconds",
+                    "The topic is kept",
+                    "Check that all brokers are up, and retry",
+                )
         elif existing.partitions < (partitions if min_partitions is None else min_partitions):
             raise UnclearState(
                 f"Topic '{topic}' has {existing.partitions} partitions and lakehouse.yaml declares {partitions}. "

@@ -3,11 +3,13 @@
 import os
 import threading
 import time
+import uuid
+from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.local import stack as local_stack
@@ -50,6 +52,24 @@ def transaction(stream, numbers, commit, ago_ms=0):
 def wait_for_markers(stream):
     """Wait for the transaction markers, which the broker writes after its response to the producer."""
     wait_until_visible(stream.resources.kafka, stream.name)
+
+
+def test_ensure_topic_waits_until_broker_lists_it(resources, monkeypatch):
+    describe, unaware = AdminClient.describe_topics, iter(range(3))
+
+    def describe_late(client, topics, **options):
+        if next(unaware, None) is None:
+            return describe(client, topics, **options)
+        unknown = Future()
+        unknown.set_exception(KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)))
+        return {topic: unknown}
+
+    monkeypatch.setattr(AdminClient, "describe_topics", describe_late)
+    topic = f"late-{uuid.uuid4().hex[:8]}"
+
+    resources.kafka.ensure_topic(topic, 3)
+
+    assert sorted(resources.kafka.offsets([topic])[topic]) == [0, 1, 2]
 
 
 def test_broker_restart_during_read_loses_nothing(stack, resources, monkeypatch):
