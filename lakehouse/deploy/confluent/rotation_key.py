@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 from lakehouse.core.errors import UnclearState
@@ -19,9 +19,9 @@ from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
 from lakehouse.deploy.resource import Outputs, Resource
 from resources.aws.secrets_manager import CURRENT
 from resources.confluent.api_client import Key
-from resources.confluent.api_keys import Scope
+from resources.confluent.api_keys import ApiKeys, Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.confluent_cloud import KEY, KEY_SECRET, ConfluentCloud
+from resources.confluent.confluent_cloud import KEY, KEY_SECRET
 from resources.confluent.organization import Environment
 
 STATES = "lakehouse.states"
@@ -50,13 +50,7 @@ class RotationKeyResource(ApiKeyResource):
         owner_id = outputs[self.account].id
 
         def use(key: Key) -> None:
-            cloud = ConfluentCloud(
-                api_key=key.id,
-                api_secret=key.secret,
-                url=self.cloud.url,
-                deadline_seconds=self.cloud.deadline_seconds,
-            )
-            cloud.api_keys().list(owner_id)
+            ApiKeys(replace(self.cloud.client(), key=key)).list(owner_id)
 
         return self._account_key(outputs, Scope.cloud(), layout, use)
 
