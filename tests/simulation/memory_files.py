@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pyiceberg.manifest
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, PartitionFieldSummary
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import Record
 
 _files: dict[str, bytes | TableMetadata] = {}
@@ -180,6 +180,18 @@ class MemoryFile(InputFile, OutputFile):
     def create(self, overwrite: bool = False) -> io.BytesIO:
         """Open the file for writing."""
         return _Writing(self.location)
+
+    def metadata(self) -> TableMetadata:
+        """Return the metadata in the file as it was written, without its serialization.
+
+        Raises:
+            FileNotFoundError: There is no such file.
+        """
+        self.on_read()
+        if self.location not in _files:
+            raise FileNotFoundError(self.location)
+        content = _files[self.location]
+        return TableMetadataUtil.parse_raw(content.decode()) if isinstance(content, bytes) else content
 
     def to_input_file(self) -> MemoryFile:
         """Return the file for reading."""
