@@ -94,7 +94,10 @@ def run_block(task: Task) -> tuple[str, Result]:
 
 
 def workers() -> Pool:
-    """Return a process for each core, with the modules of this one."""
+    """Return a process for each core, which begins with all modules and with results that do not change."""
+    with simulation():
+        for schedule in KINDS.values():
+            run(Choices(0), schedule)
     return get_context("fork").Pool(os.cpu_count(), _begin, maxtasksperchild=BLOCKS)
 
 
@@ -168,8 +171,8 @@ def report(results: dict[str, Result], seconds: float) -> None:
 def simulate(kinds: Sequence[str], first: int, count: int) -> int:
     """Run schedules, print the report, and return 1 if a promise was broken."""
     results = {kind: Result() for kind in kinds}
-    began = reported = time.monotonic()
     with workers() as pool:
+        began = reported = time.monotonic()
         for kind, result in pool.imap_unordered(run_block, tasks(kinds, first, count)):
             results[kind].add(result)
             if time.monotonic() - reported >= PROGRESS_SECONDS:
