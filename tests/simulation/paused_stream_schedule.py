@@ -15,8 +15,8 @@ REPLACING = 3 * ("recreate refunds", "produce refunds")
 class PausedStreamSchedule(StreamSchedule):
     """A schedule of streams in which some calls take long."""
 
-    # Nothing is paused after the recovery.
-    may_continue = False
+    # Nothing is paused after the recovery, and half of the turns are too few for pauses.
+    may_continue = may_end_early = False
 
     def __init__(self, choices: Choices):
         super().__init__(choices)

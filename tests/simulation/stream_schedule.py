@@ -57,9 +57,10 @@ class StreamSchedule:
 
     Attributes:
         may_continue: Whether a stream may continue with new records after the recovery.
+        may_end_early: Whether half of the schedules end after half of the turns.
     """
 
-    may_continue = True
+    may_continue = may_end_early = True
 
     def __init__(self, choices: Choices):
         self.choices, self.world = choices, World(choices)
@@ -247,7 +248,9 @@ class StreamSchedule:
         world.fault_percent, world.switch_percent = choices.of((0, 1, 4)), choices.of((0, 5, 20))
         self._sources["orders"].produce()
         world.start("stream-0", self._programs()["stream"])
-        for _ in range(TURNS):
+        for turn in range(TURNS):
+            if turn == TURNS // 2 and self.may_end_early and not choices.below(2):
+                break
             if not world.processes or choices.happens(15):
                 self._act()
             else:
