@@ -15,8 +15,7 @@ REPLACING = 3 * ("recreate refunds", "produce refunds")
 class PausedStreamSchedule(StreamSchedule):
     """A schedule of streams in which some calls take long."""
 
-    # Nothing is paused after the recovery, and half of the turns are too few for pauses.
-    may_continue = may_end_early = False
+    has_pauses = True
 
     def __init__(self, choices: Choices):
         super().__init__(choices)

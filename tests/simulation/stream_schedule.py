@@ -56,11 +56,10 @@ class StreamSchedule:
     """A schedule in which streams ingest two topics into three tables.
 
     Attributes:
-        may_continue: Whether a stream may continue with new records after the recovery.
-        may_end_early: Whether half of the schedules end after half of the turns.
+        has_pauses: Whether calls are paused. If so, no schedule ends early or continues after the recovery.
     """
 
-    may_continue = may_end_early = True
+    has_pauses = False
 
     def __init__(self, choices: Choices):
         self.choices, self.world = choices, World(choices)
@@ -249,7 +248,7 @@ class StreamSchedule:
         self._sources["orders"].produce()
         world.start("stream-0", self._programs()["stream"])
         for turn in range(TURNS):
-            if turn == TURNS // 2 and self.may_end_early and not choices.below(2):
+            if turn == TURNS // 2 and not self.has_pauses and not choices.below(2):
                 break
             if not world.processes or choices.happens(15):
                 self._act()
@@ -281,8 +280,7 @@ class StreamSchedule:
             process.machine.is_killed |= not process.is_thread and self.choices.of((False, True, True))
         # A stream may be about to start.
         self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
-        broken = self.choices.of((set(), kafka.leaderless, kafka.forbidden))
-        broken.add("refunds")
+        self.choices.of((set(), kafka.leaderless, kafka.forbidden)).add("refunds")
         world.advance(4000)
         unreadable = kafka.leaderless | kafka.forbidden
         for _ in range(RECOVERIES):
@@ -300,7 +298,7 @@ class StreamSchedule:
                 if self._iceberg.find(name) and not self._is_shown(name):
                     raise Violation(f"`stream --once` has ended, and a reader lacks rows of {name}")
         self._raise_violations()
-        if self.may_continue and self.choices.below(2) and self.choices.below(2):
+        if not self.has_pauses and self.choices.below(2) and self.choices.below(2):
             self._ingest_continuously(unreadable)
 
     def _judge_running(self) -> None:
