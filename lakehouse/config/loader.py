@@ -199,7 +199,6 @@ def load(
             faults = [validation.schema_fault(details, Config) for details in error.errors()]
     if faults:
         raise ConfigError("\n".join(f"{path.name}:{line_of(node, at)}: {dotted(at)}: {fault}" for at, fault in faults))
-    return config
     deployment = config.deployments.get(environment or environment_name())
     namespace = deployment and (deployment.existing.glue_database or deployment.namespace)
     return config.model_copy(update={"namespace": namespace}) if namespace else config

@@ -111,6 +111,23 @@ def test_environment_with_storage_of_confluent_has_its_catalog(declared, monkeyp
     assert {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "users"} >= {"glue", "snowflake"}
 
 
+@pytest.mark.parametrize(
+    ("settings", "namespace"),
+    [({"namespace": "staging"}, "staging"), ({"existing": {"glue_database": "theirs"}}, "theirs")],
+)
+def test_namespace_of_deployment_replaces_that_of_file(declared, monkeypatch, settings, namespace):
+    file = loader.config_path()
+    text = yaml.safe_load(file.read_text())
+    text["deployments"]["aws"] |= settings
+    file.write_text(yaml.safe_dump(text))
+    assert loader.load().namespace == declared.namespace, "the environment `local` has no deployment"
+    config = loader.load(environment="aws")
+    resources = deployment_resources(config, CloudCredentials.from_environment(config.deployment("aws")))
+    assert f"Glue database '{namespace}'" in [resource.label for resource in resources]
+    monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
+    assert loader.load().namespace == namespace, "runs write where the deployment's roles may write"
+
+
 def test_definitions_do_not_import_the_deployment(declared, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
     code = (
