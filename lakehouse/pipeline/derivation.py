@@ -31,7 +31,7 @@ from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, history, last_batch
-from resources.iceberg.table_chain import TableChain
+from resources.iceberg.table_chain import SUCCESSOR, TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
@@ -124,8 +124,9 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
         return Produced(0, snapshot.snapshot_id)
     bookmark = find_bookmark(topic, source, clients, chain, last, target.topic_id)
     since = bookmark.offsets if bookmark else {}
-    if by_tableflow:
-        # Its retention may have deleted the last rows of a partition, which is no rollback.
+    if by_tableflow or SUCCESSOR in table.properties:
+        # The retention of Tableflow may have deleted the last rows of a partition, which is no rollback. A table that
+        # rolled over does not catch up with a bookmark that an operator set after the last row of a partition.
         furthest = {p: max(last.end.get(p, 0), since.get(p, 0)) for p in (*last.end, *since)}
         last = replace(last, start=dict.fromkeys(furthest, 0), end=furthest)
     current = bookmark_of(last.cluster_id, last.topic_id, target.topic_id, table, since)

@@ -46,6 +46,23 @@ def test_derive_groups_after_rollback_and_roll_over():
         assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
 
 
+@pytest.mark.parametrize("is_grouped", [True, False], ids=["groups", "rows"])
+def test_derive_rows_of_closed_table_beside_skipped_partition(is_grouped):
+    schedule = Continued(is_grouped=is_grouped)
+    schedule.kafka.recreate(partitions=2)
+    schedule.topic = schedule.topic.model_copy(update={"max_records_per_batch": 1})
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.kafka.produce(1, [record(2)])
+        schedule.complete("bookmark")
+        schedule.kafka.produce(0, [record(3)])
+        # The next batch has the record of partition 0; that of partition 1 becomes a row of the next table.
+        schedule.interrupt("ingest", 12, schedule.registry.change_type)
+        assert schedule.oracle.closed.position == (schedule.kafka.topic_id, {0: 2, 1: 0})
+        schedule.complete("derive")
+        assert dict(schedule.produced())[b"3"] == [(schedule.kafka.topic_id, 0, 1)]
+
+
 @pytest.fixture
 def groups_in_two_tables():
     """A schedule whose group 1 has a row in the closed table, and one in the second batch of the next one."""
