@@ -228,6 +228,9 @@ def _late(
     assert table is not None and isinstance(topic.source, Derived)
     by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
     snapshots, before = bookmark.snapshots_of(str(table.metadata.table_uuid)), since
+    if topic.source.group_by:
+        # From the others, a derivation may have produced some groups only before it failed.
+        snapshots = {id_: end for id_, end in snapshots.items() if id_ == bookmark.snapshot_id}
     if bookmark.table_uuid != str(table.metadata.table_uuid):
         # Rows before the table begins are dead letters of the one before it. An operator has skipped the others.
         begin = chain.begin

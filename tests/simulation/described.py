@@ -61,6 +61,17 @@ class Derivation(Steps, DerivationSchedule):
         self.kafka.produce(0, records)
         self.complete("ingest", "derive")
 
+    def kill_derivation(self, number):
+        """Kill a derivation after a number of its calls. Each message takes so long that a transaction has one."""
+        self.kafka.message_seconds = 100.0
+        self.interrupt("derive", number, self.kill)
+        self.kafka.message_seconds = 0.0
+
+    def kill(self):
+        """Kill all programs."""
+        for process in self.world.processes:
+            process.machine.is_killed = True
+
     def recreate_derived(self):
         """Delete the derived topic, and create it again."""
         self.delete()
