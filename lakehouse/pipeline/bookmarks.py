@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
-from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import history, last_batch
@@ -194,6 +194,7 @@ def set_bookmark(
 
     Raises:
         LakehouseError: The topic has no such bookmark, or its source table or target topic is missing.
+        TransientError: The source topic is being recreated.
         UnclearState: The source topic was recreated, and rows of the previous one would be derived with later ones.
     """
     if letters:
@@ -214,6 +215,12 @@ def set_bookmark(
         )
     log = read_log(clients.kafka, source.topic)
     offsets = parse_position(log, clients.kafka, where).end
+    if topic_id(clients.kafka, source.topic) != log.topic_id:
+        raise TransientError(
+            f"Topic '{source.topic}' was recreated while the position was read",
+            "Nothing was changed",
+            "Repeat the command",
+        )
     chain = catalog_of(source, clients).chain(table_of(config, source, clients))
     ref, table = chain.newest if source.engine == "tableflow" else chain.at(log.topic_id, offsets)
     target_topic = clients.kafka.describe([target]).get(target)

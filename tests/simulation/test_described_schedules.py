@@ -280,6 +280,15 @@ def test_derive_after_undone_redrive_whose_snapshot_expired():
         assert len(schedule.produced()) == 4
 
 
+@pytest.mark.parametrize("number", range(5))
+def test_set_bookmark_beside_recreation_repeats_nothing(number):
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.interrupt("bookmark", number, schedule.source.recreate)
+        schedule.complete("derive")
+
+
 def test_derive_groups_after_recreation_and_rollback():
     schedule = Derivation(is_grouped=True)
     with schedule.begun():
@@ -300,14 +309,17 @@ def test_derive_groups_after_killed_derivation_and_rollback(number):
         schedule.ingest(record(1), record(2))
         schedule.kafka.produce(0, [record(1), record(2)])
         schedule.complete("ingest")
-        # Each message takes so long that a transaction has one.
-        schedule.kafka.message_seconds = 100.0
-
-        def kill():
-            for process in schedule.world.processes:
-                process.machine.is_killed = True
-
-        schedule.interrupt("derive", number, kill)
-        schedule.kafka.message_seconds = 0.0
+        schedule.kill_derivation(number)
         schedule.roll_back()
         schedule.recover_derivation()
+
+
+@pytest.mark.parametrize("number", range(0, 40, 2))
+def test_derive_late_rows_of_groups_after_killed_derivation(number):
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1, schema_id=LATE), record(2, schema_id=LATE), record(3))
+        schedule.register()
+        schedule.complete("redrive")
+        schedule.kill_derivation(number)
+        schedule.complete("derive")

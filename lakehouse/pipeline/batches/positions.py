@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from lakehouse.core.offsets.batch import Log
 from resources.kafka.kafka import Kafka
-
-if TYPE_CHECKING:
-    pass
 
 
 def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
@@ -23,7 +18,7 @@ def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
         LakehouseError: The topic does not exist.
         Unreachable: Kafka does not answer.
     """
-    # Read the id first: if the topic is recreated before its offsets are read, publication finds that the id is old.
+    # Read the id first: if the topic is recreated before its offsets are read, the caller finds later that it is old.
     id_ = topic_id(kafka, topic)
     offsets = kafka.offsets([topic], committed=committed)[topic]
     return Log(
