@@ -22,7 +22,7 @@ from tests.simulation.world import FAULTS
 BLOCK = 5
 """Number of schedules per task of a worker: at the end, the other workers wait for one task."""
 
-BLOCKS = 100
+BLOCKS = 200
 """Number of tasks of a worker, which collects no garbage: it has 0.7 MB per schedule, and ends instead."""
 
 SHOWN = 20
