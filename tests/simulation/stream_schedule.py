@@ -189,16 +189,15 @@ class StreamSchedule:
         self._streams.clear()
 
     def _break(self) -> None:
-        """Let a topic become unreadable, or all readable again."""
+        """Let a topic become unreadable, or all readable again. Jobs that fail meanwhile halve their batches."""
         kafka, names = self._kafka, list(self._kafka.topics)
         if kafka.leaderless or kafka.forbidden:
             kafka.leaderless, kafka.forbidden = set(), set()
         else:
             self.choices.of((kafka.forbidden, kafka.leaderless)).add(self.choices.of(names))
+            for oracle in self._oracles.values():
+                oracle.is_shared = False
         self.world.record(f"broker: {kafka.leaderless} have no leader, {kafka.forbidden} are forbidden")
-
-    def _pass_time(self) -> None:
-        self.world.advance(self.choices.of((5.0, 700.0, 4000.0)))
 
     def _programs(self) -> dict[str, Callable[[], object]]:
         topics, clients = self._config.topics, self._clients
@@ -215,7 +214,8 @@ class StreamSchedule:
 
     def _events(self) -> dict[str, Callable[[], object]]:
         events = [(f"{e} {name}", a) for name, source in self._sources.items() for e, a in source.events().items()]
-        other = {"register": self._register, "time passes": self._pass_time, "stop": self._stop}
+        wait = lambda: self.world.advance(self.choices.of((5.0, 700.0, 4000.0)))  # noqa: E731
+        other = {"register": self._register, "time passes": wait, "stop": self._stop}
         return {**dict(events), **other, "unreadable": self._break}
 
     def _register(self) -> None:
