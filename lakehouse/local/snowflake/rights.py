@@ -5,22 +5,18 @@ Privileges exist for schemas and Iceberg tables. Every role that may use a schem
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from sqlglot import Expr, exp
 
 from lakehouse.local.snowflake import snowflake_errors
 from lakehouse.local.snowflake.parsing.tokens import Name
-
-if TYPE_CHECKING:
-    from lakehouse.local.snowflake.engine import Connection
+from lakehouse.local.snowflake.session import Session
 
 # sqlglot turns what it cannot parse into a Command, which DuckDB would run if it is one of DuckDB's statements.
 _DUCKDB_STATEMENTS = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Alter, exp.Drop)
 
 
-def check(session: Connection, expression: Expr) -> list[Name]:
+def check(session: Session, expression: Expr) -> list[Name]:
     """Check that the session's role may run a statement.
 
     Returns:
@@ -44,7 +40,7 @@ def check(session: Connection, expression: Expr) -> list[Name]:
     return [name for name in read if name]
 
 
-def _check_table(session: Connection, expression: Expr, table: exp.Table) -> Name | None:
+def _check_table(session: Session, expression: Expr, table: exp.Table) -> Name | None:
     """Check one table of a statement, and return its full name if it is an Iceberg table."""
     account, role = session.account, session.role
     parts: Name = tuple(part.name if part.args.get("quoted") else part.name.upper() for part in table.parts)

@@ -41,13 +41,21 @@ def like(pattern: str) -> re.Pattern[str]:
 
 
 class Session(Protocol):
-    """A logged-in client, implemented by `engine.Connection`. `role` and `warehouse` are the current ones."""
+    """A logged-in client, implemented by `engine.Connection`.
+
+    Role, warehouse, database and schema are the current ones.
+    """
 
     account: Account
     lake: Lake
     user: str
     role: str
     warehouse: str | None
+    database: str | None
+
+    @property
+    def schema(self) -> str | None:
+        """The current schema."""
 
     @property
     def duckdb(self) -> DuckDBPyConnection:

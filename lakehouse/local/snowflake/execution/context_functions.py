@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from sqlglot import Expr, exp
 
 from lakehouse.local.snowflake import snowflake_errors
 from lakehouse.local.snowflake.execution import storage, table_commands
 from lakehouse.local.snowflake.parsing.tokens import TokenReader
+from lakehouse.local.snowflake.session import Session
 
-if TYPE_CHECKING:
-    from lakehouse.local.snowflake.engine import Connection
-
-_CONTEXT: dict[str, Callable[[Connection], str | None]] = {
+_CONTEXT: dict[str, Callable[[Session], str | None]] = {
     "CURRENT_ACCOUNT": lambda session: session.account.name,
     "CURRENT_USER": lambda session: session.user,
     "CURRENT_ROLE": lambda session: session.role,
@@ -25,12 +22,12 @@ _CONTEXT: dict[str, Callable[[Connection], str | None]] = {
 }
 
 
-def substitute(session: Connection, expression: Expr) -> Expr:
+def substitute(session: Session, expression: Expr) -> Expr:
     """Replace the calls of these functions by their values, in place."""
     return expression.transform(lambda node: _value(session, node), copy=False)
 
 
-def _value(session: Connection, node: Expr) -> Expr:
+def _value(session: Session, node: Expr) -> Expr:
     if not isinstance(node, exp.Func):
         return node
     name = node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_name().upper()
