@@ -18,7 +18,7 @@ from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.protobuf.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
-from lakehouse.formats.protobuf.protobuf_format import Field
+from lakehouse.formats.protobuf.protobuf_fields import Field
 from lakehouse.formats.protobuf.protobuf_versions import fits, partners
 from lakehouse.formats.schema import RegisteredSchema
 from spark.codecs.protobuf_handler import name, structs

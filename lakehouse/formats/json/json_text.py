@@ -7,17 +7,26 @@ the other. The two encodings could not be distinguished in rows, so each column 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from lakehouse.formats.json.json_schema_format import Field as JsonField
-    from lakehouse.formats.protobuf.protobuf_format import Field as ProtobufField
+from collections.abc import Sequence
+from typing import Protocol
 
 MARK = "JSON text"
 _MARKED = re.compile(rf"{MARK}(?: in (?P<path>[a-z.]+))?(?:: |$)")
 
 
-def path(field: JsonField | ProtobufField) -> str | None:
+class Field(Protocol):
+    """A field of a JSON Schema or a Protobuf message. The last of the `fields` of a list or map are its values."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the column; `text` and `json` are JSON text."""
+
+    @property
+    def fields(self) -> Sequence[Field]:
+        """The fields of a struct, list or map."""
+
+
+def path(field: Field) -> str | None:
     """Return the place of JSON text in a field's column. Fields of a struct are columns of their own.
 
     Returns:
@@ -25,14 +34,13 @@ def path(field: JsonField | ProtobufField) -> str | None:
         it contains none.
     """
     at: list[str] = []
-    inner: Any = field
-    while inner.kind in ("list", "map"):
-        at.append("element" if inner.kind == "list" else "value")
-        inner = inner.fields[-1]
-    return ".".join(at) if inner.kind in ("text", "json") else None
+    while field.kind in ("list", "map"):
+        at.append("element" if field.kind == "list" else "value")
+        field = field.fields[-1]
+    return ".".join(at) if field.kind in ("text", "json") else None
 
 
-def comment(field: JsonField | ProtobufField, description: str | None = None) -> str | None:
+def comment(field: Field, description: str | None = None) -> str | None:
     """Return the comment of a field's column: the mark of JSON text if it contains any, then the description."""
     at = path(field)
     if at is None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
 
-from lakehouse.formats.protobuf.protobuf_format import Field
+from lakehouse.formats.protobuf.protobuf_fields import Field
 from lakehouse.formats.protobuf.protobuf_versions import fits, partners
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
@@ -23,6 +23,7 @@ from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
 from lakehouse.formats.protobuf.protobuf_compiler import compile_sources, require_plain_names
+from lakehouse.formats.protobuf.protobuf_fields import Field, Kind
 from lakehouse.formats.protobuf.protobuf_versions import merged
 from lakehouse.formats.schema import RegisteredSchema, Shape
 
@@ -33,32 +34,6 @@ if TYPE_CHECKING:
 
 JSON = ("google.protobuf.Struct", "google.protobuf.Value", "google.protobuf.ListValue")
 WRAPPERS = "BoolValue BytesValue DoubleValue FloatValue Int32Value Int64Value StringValue UInt32Value UInt64Value"
-
-Kind = Literal[
-    "int", "long", "decimal", "float", "double", "boolean", "string", "binary", "enum", "struct", "timestamp", "json",
-    "list", "map",
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of a message, the element of a list, or the key or value of a map.
-
-    `fields` are those of a struct, the one element of a list, or the key and value of a map. `symbols` are the numbers
-    and names of an enum, which is `closed` if other numbers are not valid. `previous_names` are the names of its
-    number in earlier versions. Fields with the same `oneof` exclude each other; a `required` one is in every message.
-    """
-
-    name: str
-    number: int
-    kind: Kind
-    fields: tuple[Field, ...] = ()
-    symbols: tuple[tuple[int, str], ...] = ()
-    message: str = ""
-    previous_names: tuple[str, ...] = ()
-    closed: bool = False
-    oneof: str = ""
-    required: bool = False
 
 
 class ProtobufFormat(RegisteredFormat):

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
-
-if TYPE_CHECKING:
-    from lakehouse.formats.protobuf.protobuf_format import Field
+from lakehouse.formats.protobuf.protobuf_fields import Field
 
 WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "double")}
 """Pairs (from, to) of kinds such that every value of one fits the other."""
