@@ -5,17 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TypeVar
 
 from lakehouse.config.checks import RowCount
 from lakehouse.core.errors import BadRecords
+from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed
 from spark.decoding import explain
 
-if TYPE_CHECKING:
-    from lakehouse.pipeline.batches.batch_context import BatchContext
-    from lakehouse.pipeline.ingestion import Published
+T = TypeVar("T")
 
 AGAIN_SECONDS = 3600.0
 """Interval after which a refused batch is retried in any case: a check may depend on the time or on undeclared
@@ -58,10 +57,11 @@ class Refusals:
         return refusal.error
 
 
-def publish_unless_refused(
-    context: BatchContext, refusals: Refusals, publish: Callable[[BatchContext], Published]
-) -> Published:
+def publish_unless_refused(context: BatchContext, refusals: Refusals, publish: Callable[[BatchContext], T]) -> T:
     """Publish a batch, unless it was refused and nothing that the decision depends on has changed.
+
+    Returns:
+        The return value of `publish`.
 
     Raises:
         AuditFailed: The batch failed its audit, now or before.
