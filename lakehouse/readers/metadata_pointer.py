@@ -65,7 +65,7 @@ class MetadataPointer(Reader):
             location = pointer.metadata_location
             # The pointer was looked up after the table was loaded, so another process may have published since.
             if is_current(self.label, location, clients.catalog, table, is_own=pointer.is_own):
-                return Registration(location, snapshot_at(clients.catalog, location))
+                return Registration(location, snapshot_at(location, clients.catalog.file_io()))
         location = self.point(topic, ref, table, clients, pointer)
         return Registration(location, table.metadata.current_snapshot_id)
 
@@ -74,4 +74,5 @@ class MetadataPointer(Reader):
         pointer = self.look_up(ref, clients)
         if pointer is None:
             return None
-        return Registration(pointer.metadata_location, snapshot_at(clients.catalog, pointer.metadata_location))
+        location = pointer.metadata_location
+        return Registration(location, snapshot_at(location, clients.catalog.file_io()))

@@ -107,4 +107,4 @@ class SnowflakeReader(Reader):
 
 
 def _registration(location: str, clients: Any, rows: int | None = None) -> Registration:
-    return Registration(location, snapshot_at(clients.catalog, location), rows)
+    return Registration(location, snapshot_at(location, clients.catalog.file_io()), rows)

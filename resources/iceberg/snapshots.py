@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.snapshots import Snapshot
 
-    from resources.iceberg.catalog import Catalog
-
 
 def history(table: Table, snapshot_id: int | None = None) -> Iterator[Snapshot]:
     """Yield main's snapshots, or a snapshot and its ancestors, newest first, along parents."""
@@ -195,8 +193,13 @@ def shown(table: Table) -> list[tuple[int, int]]:
     return [(snapshot.timestamp_ms, since) for snapshot, since in log if snapshot][::-1]
 
 
-def snapshot_at(catalog: Catalog, metadata_location: str) -> int | None:
-    """Return the current snapshot id in a metadata file."""
+def snapshot_at(metadata_location: str, file_io: dict[str, str]) -> int | None:
+    """Return the current snapshot id in a metadata file.
+
+    Args:
+        metadata_location: The file.
+        file_io: pyiceberg's file properties.
+    """
     from pyiceberg.table import StaticTable
 
-    return StaticTable.from_metadata(metadata_location, catalog.file_io()).metadata.current_snapshot_id
+    return StaticTable.from_metadata(metadata_location, file_io).metadata.current_snapshot_id
