@@ -8,8 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
 
-import dagster as dg
-from pydantic import Field, PrivateAttr
+from pydantic import PrivateAttr
 
 from lakehouse.config import sensitive
 from lakehouse.core.errors import (
@@ -24,11 +23,11 @@ from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
+from resources.iceberg.catalog_settings import CatalogSettings
 from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
 from resources.iceberg.table_chain import FIRST, SUCCESSOR, TableChain, successor
-from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -61,22 +60,11 @@ CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
 
 
-class Catalog(dg.ConfigurableResource):
+class Catalog(CatalogSettings):
     """An Iceberg catalog."""
 
     spark_name: ClassVar = naming.CATALOG
     """Its name in Spark."""
-
-    type: str = Field(description="`sql` (a database), `glue`, or a type of another distribution.")
-    warehouse: str = Field(description="Folder of the tables, as an S3 URI.")
-    uri: str | None = masked_field(None, "For `sql`: the database as an SQLAlchemy URL.")
-    s3_endpoint: str | None = masked_field(None, "Address of S3, if it is not AWS.")
-    region: str | None = Field(None, description="AWS region of S3 and Glue.")
-    role_arn: str = Field(
-        default="", description="IAM role to assume; if empty, the credentials of the environment apply."
-    )
-    maintenance_role_arn: str = Field(default="", description="IAM role of maintenance, which deletes files.")
-    reader_role_arn: str = Field(default="", description="IAM role of queries with DuckDB.")
 
     _catalog: IcebergCatalog | None = PrivateAttr(default=None)
 

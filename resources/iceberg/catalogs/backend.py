@@ -11,11 +11,10 @@ from pyiceberg.catalog import load_catalog
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.tables import naming
 from resources.aws.assumed_role import SESSION_NAME
+from resources.iceberg.catalog_settings import CatalogSettings
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
-
-    from resources.iceberg.catalog import Catalog
 
 
 class CatalogBackend(ABC):
@@ -28,21 +27,21 @@ class CatalogBackend(ABC):
     """Properties of the Spark catalog that may delete files which differ from the one for commits; empty if none do."""
 
     @abstractmethod
-    def pyiceberg_properties(self, catalog: Catalog) -> dict[str, Any]:
+    def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
         """Return the properties of pyiceberg's catalog, except warehouse and files."""
 
     @abstractmethod
-    def spark_properties(self, catalog: Catalog) -> dict[str, str]:
+    def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
         """Return the properties of Spark's catalog, except warehouse and files."""
 
-    def file_io(self, catalog: Catalog) -> dict[str, str]:
+    def file_io(self, catalog: CatalogSettings) -> dict[str, str]:
         """Return pyiceberg's file properties (PyIceberg, FileIO)."""
         settings = {"s3.region": catalog.region, "s3.endpoint": catalog.s3_endpoint}
         if catalog.role_arn:
             settings |= {"s3.role-arn": catalog.role_arn, "s3.role-session-name": SESSION_NAME}
         return {key: value for key, value in settings.items() if value}
 
-    def spark_file_io(self, catalog: Catalog) -> dict[str, str]:
+    def spark_file_io(self, catalog: CatalogSettings) -> dict[str, str]:
         """Return Spark's file properties (Iceberg, AWS integration)."""
         settings = {"io-impl": "org.apache.iceberg.aws.s3.S3FileIO"}
         if catalog.s3_endpoint:
@@ -60,7 +59,7 @@ class CatalogBackend(ABC):
         """Return pyiceberg's catalog with these properties."""
         return load_catalog(naming.CATALOG, **properties)
 
-    def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
+    def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of a client; None if it is not an error of the system."""
         if not isinstance(error, OSError):
             return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
@@ -10,10 +10,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from lakehouse.core.errors import LakehouseError
 from resources.aws import glue_errors
 from resources.aws.assumed_role import botocore_session
+from resources.iceberg.catalog_settings import CatalogSettings
 from resources.iceberg.catalogs.backend import CatalogBackend
-
-if TYPE_CHECKING:
-    from resources.iceberg.catalog import Catalog
 
 TIMEOUT_SECONDS, RETRIES = 10, 2
 """Limits for sensors: Dagster ends a tick after 60 seconds."""
@@ -25,7 +23,7 @@ class GlueBackend(CatalogBackend):
     name = "glue"
     cleaning = {"s3.delete-enabled": "true"}
 
-    def pyiceberg_properties(self, catalog: Catalog) -> dict[str, Any]:
+    def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
         """Return the properties of pyiceberg's Glue catalog, with calls limited to 31 seconds instead of 11 minutes.
 
         PyIceberg has no property for time-outs, so they are set on the session of its client.
@@ -35,7 +33,7 @@ class GlueBackend(CatalogBackend):
         implementation = "resources.iceberg.clock_checked.ClockCheckedGlueCatalog"
         return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": RETRIES}
 
-    def spark_properties(self, catalog: Catalog) -> dict[str, str]:
+    def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
         """Return the properties of Iceberg's Glue catalog (Iceberg, AWS integration)."""
         # Iceberg rejects hyphens in database names, but Tableflow's database is the id of a Kafka cluster: lkc-….
         validation = {"glue.skip-name-validation": "true"}
@@ -43,7 +41,7 @@ class GlueBackend(CatalogBackend):
         # and deletes the metadata file, which Glue may refer to by now. So no commit may delete files.
         return {"type": "glue", "s3.delete-enabled": "false"} | validation
 
-    def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
+    def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of Glue or S3."""
         if isinstance(error, ClientError | BotoCoreError):
             return glue_errors.to_error(error, catalog.region)

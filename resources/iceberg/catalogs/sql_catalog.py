@@ -9,13 +9,12 @@ from sqlalchemy import make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
+from resources.iceberg.catalog_settings import CatalogSettings
 from resources.iceberg.catalogs.backend import CatalogBackend
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
     from sqlalchemy import URL
-
-    from resources.iceberg.catalog import Catalog
 
 POSTGRESQL_PORT = 5432
 
@@ -25,15 +24,15 @@ class SqlBackend(CatalogBackend):
 
     name = "sql"
 
-    def uri(self, catalog: Catalog) -> str:
+    def uri(self, catalog: CatalogSettings) -> str:
         """Return the database as a SQLAlchemy URL."""
         return catalog.uri or ""
 
-    def pyiceberg_properties(self, catalog: Catalog) -> dict[str, Any]:
+    def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
         """Return the properties of pyiceberg's SQL catalog."""
         return {"py-catalog-impl": "resources.iceberg.clock_checked.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
 
-    def spark_properties(self, catalog: Catalog) -> dict[str, str]:
+    def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
         """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration).
 
         Raises:
@@ -58,7 +57,7 @@ class SqlBackend(CatalogBackend):
             # Two processes that open an empty database both create its tables; the second one's attempt fails.
             return super().load(properties)
 
-    def to_error(self, error: Exception, catalog: Catalog) -> LakehouseError | None:
+    def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of the database or S3."""
         if not isinstance(error, OperationalError):
             return super().to_error(error, catalog)
