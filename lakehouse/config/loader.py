@@ -142,6 +142,10 @@ class Config(ConfigModel):
         return (self.root / file).read_text()
 
 
+Validation = Callable[[Config], list[tuple[Location, str]]]
+"""A function that returns faults, by location."""
+
+
 def config_path() -> Path:
     """Return the path of the configuration: LAKEHOUSE_CONFIG, or lakehouse.yaml of this project."""
     return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
@@ -151,14 +155,14 @@ def load(
     path: Path | None = None,
     environment: str | None = None,
     *,
-    validations: Iterable[Callable[[Config], list[tuple[Location, str]]]] = (),
+    validations: Iterable[Validation] = (),
 ) -> Config:
     """Read and validate the configuration.
 
     Args:
         path: The file; None reads `config_path`.
         environment: The environment whose deployment may have a namespace of its own; None is the one in use.
-        validations: Functions that return further faults. They take too long for the start of every process.
+        validations: Further validations. They take too long for the start of every process.
 
     Raises:
         ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import ConfigModel
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
+from lakehouse.config.sources.declarations import Declarations
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Metadata, Retention, Route, Topic
 from lakehouse.config.yaml_locations import Location
@@ -25,14 +26,24 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
     from pyiceberg.types import NestedField
 
-    from lakehouse.config.loader import Config
-
 
 RENAMED_KEYS = {"when_stale": "'on_stale', with the values 'alert' (formerly 'tell') and 'run'"}
 """Former keys of topics and routes, and their replacements."""
 
 
-def semantic_faults(config: Config) -> list[tuple[Location, str]]:
+class ValidatedConfig(Declarations, Protocol):
+    """The configuration as far as it is validated here, implemented by `loader.Config`."""
+
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """The declared topics by name."""
+
+    @property
+    def routes(self) -> Mapping[str, Route]:
+        """The declared routes by name."""
+
+
+def semantic_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
     """Return the faults that types cannot express: conflicting names, dangling references, missing keys."""
     faults: list[tuple[Location, str]] = []
     accepted = TableNames()
@@ -56,7 +67,7 @@ def semantic_faults(config: Config) -> list[tuple[Location, str]]:
     return [*faults, *_cycles(config)]
 
 
-def _cycles(config: Config) -> Iterator[tuple[Location, str]]:
+def _cycles(config: ValidatedConfig) -> Iterator[tuple[Location, str]]:
     """Yield dead-letter topics that would be ingested again, and topics that are derived from themselves."""
     ingested = {topic.topic: name for name, topic in config.topics.items()}
     for kind, entries in (("topics", config.topics), ("routes", config.routes)):
@@ -75,7 +86,7 @@ def _cycles(config: Config) -> Iterator[tuple[Location, str]]:
                 break
 
 
-def _route_faults(name: str, route: Route, config: Config) -> Iterator[tuple[Location, str]]:
+def _route_faults(name: str, route: Route, config: ValidatedConfig) -> Iterator[tuple[Location, str]]:
     """Yield faults of a route, which do not depend on the topics that exist."""
     if name in config.topics:
         yield (), "an entry of 'topics' has the same name. Rename the route"
@@ -183,7 +194,7 @@ def _is_sensitive(topic: Topic, column: str) -> bool:
     return any(name.startswith(path) or path.startswith(name) for name, path in paths)
 
 
-def check_column_faults(config: Config) -> list[tuple[Location, str]]:
+def check_column_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
     """Return the columns of checks that a schema file lacks.
 
     Columns of topics whose schema is not a file are checked against their table. This is not part of
@@ -203,7 +214,7 @@ def check_column_faults(config: Config) -> list[tuple[Location, str]]:
     return faults
 
 
-def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
+def _unknown_sensitive(config: ValidatedConfig, topic: Topic) -> Iterator[str]:
     """Yield a fault if `sensitive` names unknown columns of a topic whose schema is a file.
 
     Names of other topics are checked against their table.
@@ -216,7 +227,9 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
         yield f"{problem} Correct the name, or add a field back that the file no longer has"
 
 
-def _declared_fields(config: Config, topic: Topic) -> tuple[str, list[NestedField], dict[str, tuple[str, ...]]] | None:
+def _declared_fields(
+    config: ValidatedConfig, topic: Topic
+) -> tuple[str, list[NestedField], dict[str, tuple[str, ...]]] | None:
     """Return the first schema file of a topic, the fields of all, and previous names of fields by path.
 
     Returns:

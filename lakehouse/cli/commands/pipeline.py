@@ -35,7 +35,7 @@ def validate() -> None:
     \b
     Exit code 0: the configuration is valid. 1: it is not.
     """
-    validations = [check_column_faults]
+    validations: list[loader.Validation] = [check_column_faults]
     try:
         from lakehouse.local.check_syntax import syntax_faults
 

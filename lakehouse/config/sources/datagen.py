@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from lakehouse.config.sources.declarations import Declarations, TopicSettings
 from lakehouse.config.sources.source import Fault, Source, file_faults
 from lakehouse.formats.primitive_formats import StringFormat
-
-if TYPE_CHECKING:
-    from lakehouse.config.loader import Config
-    from lakehouse.config.topic import Topic
 
 QUICKSTARTS: Mapping[str, str] = {
     "CLICKSTREAM_CODES": "code",
@@ -94,11 +91,11 @@ class Datagen(Source):
         """Return the name of Confluent's managed Datagen connector."""
         return f"datagen-{entry}"
 
-    def message_key(self, topic: Topic) -> str:
+    def message_key(self, topic: TopicSettings) -> str:
         """Return the field of the record that is the message key."""
         return QUICKSTARTS[self.quickstart] if self.quickstart else topic.key[0]
 
-    def connector_settings(self, config: Config, topic: Topic) -> dict[str, str]:
+    def connector_settings(self, config: Declarations, topic: TopicSettings) -> dict[str, str]:
         """Return the settings with which Confluent's connector fills a topic as the embedded producer does."""
         # A task sleeps a random whole number of milliseconds below max.interval, (max.interval - 1) / 2 on average.
         shortest_mean_ms = (MIN_INTERVAL_MS - 1) / 2
@@ -109,7 +106,7 @@ class Datagen(Source):
         schema = config.text(self.schema_file)
         return {"schema.string": schema, "schema.keyfield": self.message_key(topic), **rate}
 
-    def faults(self, config: Config, topic: Topic) -> Iterator[Fault]:
+    def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
         """Yield problems of the key and of the schema file."""
         has_string_key = topic.key_format in (None, StringFormat.name)
         if not has_string_key or not (self.quickstart or len(topic.key) == 1):

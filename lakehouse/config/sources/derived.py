@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field
 
+from lakehouse.config.sources.declarations import Declarations, TopicSettings
 from lakehouse.config.sources.source import Fault, Source, file_faults
 from lakehouse.core.text.phrases import did_you_mean
 from lakehouse.formats.avro.avro_format import AvroFormat
-
-if TYPE_CHECKING:
-    from lakehouse.config.loader import Config
-    from lakehouse.config.topic import Topic
 
 
 class Derived(Source):
@@ -49,7 +46,7 @@ class Derived(Source):
         files = (self.value_schema_file, self.key_schema_file)
         return tuple(filter(None, files)) if self.value_schema_file else ()
 
-    def faults(self, config: Config, topic: Topic) -> Iterator[Fault]:
+    def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
         """Yield problems of the source table, of the schema files and of the key's settings."""
         source = config.topics.get(self.from_topic)
         if source and source.engine == "tableflow" and topic.continuous:

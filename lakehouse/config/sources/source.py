@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from lakehouse.config.base import ConfigModel
+from lakehouse.config.sources.declarations import Declarations, TopicSettings
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.text.phrases import did_you_mean
 from lakehouse.formats.avro import avro_format
-
-if TYPE_CHECKING:
-    from lakehouse.config.loader import Config
-    from lakehouse.config.topic import Topic
 
 Fault = tuple[Location, str]
 """A location in a topic's entry, and the problem there."""
@@ -52,7 +49,7 @@ class Source(ConfigModel):
         """Return the name of the managed connector in Confluent Cloud that fills the topic of an entry, or ''."""
         return ""
 
-    def faults(self, config: Config, topic: Topic) -> Iterator[Fault]:
+    def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
         """Yield problems of the settings of a topic with this source.
 
         Args:
@@ -62,7 +59,7 @@ class Source(ConfigModel):
         yield from ()
 
 
-def file_faults(config: Config, at: Location, file: str, key: Collection[str] = ()) -> Iterator[Fault]:
+def file_faults(config: Declarations, at: Location, file: str, key: Collection[str] = ()) -> Iterator[Fault]:
     """Yield problems of an Avro schema file: it must be a record that has the columns of the key.
 
     Args:
