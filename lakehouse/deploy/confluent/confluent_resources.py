@@ -6,47 +6,22 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
-from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.bucket import BucketState
-from lakehouse.deploy.confluent.access.declared_access import ASSIGNER, DeclaredAccess
+from lakehouse.deploy.confluent.access.declared_access import ASSIGNER
 from lakehouse.deploy.confluent.access.permissions import PermissionsReport
-from lakehouse.deploy.confluent.access.service_accounts import (
-    AclsResource,
-    RoleBindingsResource,
-    RoleScopes,
-    ServiceAccountResource,
-)
-from lakehouse.deploy.confluent.compute_pool import ComputePoolResource
+from lakehouse.deploy.confluent.access.service_accounts import AclsResource, RoleScopes
+from lakehouse.deploy.confluent.base_resources import BaseResources
 from lakehouse.deploy.confluent.flink_resources import FlinkTopicResource, StatementResource
-from lakehouse.deploy.confluent.foundation import (
-    ClusterResource,
-    EnvironmentResource,
-    ExistingCluster,
-    ExistingEnvironment,
-    SchemaRegistryResource,
-)
 from lakehouse.deploy.confluent.keys.key_resources import KeyResources
 from lakehouse.deploy.confluent.tableflow.tableflow_resources import TableflowResources
-from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, milliseconds
+from lakehouse.deploy.confluent.topics.declared_topics import milliseconds
 from lakehouse.deploy.confluent.topics.topic_resources import DatagenResource, DeclaredTopicResource
-from lakehouse.deploy.names import ROTATION, Names
 from lakehouse.deploy.resource import Resource
-from resources.aws.secrets_manager import Secrets
-from resources.confluent.confluent_cloud import ConfluentCloud
 
 
 @dataclass(frozen=True)
-class ConfluentResources:
+class ConfluentResources(BaseResources):
     """The resources in Confluent Cloud. Those that other clouds refer to, or that occur often, are properties."""
-
-    cloud: ConfluentCloud
-    secrets: Secrets
-    names: Names
-    config: Config
-    deployment: Deployment
-    clock: Clock = SYSTEM_CLOCK
 
     def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
         """List the resources, dependencies first, apart from those in AWS.
@@ -75,81 +50,17 @@ class ConfluentResources:
             self._permissions,
         ]
 
-    @property
-    def has_tableflow(self) -> bool:
-        """True if Tableflow creates any table."""
-        return bool(self._topics.tables)
-
-    @property
-    def has_tableflow_bucket(self) -> bool:
-        """True if Tableflow creates any table in a bucket of the account."""
-        return self.has_tableflow and self.deployment.tableflow.storage == "own_bucket"
-
     @cached_property
     def tableflow(self) -> TableflowResources:
         """The resources of Tableflow, of which there may be none."""
-        return TableflowResources(self, self._topics)
-
-    @cached_property
-    def environment(self) -> EnvironmentResource | ExistingEnvironment:
-        """The environment."""
-        if existing := self.names.existing.confluent_environment:
-            return ExistingEnvironment(*self.common, environment_id=existing)
-        return EnvironmentResource(*self.common, holds_data=self._topics.hold_data)
-
-    @cached_property
-    def cluster(self) -> ClusterResource | ExistingCluster:
-        """The Kafka cluster."""
-        if existing := self.names.existing.confluent_cluster:
-            return ExistingCluster(*self.common, environment=self.environment, cluster_id=existing)
-        return ClusterResource(*self.common, environment=self.environment, holds_data=self._topics.hold_data)
-
-    @cached_property
-    def registry(self) -> SchemaRegistryResource:
-        """The Schema Registry."""
-        return SchemaRegistryResource(*self.common, environment=self.environment, cluster=self.cluster)
-
-    @cached_property
-    def compute_pool(self) -> ComputePoolResource:
-        """Flink's compute pool, created only for statements."""
-        return ComputePoolResource(*self.common, environment=self.environment)
-
-    @property
-    def compute(self) -> tuple[ComputePoolResource, ...]:
-        """The compute pool; empty without statements."""
-        return (self.compute_pool,) if self.deployment.flink else ()
-
-    @cached_property
-    def accounts(self) -> dict[str, ServiceAccountResource]:
-        """The service accounts by purpose."""
-        return {
-            purpose: ServiceAccountResource(
-                *self.common,
-                secrets=self.secrets,
-                purpose=purpose,
-                secret_names=tuple(name for (owner, _), name in self.keys.secrets.items() if owner == purpose),
-            )
-            for purpose in self._access.accounts
-        }
-
-    @cached_property
-    def role_bindings(self) -> dict[str, RoleBindingsResource]:
-        """The role bindings by purpose of the account."""
-        return {
-            purpose: RoleBindingsResource(
-                *self.common,
-                roles=roles,
-                account=self.accounts[purpose],
-                scopes=RoleScopes(self.environment, self.cluster, self.registry),
-                owned=tuple(self.accounts.values()) if purpose == ROTATION else (),
-            )
-            for purpose, roles in self._access.roles.items()
-        }
+        topics = {**self.declared_topics, **self.flink_topics}
+        statements = {entry: topic.statement for entry, topic in self.flink_topics.items()}
+        return TableflowResources(self, self._topics, self.keys, topics, producers={**statements, **self.connectors})
 
     @cached_property
     def keys(self) -> KeyResources:
         """The API keys."""
-        return KeyResources(self, self._topics)
+        return KeyResources(self, self._access.secrets)
 
     @cached_property
     def declared_topics(self) -> dict[str, DeclaredTopicResource]:
@@ -282,16 +193,3 @@ class ConfluentResources:
             retention_ms=retention_ms,
             compacted=compacted,
         )
-
-    @cached_property
-    def _topics(self) -> DeclaredTopics:
-        return DeclaredTopics(self.config, self.deployment)
-
-    @cached_property
-    def _access(self) -> DeclaredAccess:
-        return DeclaredAccess(self._topics, self.names)
-
-    @property
-    def common(self) -> tuple[ConfluentCloud, Names, Clock]:
-        """The first fields of every resource."""
-        return self.cloud, self.names, self.clock

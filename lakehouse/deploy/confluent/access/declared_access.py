@@ -1,4 +1,4 @@
-"""Permissions of each service account, derived from lakehouse.yaml."""
+"""Permissions and keys of each service account, derived from lakehouse.yaml."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.deploy.confluent.access.service_accounts import Role
 from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
-from lakehouse.deploy.names import ACCOUNTS, ROTATION, Names
+from lakehouse.deploy.names import ACCOUNTS, CONFLUENT_SECRETS, ROTATION, Names
 
 FLINK_ROLES = (
     Role("FlinkDeveloper", "{environment}"),
@@ -26,7 +26,7 @@ SPARK_GROUPS = "spark-kafka-relation*"
 
 @dataclass(frozen=True)
 class DeclaredAccess:
-    """Roles and access control lists, by purpose of the account."""
+    """Roles, access control lists and keys, by purpose of the account."""
 
     topics: DeclaredTopics
     names: Names
@@ -51,6 +51,18 @@ class DeclaredAccess:
     def accounts(self) -> tuple[str, ...]:
         """The purposes of the service accounts."""
         return tuple(purpose for purpose in ACCOUNTS if purpose != "flink" or self.topics.deployment.flink)
+
+    @cached_property
+    def secrets(self) -> dict[tuple[str, str], str]:
+        """The secret of each key that is needed, by purpose of the account and API."""
+        needless = set()
+        if not self.topics.tables:
+            needless.add(("app_manager", "tableflow"))
+        if not self.topics.stored_by_confluent:
+            needless.add(("spark", "tableflow"))
+        if not self.topics.deployment.flink:
+            needless.add(("flink", "flink"))
+        return {key: self.names.confluent_secret(*key) for key in CONFLUENT_SECRETS if key not in needless}
 
     @cached_property
     def acls(self) -> dict[str, tuple[tuple[str, str, str], ...]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from lakehouse.deploy.confluent.base_resources import BaseResources
 from lakehouse.deploy.confluent.keys.stored_api_keys import (
     ApiKeyResource,
     CatalogKeyResource,
@@ -16,31 +18,15 @@ from lakehouse.deploy.confluent.keys.stored_api_keys import (
     TableflowKeyResource,
 )
 from lakehouse.deploy.confluent.rotation_key import RotationKeyResource
-from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
-from lakehouse.deploy.names import CONFLUENT_SECRETS
-
-if TYPE_CHECKING:
-    from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
 
 
 @dataclass(frozen=True)
 class KeyResources:
     """The keys of the service accounts by purpose and API."""
 
-    confluent: ConfluentResources
-    topics: DeclaredTopics
-
-    @cached_property
-    def secrets(self) -> dict[tuple[str, str], str]:
-        """The secret of each key that is needed, by purpose of the account and API."""
-        needless = set()
-        if not self.topics.tables:
-            needless.add(("app_manager", "tableflow"))
-        if not self.topics.stored_by_confluent:
-            needless.add(("spark", "tableflow"))
-        if not self.confluent.deployment.flink:
-            needless.add(("flink", "flink"))
-        return {key: self.confluent.names.confluent_secret(*key) for key in CONFLUENT_SECRETS if key not in needless}
+    base: BaseResources
+    secrets: Mapping[tuple[str, str], str]
+    """The secret of each key, by purpose of the account and API."""
 
     @property
     def all(self) -> list[ApiKeyResource]:
@@ -73,25 +59,25 @@ class KeyResources:
 
     def _key(self, purpose: str, api: str) -> ApiKeyResource:
         """Return the key of an account for an API."""
-        confluent = self.confluent
+        base = self.base
         fields: dict[str, Any] = {
-            "account": confluent.accounts[purpose],
+            "account": base.accounts[purpose],
             "secret": self.secrets[purpose, api],
-            "roles": confluent.role_bindings.get(purpose),
+            "roles": base.role_bindings.get(purpose),
         }
         match api, purpose:
             case "kafka", _:
                 kind = ManagerKeyResource if purpose == "app_manager" else KafkaKeyResource
-                return kind(*confluent.common, **fields, cluster=confluent.cluster)
+                return kind(*base.common, **fields, cluster=base.cluster)
             case "schema_registry", _:
-                return RegistryKeyResource(*confluent.common, **fields, registry=confluent.registry)
+                return RegistryKeyResource(*base.common, **fields, registry=base.registry)
             case "tableflow", "spark":
-                return CatalogKeyResource(*confluent.common, **fields, environment=confluent.environment)
+                return CatalogKeyResource(*base.common, **fields, environment=base.environment)
             case "tableflow", _:
-                return TableflowKeyResource(*confluent.common, **fields, cluster=confluent.cluster)
+                return TableflowKeyResource(*base.common, **fields, cluster=base.cluster)
             case "flink", _:
-                fields |= {"environment": confluent.environment, "compute_pool": confluent.compute_pool}
-                return FlinkKeyResource(*confluent.common, **fields)
+                fields |= {"environment": base.environment, "compute_pool": base.compute_pool}
+                return FlinkKeyResource(*base.common, **fields)
             case _:
-                recorded = (confluent.environment, confluent.cluster, confluent.registry, *confluent.compute)
-                return RotationKeyResource(*confluent.common, **fields, recorded=recorded)
+                recorded = (base.environment, base.cluster, base.registry, *base.compute)
+                return RotationKeyResource(*base.common, **fields, recorded=recorded)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from lakehouse.config.topic import Topic
 from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.access.declared_access import ASSIGNER
 from lakehouse.deploy.confluent.access.service_accounts import RoleBindingsResource, RoleScopes
+from lakehouse.deploy.confluent.base_resources import BaseResources
+from lakehouse.deploy.confluent.keys.key_resources import KeyResources
 from lakehouse.deploy.confluent.tableflow.catalog_integrations import (
     CatalogIntegrationResource,
     GlueCatalogResource,
@@ -26,16 +27,18 @@ from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics, ta
 from lakehouse.deploy.confluent.topics.topic_resources import TopicResource
 from lakehouse.deploy.resource import Resource
 
-if TYPE_CHECKING:
-    from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
-
 
 @dataclass(frozen=True)
 class TableflowResources:
     """Resources of Tableflow. In Confluent's own storage there are only the topics."""
 
-    confluent: ConfluentResources
+    base: BaseResources
     topics: DeclaredTopics
+    keys: KeyResources
+    topic_resources: Mapping[str, TopicResource]
+    """The topics in Kafka by entry."""
+    producers: Mapping[str, Resource[Any]]
+    """The resources that write the records of topics, by entry; external producers write those of all others."""
 
     def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
         """List the resources after the provider integration, dependencies first.
@@ -48,10 +51,10 @@ class TableflowResources:
             return list(self._tables(None, ()))
         # Tableflow acts with the permissions of its key's owner.
         assigner = RoleBindingsResource(
-            *self.confluent.common,
+            *self.base.common,
             roles=(ASSIGNER,),
-            account=self.confluent.accounts["app_manager"],
-            scopes=RoleScopes(self.confluent.environment, integration=self.provider_integration),
+            account=self.base.accounts["app_manager"],
+            scopes=RoleScopes(self.base.environment, integration=self.provider_integration),
             part="provider_integration",
         )
         catalogs = tuple(self._catalogs((assigner, confluent_role, bucket)))
@@ -60,56 +63,48 @@ class TableflowResources:
     @cached_property
     def provider_integration(self) -> ProviderIntegrationResource:
         """Tableflow's way into AWS, created only if Tableflow creates any table there."""
-        return ProviderIntegrationResource(*self.confluent.common, environment=self.confluent.environment)
+        return ProviderIntegrationResource(*self.base.common, environment=self.base.environment)
 
     @cached_property
     def open_catalog(self) -> OpenCatalogClient | None:
         """The client of the Open Catalog in which Tableflow registers its tables; None if it does not."""
-        declared = self.confluent.deployment.tableflow.open_catalog
-        is_used = declared and self.confluent.has_tableflow_bucket
-        return OpenCatalogClient(declared, self.confluent.secrets) if declared and is_used else None
+        declared = self.base.deployment.tableflow.open_catalog
+        is_used = declared and self.base.has_tableflow_bucket
+        return OpenCatalogClient(declared, self.base.secrets) if declared and is_used else None
 
     def _catalogs(self, after: tuple[Resource[Any], ...]) -> Iterator[CatalogIntegrationResource]:
         yield GlueCatalogResource(
-            *self.confluent.common,
-            cluster=self.confluent.cluster,
-            tableflow_key=self.confluent.keys.tableflow,
+            *self.base.common,
+            cluster=self.base.cluster,
+            tableflow_key=self.keys.tableflow,
             provider_integration=self.provider_integration,
             after=after,
         )
         if self.open_catalog:
             yield OpenCatalogResource(
-                *self.confluent.common,
-                cluster=self.confluent.cluster,
-                tableflow_key=self.confluent.keys.tableflow,
+                *self.base.common,
+                cluster=self.base.cluster,
+                tableflow_key=self.keys.tableflow,
                 client=self.open_catalog,
             )
 
     def _tables(
         self, storage: OwnStorage | None, catalogs: tuple[CatalogIntegrationResource, ...]
     ) -> Iterator[TableflowTopicResource]:
-        topics: dict[str, TopicResource] = {**self.confluent.declared_topics, **self.confluent.flink_topics}
         for topic in self.topics.tables:
             yield TableflowTopicResource(
-                *self.confluent.common,
+                *self.base.common,
                 entry=topic.name,
                 topic_name=topic.topic,
                 subject=topic.subject("value"),
                 config=tableflow_config(topic),
                 write_mode="UPSERT" if topic in self.topics.upserted else "APPEND",
-                cluster=self.confluent.cluster,
-                registry=self.confluent.registry,
-                topic=topics[topic.name],
+                cluster=self.base.cluster,
+                registry=self.base.registry,
+                topic=self.topic_resources[topic.name],
                 catalogs=catalogs,
                 storage=storage,
-                tableflow_key=self.confluent.keys.tableflow,
-                registry_key=self.confluent.keys.registry,
-                filled_by=self._filled_by(topic),
+                tableflow_key=self.keys.tableflow,
+                registry_key=self.keys.registry,
+                filled_by=self.producers.get(topic.name),
             )
-
-    def _filled_by(self, topic: Topic) -> Resource[Any] | None:
-        """Return the resource that writes the records of a topic, or None if external producers do."""
-        if connector := self.confluent.connectors.get(topic.name):
-            return connector
-        name = self.topics.statements.get(topic.topic)
-        return self.confluent.statements[name] if name else None
