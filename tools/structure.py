@@ -1,4 +1,4 @@
-"""Check rules for modules that no linter has: file names, lengths, imports in functions, suppressed type errors."""
+"""Check rules for modules that no linter has: file names, lengths, imports, suppressed type errors."""
 
 import ast
 import re
@@ -6,6 +6,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
+from importlib.util import resolve_name
 from pathlib import Path
 
 PRODUCTION = ("lakehouse", "assets", "resources", "spark")
@@ -49,7 +51,9 @@ def violations(folder: Path) -> Iterator[str]:
     yield from _long(modules)
     yield from _repeated(production)
     yield from _suppressed(production)
-    yield from _imported_in_functions(production)
+    trees = {name: ast.parse(text) for name, text in production.items()}
+    yield from _imported_in_functions(trees)
+    yield from _import_cycles(trees)
 
 
 def _long(modules: Mapping[str, str]) -> Iterator[str]:
@@ -82,15 +86,49 @@ def _suppressed(modules: Mapping[str, str]) -> Iterator[str]:
         yield f"{count} type errors are suppressed, and {MOST_SUPPRESSED} are allowed. Correct the types"
 
 
-def _imported_in_functions(modules: Mapping[str, str]) -> Iterator[str]:
-    for name, text in modules.items():
+def _imported_in_functions(trees: Mapping[str, ast.Module]) -> Iterator[str]:
+    for name, tree in trees.items():
         allowed = next((roots for package, roots in DEFERRED.items() if name.startswith(f"{package}/")), set())
-        functions = (n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+        functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
         nodes = {n for function in functions for n in ast.walk(function) if isinstance(n, ast.Import | ast.ImportFrom)}
         for node in sorted(nodes, key=lambda node: node.lineno):
             for module in [node.module or ""] if isinstance(node, ast.ImportFrom) else [a.name for a in node.names]:
                 if module.partition(".")[0] not in allowed:
                     yield f"{name}:{node.lineno} imports {module} in a function. Import it at the top of the module"
+
+
+def _import_cycles(trees: Mapping[str, ast.Module]) -> Iterator[str]:
+    """Yield cycles of modules until none is left, each without the last import of those before."""
+    modules = {name.removesuffix(".py").removesuffix("/__init__").replace("/", "."): name for name in trees}
+    imports = {module: _imports(module, name, trees[name], modules) for module, name in modules.items()}
+    while True:
+        try:
+            TopologicalSorter(imports).prepare()
+            return
+        except CycleError as error:
+            cycle = error.args[1][::-1]
+            imports[cycle[-2]].remove(cycle[-1])
+            yield (
+                f"The imports {' → '.join(cycle)} form a cycle. Move what the modules share to a lower module, pass a "
+                f"value instead of its owner, or declare a Protocol in the lower module"
+            )
+
+
+def _imports(module: str, name: str, tree: ast.Module, modules: Mapping[str, str]) -> list[str]:
+    """Return the modules that a module imports anywhere: at its top, for annotations and in functions.
+
+    A package is a module with the imports of its __init__.py. Importing one of its modules is no import of the package.
+    """
+    package = module if name.endswith("/__init__.py") else module.rpartition(".")[0]
+    imported = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            source = resolve_name("." * node.level + (node.module or ""), package)
+            members = {f"{source}.{alias.name}" for alias in node.names}
+            imported |= {member if member in modules else source for member in members}
+    return sorted(imported & modules.keys())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`make lint`: file names, lengths of modules, imports in functions and suppressed type errors."""
+"""`make lint`: file names, lengths of modules, imports and suppressed type errors."""
 
 import subprocess
 
@@ -19,6 +19,26 @@ from tools.structure import violations
         (
             {"resources/a.py": "def f():\n    if x:\n        from json import loads\n"},
             "a.py:3 imports json in a function",
+        ),
+        (
+            {"spark/a.py": "from spark import b\n", "spark/b.py": "if TYPE_CHECKING:\n    from spark.a import A\n"},
+            "spark.a → spark.b → spark.a form a cycle",
+        ),
+        (
+            {"resources/a.py": "import resources.b\n", "resources/b.py": "def f():\n    from resources.a import x\n"},
+            "resources.a → resources.b → resources.a form a cycle",
+        ),
+        (
+            {"spark/c/__init__.py": "from spark.c.a import A\n", "spark/c/a.py": "from . import registered\n"},
+            "spark.c → spark.c.a → spark.c form a cycle",
+        ),
+        (
+            {
+                "spark/c/__init__.py": "from spark.c.a import A\n",
+                "spark/c/a.py": "from . import b\n",
+                "spark/c/b.py": "",
+            },
+            None,
         ),
         ({"resources/a.py": "def f():\n    from boto3.session import Session\n"}, None),
         ({"assets/__init__.py": "", "spark/__init__.py": "", "spark/a.py": "\n" * 400}, None),
