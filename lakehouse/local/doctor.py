@@ -11,10 +11,10 @@ import psutil
 from lakehouse.config import loader
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local import jars, stack
+from lakehouse.local import jars, stack, strangers
 from lakehouse.local.home import Home
 from lakehouse.local.java import java
-from lakehouse.local.processes import ports, process, strangers
+from lakehouse.local.processes import ports, process
 
 NEEDED_MEMORY = 4 * 1024**3
 """Memory of the stack while a run is in progress, in bytes."""

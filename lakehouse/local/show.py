@@ -9,11 +9,10 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from lakehouse.local import stack
+from lakehouse.local import stack, strangers
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Home
-from lakehouse.local.processes import strangers
 
 
 def up(
