@@ -12,11 +12,10 @@ from typing import Any
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
+from assets.batch_results import batch_message, check_results, registration_metadata
 from assets.streaming.check import Verdicts
 from assets.streaming.reports import Reporter
 from assets.streaming.results import KAFKA
-from assets.topics.iceberg_asset import batch_message, check_results
-from assets.topics.reader_assets import metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused
@@ -161,7 +160,7 @@ class Streaming:
         stage, topic, snapshot_id, seconds = outcome.stage, outcome.topic, outcome.snapshot_id, outcome.seconds
         self._log(f"{stage}/{topic.name}: exposes snapshot {snapshot_id} ({seconds:.1f} s)")
         numbers = {"seconds": round(seconds, 2), "snapshot_id": str(snapshot_id)}
-        event = self._materialization(stage, topic, snapshot_id, metadata(outcome.registration) | numbers)
+        event = self._materialization(stage, topic, snapshot_id, registration_metadata(outcome.registration) | numbers)
         self._reporter.report_latest(f"{stage}/{topic.name}", event)
         self._verdicts.passed(*self._part(stage, topic.name))
 

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from assets.asset_factory import asset_spec, table_op
 from assets.automation import unless_continuous
+from assets.batch_results import batch_message, check_results
 from assets.entry import code_links, group, topic_of
 from assets.failures import dagster_failures
 from assets.text_table import as_table
@@ -16,7 +17,7 @@ from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUN
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hidden_ids, visible_columns
 from lakehouse.config.topic import Topic
-from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
+from lakehouse.core.offsets.counts import OUTCOMES
 from lakehouse.core.text.markdown import escaped
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
@@ -134,23 +135,6 @@ def declared_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec
         yield dg.AssetCheckSpec(name, asset=key, blocking=check.severity == "blocking", description=check.statement)
 
 
-def check_results(findings: "list[CheckResult]") -> Iterator[dg.AssetCheckResult]:
-    """Yield the results for Dagster, with a sample of failing rows and the query that lists all of them."""
-    for finding in findings:
-        metadata: dict[str, Any] = dict(finding.numbers)
-        if finding.result:
-            metadata["sql"] = dg.TextMetadataValue(finding.result.sql)
-            if sample := finding.result.sample:
-                metadata["sample"] = as_table(list(sample[0]), [list(row.values()) for row in sample])
-        yield dg.AssetCheckResult(
-            check_name=finding.check,
-            passed=finding.passed,
-            severity=dg.AssetCheckSeverity.ERROR if finding.severity == "blocking" else dg.AssetCheckSeverity.WARN,
-            description=escaped(finding.message),
-            metadata=metadata,
-        )
-
-
 def _worst(batches: "list[list[CheckResult]]") -> "list[CheckResult]":
     """Return one result for each check: that of the first batch that fails it, otherwise that of the newest batch."""
     by_check: dict[str, CheckResult] = {}
@@ -167,19 +151,6 @@ def _nothing_new(topic: Topic) -> "list[CheckResult]":
     blocking = [CheckResult(name, True, "nothing new to audit") for name in AUDITS]
     declared = [CheckResult(name, True, "nothing new to check", {}, c.severity) for name, c in topic.checks.items()]
     return blocking + declared
-
-
-def batch_message(topic: Topic, batch: "Published") -> str:
-    """Return the log message of a published batch."""
-    counts = batch.counts
-    rate = counts.consumed / batch.seconds if batch.seconds else 0
-    others = "".join(
-        f", {describe_outcome(name, getattr(counts, name))}" for name in OUTCOMES[2:] if getattr(counts, name)
-    )
-    return (
-        f"{topic.name}: {pluralize(counts.consumed, 'record')} → {pluralize(counts.rows, 'row')}{others} "
-        f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
-    )
 
 
 def table_metadata(table: "Table", topic: Topic) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import dagster as dg
 
 from assets.asset_factory import asset_spec, table_op
 from assets.automation import unless_continuous
+from assets.batch_results import registration_metadata
 from assets.check_definition import CheckDefinition
 from assets.entry import group, topic_of
 from assets.failures import dagster_failures
@@ -17,7 +18,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.markdown import escaped
 from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers.freshness import StageLag
-from lakehouse.readers.reader import Reader, Registration
+from lakehouse.readers.reader import Reader
 from resources.iceberg.snapshots import commits, live_rows_at
 
 
@@ -45,20 +46,10 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
             registration = reader.publish_tables(topic, ref, table, clients)
         context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
         return dg.MaterializeResult(
-            metadata=metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))
+            metadata=registration_metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))
         )
 
     return publication
-
-
-def metadata(registration: Registration) -> dict[str, Any]:
-    """Return the metadata of a publication."""
-    rows = {} if registration.rows is None else {"dagster/row_count": registration.rows}
-    return {
-        "metadata_location": registration.metadata_location,
-        "snapshot_id": str(registration.snapshot_id),
-        **rows,
-    }
 
 
 def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinition:

@@ -10,10 +10,11 @@ import dagster as dg
 
 from assets.asset_factory import asset_spec, table_op
 from assets.automation import on_upstream_change
+from assets.batch_results import check_results
 from assets.entry import code_links, group
 from assets.failures import dagster_failures
 from assets.topics import confluent_state
-from assets.topics.iceberg_asset import check_results, declared_specs, table_metadata
+from assets.topics.iceberg_asset import declared_specs, table_metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError

@@ -1,0 +1,57 @@
+"""Results of batches and of their publication in readers, as runs and streams report them to Dagster."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import dagster as dg
+
+from assets.text_table import as_table
+from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
+from lakehouse.core.text.markdown import escaped
+from lakehouse.core.text.phrases import pluralize
+from lakehouse.readers.reader import Registration
+
+if TYPE_CHECKING:
+    from lakehouse.pipeline.commits.audit import CheckResult
+    from lakehouse.pipeline.ingestion import Published
+
+
+def check_results(findings: "list[CheckResult]") -> Iterator[dg.AssetCheckResult]:
+    """Yield the results for Dagster, with a sample of failing rows and the query that lists all of them."""
+    for finding in findings:
+        metadata: dict[str, Any] = dict(finding.numbers)
+        if finding.result:
+            metadata["sql"] = dg.TextMetadataValue(finding.result.sql)
+            if sample := finding.result.sample:
+                metadata["sample"] = as_table(list(sample[0]), [list(row.values()) for row in sample])
+        yield dg.AssetCheckResult(
+            check_name=finding.check,
+            passed=finding.passed,
+            severity=dg.AssetCheckSeverity.ERROR if finding.severity == "blocking" else dg.AssetCheckSeverity.WARN,
+            description=escaped(finding.message),
+            metadata=metadata,
+        )
+
+
+def batch_message(topic: Topic, batch: "Published") -> str:
+    """Return the log message of a published batch."""
+    counts = batch.counts
+    rate = counts.consumed / batch.seconds if batch.seconds else 0
+    others = "".join(
+        f", {describe_outcome(name, getattr(counts, name))}" for name in OUTCOMES[2:] if getattr(counts, name)
+    )
+    return (
+        f"{topic.name}: {pluralize(counts.consumed, 'record')} → {pluralize(counts.rows, 'row')}{others} "
+        f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
+    )
+
+
+def registration_metadata(registration: Registration) -> dict[str, Any]:
+    """Return the metadata of a publication."""
+    rows = {} if registration.rows is None else {"dagster/row_count": registration.rows}
+    return {
+        "metadata_location": registration.metadata_location,
+        "snapshot_id": str(registration.snapshot_id),
+        **rows,
+    }
