@@ -1,4 +1,4 @@
-"""GitHub workflows: pinned actions, minimal permissions, and secrets in a single step."""
+"""GitHub workflows: all commands of `.ci/run`, pinned actions, minimal permissions, and secrets in a single step."""
 
 import re
 
@@ -11,6 +11,12 @@ FOLDER = PROJECT / ".github" / "workflows"
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in FOLDER.iterdir()}
 JOBS = [(name, job) for workflow in WORKFLOWS.values() for name, job in workflow["jobs"].items()]
 STEPS = [(name, step) for name, job in JOBS for step in job["steps"]]
+
+
+def test_workflows_run_every_command_of_ci():
+    commands = re.findall(r"^make .*", (PROJECT / ".ci" / "run").read_text(), re.MULTILINE)
+    assert {"make lint", "make test"} <= set(commands)
+    assert set(commands) <= {step.get("run") for _, step in STEPS}
 
 
 @pytest.mark.parametrize("path", FOLDER.iterdir(), ids=lambda path: path.name)
