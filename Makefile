@@ -23,11 +23,12 @@ fuzz: venv  ## Test docs/types.md row by row, and generated schemas (MINUTES=20:
 simulate: venv  ## Run schedules of the simulation, of all kinds (SEEDS=10000, FIRST=0, KIND=readers); see tests/simulation/README.md
 	@$(BIN)/python -m tests.simulation.simulate $(or $(SEEDS),1000) $(or $(FIRST),0) $(or $(KIND),all)
 
-lint: venv  ## Check style, likely mistakes, security rules, types and layers of all Python files
+lint: venv  ## Check style, likely mistakes, security rules, types, layers and imports of all Python files
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tools.structure
+	@$(BIN)/python -m tools.import_budgets
 	@$(BIN)/mypy
 
 docs: venv  ## Build the documentation in site/; a broken link is an error

@@ -36,7 +36,7 @@ DEFERRED = {
 }
 """Libraries that functions of a package may import. All other imports are at the top of their module.
 
-tests/unit/test_definitions.py, test_cli.py and test_avro_explain.py have the budgets: what may not be loaded.
+tools/import_budgets.py has the budgets: what must not be loaded by what.
 """
 _SUPPRESSED = re.compile(r"# type: ignore(?P<reason>\[[\w, -]+\]  # \S.*)?")
 _UNTYPED_CAST = re.compile(r"\bcast\(Any\b")

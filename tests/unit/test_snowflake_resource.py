@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -27,16 +25,6 @@ def snowflake(key_path: Path) -> Snowflake:
         port=1,
         protocol="http",
     )
-
-
-def test_import_loads_no_driver():
-    code = (
-        "import sys, resources.snowflake.snowflake\n"
-        "print([m for m in ('snowflake.connector', 'dagster_snowflake', 'fakesnow', 'duckdb', 'pyiceberg')"
-        " if m in sys.modules])"
-    )
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
-    assert loaded == "[]"
 
 
 def test_query_missing_key_names_setting(tmp_path: Path):
