@@ -10,6 +10,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.planning.planner import apply, destroy, plan
+from lakehouse.deploy.waiting import TimedOut
+from resources.confluent.api_errors import ConfluentError
 from tests.support.clouds.aws.world import REGION, world
 from tests.support.sleepless import Sleepless
 
@@ -120,6 +122,23 @@ def test_destroy_bucket_written_meanwhile_is_emptied_again(aws, resources, clock
     destroy([resources["aws/bucket"]], quiet, delete_data=True)
     assert not aws.state()["buckets"]
     assert clock.pauses == [2, 2]
+
+
+def test_destroy_bucket_written_until_deadline_times_out(aws, resources):
+    apply([resources["aws/bucket"], resources["aws/glue_database"]], quiet)
+    s3 = aws.strict.client("s3", region=REGION)
+
+    def write(request):
+        if request.method == "DELETE":
+            s3.put_object(Bucket=aws.names().bucket, Key="late", Body=b"rows")
+
+    aws.on_send.append(write)
+    with pytest.raises(TimedOut, match="is not deleted after 120 seconds; last state: .*Run the command") as late:
+        destroy([resources["aws/bucket"]], quiet, delete_data=True)
+    assert not isinstance(late.value, ConfluentError)
+    aws.on_send.clear()
+    destroy([resources["aws/bucket"]], quiet, delete_data=True)
+    assert not aws.state()["buckets"]
 
 
 def test_destroy_objects_not_deleted_stops(aws, resources):

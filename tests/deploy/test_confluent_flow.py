@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from lakehouse.deploy.confluent.delayed_access import wait_until_accepted
+from lakehouse.deploy.waiting import wait, wait_until_deleted
 from resources.confluent import clusters, connectors, flink
 from resources.confluent.api_keys import Scope
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.kafka_rest import Acl
 from resources.confluent.tableflow import glue, own_bucket
-from resources.confluent.waiting import wait, wait_until_accepted, wait_until_deleted
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
 

@@ -11,8 +11,8 @@ import pytest
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.keys.key_rotation import Rotated, rotate
 from lakehouse.deploy.planning.planner import plan
+from lakehouse.deploy.waiting import TimedOut
 from resources.confluent import api_client
-from resources.confluent.waiting import TimedOut
 from tests.support.clouds.confluent.deployment import REGION, Ending, Lake
 
 pytestmark = pytest.mark.stack

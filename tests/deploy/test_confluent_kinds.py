@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError
+from lakehouse.deploy.confluent.delayed_access import wait_until_accepted
+from lakehouse.deploy.waiting import Failed, wait
 from resources.confluent.api_client import Key
 from resources.confluent.api_errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound
 from resources.confluent.api_keys import Scope
@@ -17,7 +19,6 @@ from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.kafka_rest import Acl
 from resources.confluent.organization import Environment, ServiceAccount
 from resources.confluent.tableflow import glue
-from resources.confluent.waiting import Failed, wait, wait_until_accepted
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
 

@@ -12,8 +12,8 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.planning.planner import plan
+from lakehouse.deploy.waiting import Failed
 from resources.confluent.api_keys import Scope
-from resources.confluent.waiting import Failed
 from tests.support.clouds.confluent.deployment import (
     LARGE,
     REGION,

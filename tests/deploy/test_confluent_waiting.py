@@ -9,16 +9,9 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
+from lakehouse.deploy.confluent.delayed_access import retry_while_forbidden, wait_until_accepted
+from lakehouse.deploy.waiting import Failed, TimedOut, wait, wait_until_deleted, wait_until_visible
 from resources.confluent.api_errors import Forbidden
-from resources.confluent.waiting import (
-    Failed,
-    TimedOut,
-    retry_while_forbidden,
-    wait,
-    wait_until_accepted,
-    wait_until_deleted,
-    wait_until_visible,
-)
 from tests.support.sleepless import Sleepless
 
 

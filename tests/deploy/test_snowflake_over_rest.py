@@ -9,7 +9,7 @@ import pytest
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import Clock
 from lakehouse.deploy.planning.planner import apply, destroy, plan
-from resources.confluent.waiting import TimedOut
+from lakehouse.deploy.waiting import TimedOut
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SECRET, WAREHOUSE, Polaris
 from tests.support.clouds.snowflake.deployments import Deployed, quiet, service_session

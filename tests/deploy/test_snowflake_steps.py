@@ -16,7 +16,7 @@ from lakehouse.core.polling import Clock
 from lakehouse.deploy.aws.iam.policies import snowflake_trust
 from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
 from lakehouse.deploy.resource import Outputs
-from resources.confluent.waiting import TimedOut
+from lakehouse.deploy.waiting import TimedOut
 from tests.support.clouds.snowflake.deployments import ACCOUNT, Deployed, aws, change, quiet, service_session
 from tests.support.clouds.snowflake.rotated_users import Wire
 from tests.support.clouds.snowflake.server import trades

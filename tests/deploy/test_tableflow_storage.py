@@ -16,7 +16,7 @@ from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Table
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planning.planner import plan, plan_destroy
-from resources.confluent.waiting import Failed
+from lakehouse.deploy.waiting import Failed
 from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, account, actions, inventory
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.documentation import block

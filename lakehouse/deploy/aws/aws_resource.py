@@ -11,8 +11,8 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws, AwsError, Service
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
+from lakehouse.deploy.waiting import wait_until_deleted
 from resources.aws.secrets_manager import TAG
-from resources.confluent.waiting import wait_until_deleted
 
 DELETION_SECONDS, EVERY_SECONDS = 120.0, 2.0
 """Time limit of a deletion, and the pause between two requests for its state."""

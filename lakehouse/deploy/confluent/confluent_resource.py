@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.confluent.delayed_access import retry_while_forbidden
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
+from lakehouse.deploy.waiting import P, wait, wait_until_deleted, wait_until_visible
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.waiting import P, retry_while_forbidden, wait, wait_until_deleted, wait_until_visible
 
 Created = TypeVar("Created")
 LISTED_SECONDS = 5 * 60

@@ -12,12 +12,12 @@ from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.waiting import FAILED, wait_until_deleted
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
 from resources.confluent.flink import Statement, Statements
 from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
-from resources.confluent.waiting import FAILED, wait_until_deleted
 
 STATEMENT_SECONDS = 30 * 60
 

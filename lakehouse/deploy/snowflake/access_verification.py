@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable
 from lakehouse.deploy.snowflake.objects import SnowflakeResource
-from resources.confluent.waiting import wait
+from lakehouse.deploy.waiting import wait
 
 VERIFIED_WITHIN_SECONDS = 120
 """A new IAM role is usually effective within seconds; AWS documents no limit."""

@@ -14,7 +14,7 @@ from lakehouse.core.polling import Clock
 from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
-from resources.confluent.waiting import TimedOut
+from lakehouse.deploy.waiting import TimedOut
 from tests.simulation.choices import Choices
 from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld, simulated_clouds
 from tests.simulation.deployment.operators import Operators

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.waiting import wait_until_visible
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Key
 from resources.confluent.api_errors import Conflict
@@ -18,7 +19,6 @@ from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.kafka_rest import Acl, Acls
 from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import ProviderIntegration
-from resources.confluent.waiting import wait_until_visible
 
 Permission = TypeVar("Permission")
 

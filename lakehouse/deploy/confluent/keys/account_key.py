@@ -14,10 +14,10 @@ from datetime import UTC, datetime, timedelta
 
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.polling import Clock
+from lakehouse.deploy.confluent.delayed_access import wait_until_accepted
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, SecretJson, Secrets, Version
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope
-from resources.confluent.waiting import wait_until_accepted
 
 KNOWN_SECONDS = 20 * 60
 """Until an API accepts a new key."""

@@ -11,11 +11,11 @@ from lakehouse.config.deployment import OpenCatalog
 from lakehouse.core.errors import ConfigError
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.waiting import FAILED
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
 from resources.confluent.tableflow import CatalogIntegration, CatalogIntegrations, ProviderIntegration, glue
-from resources.confluent.waiting import FAILED
 
 BEGUN = frozenset({"PENDING", "CONNECTED", "RUNNING"})
 HIDDEN = "client_secret"

@@ -11,6 +11,7 @@ from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.confluent.tableflow.catalog_integrations import BEGUN
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.waiting import wait_until_deleted, wait_until_visible
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment
@@ -22,7 +23,6 @@ from resources.confluent.tableflow import (
     TableflowTopics,
     own_bucket,
 )
-from resources.confluent.waiting import wait_until_deleted, wait_until_visible
 
 TABLE_SECONDS = 60 * 60
 TABLE_DELETION_SECONDS = 30 * 60

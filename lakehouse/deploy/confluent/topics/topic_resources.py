@@ -9,12 +9,12 @@ from typing import Any
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
+from lakehouse.deploy.waiting import wait_until_visible
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.connectors import READY, Connector
 from resources.confluent.kafka_rest import Topic, Topics
 from resources.confluent.organization import ServiceAccount
-from resources.confluent.waiting import wait_until_visible
 
 TOPIC_SECONDS = 5 * 60
 TOPIC_DELETION_SECONDS = 60 * 60

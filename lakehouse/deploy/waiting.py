@@ -1,24 +1,23 @@
-"""Waiting for asynchronous operations of Confluent Cloud: a phase, a deletion, a key that all servers accept."""
+"""Waiting for asynchronous operations of the clouds: a phase, a deletion, what a list shows with a delay."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar
 
-from lakehouse.core.errors import Unreachable
-from lakehouse.core.polling import SYSTEM_CLOCK, Clock, poll, retry
-from resources.confluent.api_errors import ConfluentError, Forbidden
+from lakehouse.core.errors import LakehouseError, TransientError, Unreachable
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock, poll
 
 FAILED = frozenset({"FAILED", "FAILING"})
 EVERY_SECONDS = 10.0
 
 
-class Failed(ConfluentError):
+class Failed(LakehouseError):
     """The object reached a phase from which it does not recover."""
 
 
-class TimedOut(ConfluentError):
-    """The deadline passed; the operation continues in Confluent Cloud."""
+class TimedOut(TransientError):
+    """The deadline passed; the operation may continue in the cloud."""
 
 
 class Phased(Protocol):
@@ -75,7 +74,7 @@ def wait(
         return None if current.phase in ready else state
 
     state = f"not {' or '.join(sorted(ready))}"
-    current = _until(look, missing, what, state, deadline_seconds, every_seconds, clock)
+    current = wait_until(look, missing, what, state, deadline_seconds, every_seconds, clock)
     assert current is not None
     return current
 
@@ -98,13 +97,13 @@ def wait_until_deleted(
     def missing(current: Any) -> str | None:
         return None if current is None else getattr(current, "phase", "not deleted")
 
-    _until(look, missing, what, "not deleted", deadline_seconds, every_seconds, clock)
+    wait_until(look, missing, what, "not deleted", deadline_seconds, every_seconds, clock)
 
 
 def wait_until_visible(
     what: str, look: Callable[[], T | None], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK
 ) -> T:
-    """Wait until `look` returns an object: Confluent's lists show new objects with a delay.
+    """Wait until `look` returns an object: lists may show new objects with a delay.
 
     Raises:
         TimedOut: The deadline passed.
@@ -114,58 +113,12 @@ def wait_until_visible(
     def missing(current: T | None) -> str | None:
         return "not visible" if current is None else None
 
-    current = _until(look, missing, what, "not visible", deadline_seconds, EVERY_SECONDS, clock)
+    current = wait_until(look, missing, what, "not visible", deadline_seconds, EVERY_SECONDS, clock)
     assert current is not None
     return current
 
 
-def retry_while_forbidden(what: str, do: Callable[[], T], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK) -> T:
-    """Call `do`, with retries while it is refused: new roles take effect with a delay.
-
-    Raises:
-        Forbidden: The call was still refused at the deadline.
-        LakehouseError: `do` failed otherwise.
-    """
-
-    def is_refused(error: BaseException) -> bool:
-        return isinstance(error, Forbidden)
-
-    try:
-        return retry(do, when=is_refused, pause=EVERY_SECONDS, deadline_seconds=deadline_seconds, clock=clock)
-    except Forbidden as error:
-        error.add_note(f"{what} was retried for {deadline_seconds:.0f} seconds")
-        raise
-
-
-def wait_until_accepted(
-    what: str,
-    use_key: Callable[[], Any],
-    *,
-    deadline_seconds: float,
-    in_a_row: int = 2,
-    clock: Clock = SYSTEM_CLOCK,
-) -> None:
-    """Repeat a request with a new key until it succeeds `in_a_row` times: an API's servers accept a key one by one.
-
-    Raises:
-        TimedOut: The deadline passed; the message has the last error.
-    """
-    accepted = 0
-
-    def refusal() -> str | None:
-        nonlocal accepted
-        try:
-            use_key()
-        except ConfluentError as error:
-            accepted = 0
-            return str(error)
-        accepted += 1
-        return None if accepted == in_a_row else f"accepted {accepted} of {in_a_row} times in a row"
-
-    _until(refusal, lambda error: error, what, "not accepted yet", deadline_seconds, EVERY_SECONDS, clock)
-
-
-def _until(
+def wait_until(
     look: Callable[[], T],
     missing: Callable[[T], str | None],
     what: str,
@@ -177,6 +130,19 @@ def _until(
     """Call `look` until `missing` returns None for its result, which is returned.
 
     An outage does not end the wait, because the operation continues.
+
+    Args:
+        look: Returns the current state.
+        missing: Returns what a state lacks, for the message; None for the expected state.
+        what: The object, for messages.
+        state: What the object is until then, for messages.
+        deadline_seconds: Maximum time to wait.
+        every_seconds: Time between two calls.
+        clock: Measures the time, and pauses between calls.
+
+    Raises:
+        TimedOut: The deadline passed.
+        LakehouseError: `look` failed.
     """
 
     def observe() -> tuple[T | None, str | None]:
