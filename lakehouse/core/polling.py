@@ -25,9 +25,26 @@ class Clock:
 SYSTEM_CLOCK = Clock()
 
 
-def doubling(first_seconds: float, longest_seconds: float) -> Callable[[RetryCallState], float]:
-    """Return pauses that double from one to the next, up to the longest."""
-    return wait_exponential(multiplier=first_seconds, max=longest_seconds)
+def doubling(
+    first_seconds: float,
+    longest_seconds: float,
+    requested: Callable[[BaseException], float | None] = lambda error: None,
+) -> Callable[[RetryCallState], float]:
+    """Return pauses that double from one to the next, up to the longest.
+
+    Args:
+        first_seconds: The first pause.
+        longest_seconds: The longest pause.
+        requested: Returns the pause that an error requests instead; None if it requests none.
+    """
+    wait = wait_exponential(multiplier=first_seconds, max=longest_seconds)
+
+    def pause(state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        seconds = requested(error) if error else None
+        return wait(state) if seconds is None else seconds
+
+    return pause
 
 
 def poll(

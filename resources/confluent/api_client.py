@@ -8,7 +8,6 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import requests
-from tenacity import RetryCallState
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable, redact_credentials
@@ -52,12 +51,9 @@ class _NoUsableResponse(Exception):
         self.problem, self.retry_after = problem, retry_after
 
 
-def _pause(state: RetryCallState) -> float:
-    error = state.outcome.exception() if state.outcome else None
+def _requested_pause(error: BaseException) -> int | None:
     retry_after = error.retry_after if isinstance(error, _NoUsableResponse) else ""
-    return (
-        max(1, int(retry_after)) if retry_after.isdigit() else doubling(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS)(state)
-    )
+    return max(1, int(retry_after)) if retry_after.isdigit() else None
 
 
 @dataclass(frozen=True)
@@ -133,7 +129,7 @@ class ApiClient:
             return retry(
                 attempt,
                 when=is_safe_to_repeat,
-                pause=_pause,
+                pause=doubling(FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, _requested_pause),
                 deadline_seconds=self.deadline_seconds,
                 clock=self.clock,
             )
