@@ -86,7 +86,7 @@ def credentials_of_this_test():
 
 def _discard_credentials():
     boto3.DEFAULT_SESSION = None  # keeps its first credentials although os.environ changes
-    aws_secrets.clear_cache()
+    aws_secrets.cache.clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

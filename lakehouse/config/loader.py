@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -215,14 +214,3 @@ def _named(name: str, topic: dict[str, Any], folder: Path, line: int) -> dict[st
     """
     file = folder / str(topic.get("value_schema_file", ""))
     return {**topic, "name": name, "line": line, "value_schema": file.read_text() if file.is_file() else ""}
-
-
-def json_schema() -> str:
-    """Return the JSON Schema of lakehouse.yaml, which docs/lakehouse.schema.json publishes for editors."""
-    schema = Config.model_json_schema()
-    for model in (schema, schema["$defs"]["Topic"], schema["$defs"]["Route"]):
-        model["properties"] = {k: v for k, v in model["properties"].items() if not v.get("readOnly")}
-    for name in ("Topic", "Route"):
-        key = schema["$defs"][name]["properties"]["key"]
-        key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
-    return json.dumps(schema, indent=2) + "\n"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -88,21 +87,6 @@ class CloudCredentials:
     def snowflake(self) -> LazySession:
         """A session in Snowflake."""
         return LazySession(self.snowflake_login)
-
-    @classmethod
-    def from_environment(
-        cls, deployment: Deployment, rest_catalog: Callable[[], RestCatalog] | None = None
-    ) -> CloudCredentials:
-        """Return the credentials that the command line takes as options, from the variables of the same meaning."""
-        return cls(
-            deployment,
-            confluent_key=os.environ.get("CONFLUENT_CLOUD_API_KEY", ""),
-            confluent_secret=os.environ.get("CONFLUENT_CLOUD_API_SECRET", ""),
-            confluent_url=os.environ.get("CONFLUENT_CLOUD_URL") or URL,
-            admin_secret=os.environ.get("LAKEHOUSE_ADMIN_SECRET") or ADMIN_SECRET,
-            warehouse=os.environ.get("LAKEHOUSE_SNOWFLAKE_WAREHOUSE"),
-            rest_catalog=rest_catalog,
-        )
 
     def check_account(self) -> None:
         """Refuse AWS credentials of another account than the deployment's.

@@ -13,12 +13,8 @@ MAX_AGE_SECONDS = 300
 """Secrets are read again after this time, so that long-lived processes use a rotated key. The old one remains valid for
 days."""
 
-_cache: dict[tuple[str, str, str], tuple[float, Mapping[str, str]]] = {}
-
-
-def clear_cache() -> None:
-    """Read every secret again at its next use, for a process that turns to another AWS endpoint."""
-    _cache.clear()
+cache: dict[tuple[str, str, str], tuple[float, Mapping[str, str]]] = {}
+"""Time and fields of the last reading, by region, name and role."""
 
 
 def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[str, str]:
@@ -35,7 +31,7 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
         Unreachable: AWS does not respond.
     """
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
-    read_at, values = _cache.get((region, name, role_arn), (0.0, {}))
+    read_at, values = cache.get((region, name, role_arn), (0.0, {}))
     if not values or time.monotonic() - read_at > MAX_AGE_SECONDS:
         version = Secrets(region, role_arn=role_arn).read(name)
         if version is None:
@@ -45,7 +41,7 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
                 f"--region {region} --secret-id {name}"
             )
         values = version.value.reveal()
-        _cache[region, name, role_arn] = (time.monotonic(), values)
+        cache[region, name, role_arn] = (time.monotonic(), values)
     if missing := [field for field in fields if field not in values]:
         raise ConfigError(
             f"The secret '{name}' in region {region} has no {', '.join(missing)}. Nothing was changed. Use the secret "

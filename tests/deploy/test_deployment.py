@@ -50,13 +50,22 @@ def declared(tmp_path, monkeypatch):
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
     monkeypatch.setenv("AWS_REGION", "us-east-1")
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    monkeypatch.setenv("CONFLUENT_CLOUD_URL", "http://127.0.0.1:9")
     monkeypatch.setenv("CONFLUENT_CLOUD_API_SECRET", CANARY)
     return loader.load()
 
 
+def administrator(config, rest_catalog=None):
+    """Return credentials for the deployment of the environment `aws`."""
+    return CloudCredentials(
+        config.deployment("aws"),
+        confluent_secret=CANARY,
+        confluent_url="http://127.0.0.1:9",
+        rest_catalog=rest_catalog,
+    )
+
+
 def test_resources_of_all_clouds_are_in_dependency_order(declared):
-    resources = deployment_resources(declared, CloudCredentials.from_environment(declared.deployment("aws")))
+    resources = deployment_resources(declared, administrator(declared))
     names = [resource.address for resource in resources]
     assert len(names) == len(set(names))
     for n, resource in enumerate(resources):
@@ -72,14 +81,13 @@ def test_resources_of_all_clouds_are_in_dependency_order(declared):
 
 
 def test_dependency_order_missing_dependency_raises(declared):
-    resources = deployment_resources(declared, CloudCredentials.from_environment(declared.deployment("aws")))
+    resources = deployment_resources(declared, administrator(declared))
     with pytest.raises(ValueError, match="never satisfied"):
         in_dependency_order([resource for resource in resources if resource.address != "confluent/environment"])
 
 
 def test_environment_has_all_settings_and_no_secret(declared, monkeypatch):
-    credentials = CloudCredentials.from_environment(declared.deployment("aws"))
-    environment = settings(credentials.names)
+    environment = settings(administrator(declared).names)
     text = yaml.safe_load(loader.config_path().read_text())
     text["environments"]["created"] = environment
     config = loader.Config.model_validate({**declared.model_dump(by_alias=True), "environments": text["environments"]})
@@ -122,7 +130,7 @@ def test_namespace_of_deployment_replaces_that_of_file(declared, monkeypatch, se
     file.write_text(yaml.safe_dump(text))
     assert loader.load().namespace == declared.namespace, "the environment `local` has no deployment"
     config = loader.load(environment="aws")
-    resources = deployment_resources(config, CloudCredentials.from_environment(config.deployment("aws")))
+    resources = deployment_resources(config, administrator(config))
     assert f"Glue database '{namespace}'" in [resource.label for resource in resources]
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
     assert loader.load().namespace == namespace, "runs write where the deployment's roles may write"
@@ -155,9 +163,7 @@ def test_rest_catalog_resources_read_credentials_on_use(declared, monkeypatch):
     environments = {"aws": {**declared.environments["aws"], "rest_catalog": settings}}
     rest_catalog = lazy_resource(declared.model_copy(update={"environments": environments}), "aws", "rest_catalog")
     monkeypatch.delenv("REST_CATALOG_CREDENTIAL", raising=False)
-    resources = deployment_resources(
-        declared, CloudCredentials.from_environment(declared.deployment("aws"), rest_catalog)
-    )
+    resources = deployment_resources(declared, administrator(declared, rest_catalog))
     added = {"snowflake/rest_schema", "snowflake/rest_integration", "snowflake/rest_verified", "snowflake/rest_tables"}
     assert added < {resource.address for resource in resources}
     with pytest.raises(ConfigError, match="aws.rest_catalog: REST_CATALOG_CREDENTIAL not set. Nothing was changed"):
@@ -173,10 +179,10 @@ def test_check_account_other_account_is_refused(declared, monkeypatch):
     for name in ("AWS_ENDPOINT_URL", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     with mock_aws():
-        CloudCredentials.from_environment(declared.deployment("aws")).check_account()
+        administrator(declared).check_account()
         other = declared.deployment("aws").model_copy(update={"account": "999999999999"})
         with pytest.raises(loader.ConfigError, match="are of account 123456789012.*is of account 999999999999"):
-            CloudCredentials.from_environment(other).check_account()
+            CloudCredentials(other).check_account()
 
 
 def test_plan_environment_without_deployment_has_remedy():

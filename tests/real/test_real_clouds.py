@@ -14,7 +14,7 @@ import pytest
 
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
-from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.planning import planner
 from lakehouse.deploy.planning.graph import deployment_resources
@@ -31,8 +31,12 @@ def quiet(change: planner.Change) -> None:
 def credentials() -> CloudCredentials:
     account = os.environ.get("LAKEHOUSE_REAL_ACCOUNT", "")
     region = os.environ.get("AWS_REGION", "us-east-1")
-    return CloudCredentials.from_environment(
-        Deployment(name=f"t{uuid.uuid4().hex[:8]}", account=account, region=region)
+    return CloudCredentials(
+        Deployment(name=f"t{uuid.uuid4().hex[:8]}", account=account, region=region),
+        confluent_key=os.environ.get("CONFLUENT_CLOUD_API_KEY", ""),
+        confluent_secret=os.environ.get("CONFLUENT_CLOUD_API_SECRET", ""),
+        admin_secret=os.environ.get("LAKEHOUSE_ADMIN_SECRET") or ADMIN_SECRET,
+        warehouse=os.environ.get("LAKEHOUSE_SNOWFLAKE_WAREHOUSE"),
     )
 
 

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from lakehouse.config.loader import json_schema
 from tools.reference.commands import commands
-from tools.reference.configuration import configuration
+from tools.reference.configuration import configuration, json_schema
 from tools.reference.dagster_objects import dagster_objects
 from tools.reference.errors import errors
 from tools.reference.metadata_columns import metadata_columns

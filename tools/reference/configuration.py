@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from lakehouse.config.environment import SYSTEMS
-from lakehouse.config.loader import json_schema
+from lakehouse.config.loader import Config
 from resources.build import system
 from tools.reference.markdown import code, page, table
 
@@ -21,6 +21,17 @@ file and reports every error with its line. A value written `{env: NAME}` is rea
 must be written this way. A key without a default is required.
 """
 _HEADER = ["key", "type", "default", "meaning"]
+
+
+def json_schema() -> str:
+    """Return the JSON Schema of lakehouse.yaml, for editors."""
+    schema = Config.model_json_schema()
+    for model in (schema, schema["$defs"]["Topic"], schema["$defs"]["Route"]):
+        model["properties"] = {k: v for k, v in model["properties"].items() if not v.get("readOnly")}
+    for name in ("Topic", "Route"):
+        key = schema["$defs"][name]["properties"]["key"]
+        key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
+    return json.dumps(schema, indent=2) + "\n"
 
 
 def configuration() -> str:

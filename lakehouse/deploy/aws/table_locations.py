@@ -40,11 +40,6 @@ def results(names: Names) -> str:
     return f"s3://{names.bucket}/{RESULTS}/"
 
 
-def has_tableflow(config: Config) -> bool:
-    """Return whether Tableflow creates any of the tables."""
-    return any(topic.engine == "tableflow" for topic in config.topics.values())
-
-
 def spark_tables(config: Config) -> Tables:
     """Return the tables that Spark creates."""
     return Tables(config.namespace, f"{WAREHOUSE}/{config.namespace}")

@@ -18,7 +18,7 @@ from lakehouse.config.deployment import Deployment, Existing
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
-from lakehouse.deploy.aws.table_locations import TableflowCluster, has_tableflow
+from lakehouse.deploy.aws.table_locations import TableflowCluster
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
 from resources.aws.secrets_manager import SecretJson, Secrets
@@ -127,7 +127,8 @@ class World:
         others = self._others(names)
         environment, cluster, provider, volume, integration, *_ = others
         place = TableflowCluster(environment, cluster, names.tableflow_bucket)
-        tableflow = Tableflow(place, provider) if has_tableflow(config) else None
+        has_tableflow = any(topic.engine == "tableflow" for topic in config.topics.values())
+        tableflow = Tableflow(place, provider) if has_tableflow else None
         in_aws = AwsResources(
             self.session, names, config, Deployment(**declared), tableflow, volume, integration, clock
         ).all()
