@@ -13,6 +13,7 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.choices import Choices
 from tests.simulation.described import FAILS_CHECK, Derivation, Steps, record
+from tests.simulation.kafka import Partition
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
 from tests.simulation.reader_schedule import ReaderSchedule
@@ -278,6 +279,25 @@ def test_derive_after_undone_redrive_whose_snapshot_expired():
         schedule.recover_derivation()
         schedule.ingest(record(4))
         assert len(schedule.produced()) == 4
+
+
+@pytest.mark.parametrize(("where", "first"), [("earliest", 2), ("latest", 3)])
+def test_resume_by_word_after_lost_records_of_new_partition(where, first):
+    schedule = Steps(Choices(None), modes=("append",))
+    with simulation(), empty_store(), simulated_time(schedule.world):
+        schedule.kafka.produce(0, [record(1)])
+        schedule.complete("ingest")
+        schedule.kafka.log[1] = Partition()
+        schedule.kafka.produce(1, [record(2)] * 3)
+        schedule.kafka.retain(0, 1)
+        schedule.kafka.retain(1, 2)
+        assert "partition 1 lost offsets 0 to 1 " in str(schedule.finish("ingest"))
+
+        resume(schedule.clients, NAMESPACE, schedule.topic, where, "test")
+        schedule.kafka.produce(1, [record(2)])
+        schedule.complete("ingest")
+
+        assert [row.record.offset for row in schedule.oracle.rows() if row.record.partition] == [*range(first, 4)]
 
 
 @pytest.mark.parametrize("number", range(5))

@@ -28,7 +28,7 @@ def test_next_batch_starts_at_stored_position():
 
 
 def test_next_batch_new_partition_starts_at_its_start():
-    assert next_batch(LAST, log({0: 0, 1: 0, 2: 7}, {0: 10, 1: 20, 2: 9}), "t").start == {0: 10, 1: 20, 2: 7}
+    assert next_batch(LAST, log({0: 0, 1: 0, 2: 0}, {0: 10, 1: 20, 2: 9}), "t").start == {0: 10, 1: 20, 2: 0}
 
 
 def test_next_batch_without_new_records_is_empty():
@@ -41,6 +41,7 @@ def test_next_batch_without_new_records_is_empty():
         (log({0: 0, 1: 0}, {0: 30, 1: 30}, topic_id="other"), "is not the one table t was filled from"),
         (log({0: 0, 1: 0}, {0: 30, 1: 30}, cluster_id="other"), "is not the one table t was filled from"),
         (log({0: 12, 1: 0}, {0: 30, 1: 30}), "partition 0 lost offsets 10 to 11"),
+        (log({0: 0, 1: 0, 2: 7}, {0: 10, 1: 20, 2: 9}), "partition 2 lost offsets 0 to 6 .*`lakehouse resume`"),
         (log({0: 0, 1: 0}, {0: 9, 1: 30}), "partition 0 ends at 9, but table t was filled up to offset 10"),
         (log({0: 0}, {0: 30}), "partition 1 ends at nothing"),
     ],

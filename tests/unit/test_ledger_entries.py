@@ -94,10 +94,18 @@ def test_findings_overlap_names_partition_and_offsets():
 
 
 def test_findings_new_partition_continues_at_its_end():
-    grown = ingest(2, {0: 10, 1: 20, 2: 7}, {0: 10, 1: 20, 2: 9})
+    grown = ingest(2, {0: 10, 1: 20, 2: 0}, {0: 10, 1: 20, 2: 9})
     assert findings([FIRST, grown, ingest(3, {0: 10, 1: 20, 2: 9}, {0: 10, 1: 20, 2: 10})]) == []
     [finding] = faults([FIRST, grown, ingest(3, {0: 10, 1: 20, 2: 8}, {0: 10, 1: 20, 2: 10})])
     assert (finding.kind, finding.partition, finding.offsets) == ("overlap", 2, (8, 8))
+
+
+def test_findings_new_partition_lost_records_only_by_decision():
+    later = ingest(3, {0: 10, 1: 20, 2: 7}, {0: 10, 1: 20, 2: 9})
+    [finding] = faults([FIRST, later])
+    assert (finding.kind, finding.partition, finding.offsets) == ("gap", 2, (0, 6))
+    decided = decision(2, {0: 10, 1: 20, 2: 0}, {0: 10, 1: 20, 2: 7})
+    assert ["skipped 7 offsets" in finding.message for finding in findings([FIRST, decided, later])] == [True]
 
 
 def test_findings_commit_backwards_is_named():

@@ -115,8 +115,10 @@ class Log:
 def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
     """Return the batch from the stored position to the end of the log; it may be empty.
 
+    A partition that the token does not have was added to the topic later, so its first offset is 0.
+
     Args:
-        last: The newest token of `table`; None when nothing was ever ingested.
+        last: The newest token of `table`; None when nothing was ever ingested, and the log's start is the position.
 
     Raises:
         UnclearState: Records between the two can no longer be read, or the log is of another topic.
@@ -141,13 +143,14 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
                 f"{table} was filled up to offset {offset}. Nothing was changed. Records were lost on the broker: "
                 f"restore them, or continue with `lakehouse resume`"
             )
+    start = {p: stored.get(p, 0) for p in log.end} if last else dict(log.start)
+    for partition, offset in start.items():
         if log.start[partition] > offset:
             raise UnclearState(
                 f"Topic '{log.topic}' partition {partition} lost offsets {offset} to {log.start[partition] - 1} to "
                 f"retention before table {table} ingested them. Nothing was changed. Restore them from a replica, "
                 f"or continue from offset {log.start[partition]} with `lakehouse resume`"
             )
-    start = {p: stored.get(p, log.start[p]) for p in log.end}
     return Batch(log.cluster_id, log.topic, log.topic_id, start, dict(log.end))
 
 

@@ -261,7 +261,7 @@ def _operator_findings(entry: Entry) -> Iterable[LedgerFinding]:
 
 
 def _offset_findings(entries: Iterable[Entry]) -> Iterable[LedgerFinding]:
-    """Verify that each commit begins where the previous one ended; new partitions may begin anywhere."""
+    """Verify that each commit begins where the previous one ended, and at 0 in partitions that were added since."""
     position: dict[int, int] = {}
     topic = None
     for entry in entries:
@@ -273,7 +273,9 @@ def _offset_findings(entries: Iterable[Entry]) -> Iterable[LedgerFinding]:
             yield LedgerFinding("another_topic", message, snapshot_id=id_)
             position = {}
         for p, start in sorted(batch.start.items()):
-            end, before = batch.end.get(p, start), position.get(p, start)
+            # Decisions of earlier releases about a new partition begin where they end.
+            first = 0 if position and entry.kind == "ingest" else start
+            end, before = batch.end.get(p, start), position.get(p, first)
             if start != before:
                 kind, low, high = ("gap", before, start - 1) if start > before else ("overlap", start, before - 1)
                 what = "which are in no commit" if kind == "gap" else "which are in an older commit too"

@@ -146,9 +146,9 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
     # If the topic rolled over, its newest table may have no batch yet.
     previous = in_table or next(filter(None, (newest_batch(closed) for _, closed in reversed(chain.closed))), None)
     same_log = previous is not None and (previous.cluster_id, previous.topic_id) == (log.cluster_id, log.topic_id)
-    position = parse_position(
-        log, clients.kafka, where, unnamed={**log.start, **previous.end} if previous and same_log else None
-    )
+    # The records of a partition that was added later begin at 0.
+    known = {**dict.fromkeys(log.end, 0), **previous.end} if previous and same_log else None
+    position = parse_position(log, clients.kafka, where, unnamed=known)
     for p, offset in position.end.items():
         if not log.start.get(p, 0) <= offset <= log.end.get(p, -1):
             raise LakehouseError(
@@ -161,7 +161,8 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
                 f"{offset} would duplicate rows. Nothing was changed. Use `lakehouse replay` to read records again"
             )
     if previous:
-        position = replace(position, start={p: previous.end.get(p, offset) for p, offset in position.end.items()})
+        before = known or previous.end
+        position = replace(position, start={p: before.get(p, offset) for p, offset in position.end.items()})
     decision = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table)
     # The next batch continues in a new table; this one keeps its columns.
     rolls_over = decision.action == "roll_over"
