@@ -31,21 +31,12 @@ if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
 
 
-def has_messages(kafka: Kafka, topic: str, of: Topic | None = None) -> bool:
-    """Return whether a topic has committed messages now or had some before retention deleted them.
-
-    Args:
-        kafka: The cluster.
-        topic: The topic.
-        of: If set, only count dead letters of this topic's records.
-    """
-    for partition, offsets in kafka.offsets([topic])[topic].items():
-        if of is None and offsets.start:
-            return True
-        for message in kafka.messages(topic, partition, offsets.start, offsets.end):
-            if of is None or ("lakehouse.topic", of.topic.encode()) in message.headers:
-                return True
-    return False
+def _has_messages(kafka: Kafka, topic: str) -> bool:
+    """Return whether a topic has committed messages now or had some before retention deleted them."""
+    return any(
+        offsets.start > 0 or any(True for _ in kafka.messages(topic, partition, offsets.start, offsets.end))
+        for partition, offsets in kafka.offsets([topic])[topic].items()
+    )
 
 
 def find_bookmark(
@@ -76,7 +67,7 @@ def find_bookmark(
             return None
         return bookmark if _is_of_source(bookmark, chain) else None
     if bookmark is None or bookmark.target_id != target_id:
-        if has_messages(clients.kafka, topic.topic):
+        if _has_messages(clients.kafka, topic.topic):
             raise UnclearState(
                 f"Topic '{topic.topic}' has messages, but no bookmark records which rows of '{source.name}' they were "
                 f"derived from. Nothing was produced. {_remedy(topic)}"

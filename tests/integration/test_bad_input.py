@@ -1,9 +1,11 @@
 """Incompatible schemas, records that fail Spark tasks or cannot be read, and topics of dead letters."""
 
+import os
 from contextlib import contextmanager
 
 import dagster as dg
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from pyspark.sql import functions as F
 
@@ -12,6 +14,7 @@ from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
@@ -22,6 +25,7 @@ from tests.support.topics import (
     Stream,
     admin,
     consume,
+    delete_bookmark,
     framed,
     register,
     registry,
@@ -207,6 +211,32 @@ def test_publish_dead_letters_twice_adds_each_once(resources):
     assert (headers["h"], headers["n"]) == (b"\xff", None)
     assert headers["lakehouse.error_reason"] == b"not_framed"
     assert (headers["lakehouse.partition"], headers["lakehouse.offset"]) == (b"0", b"3")
+
+
+def test_publish_dead_letters_of_entries_that_share_topics(resources):
+    stream = Stream(resources, partitions=1)
+    letters = f"{stream.name}.letters"
+    shared = {"kafka_topic": stream.name, "dead_letter_topic": letters}
+    first, second, third = (stream.topic.model_copy(update=shared | {"name": f"{stream.name}-{n}"}) for n in range(3))
+    stream.schema()
+    stream.produce([{"value": b"bad"}])
+    for entry in (first, second, third):
+        list(ingest(stream.namespace, entry, stream.systems))
+
+    for entry in (first, second):
+        assert publish_dead_letters(stream.namespace, entry, stream.systems) == 1
+    messages = consume(letters, stream.topic.partitions)
+    assert {dict(m.headers)["lakehouse.entry"].decode() for m in messages} == {first.name, second.name}
+
+    delete_bookmark(f"{first.name}.dead_letters")
+    with pytest.raises(UnclearState, match=f"has dead letters of '{first.name}', but no bookmark"):
+        publish_dead_letters(stream.namespace, first, stream.systems)
+    # Earlier releases named the topic of a record only.
+    producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+    producer.produce(letters, value=b"bad", headers=[("lakehouse.topic", stream.name.encode())])
+    assert producer.flush(30) == 0
+    with pytest.raises(UnclearState, match=f"has dead letters of '{third.name}', but no bookmark"):
+        publish_dead_letters(stream.namespace, third, stream.systems)
 
 
 def test_publish_dead_letters_too_large_omits_value(resources):

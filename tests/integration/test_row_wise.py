@@ -1,24 +1,32 @@
 """Topics derived row by row: each source row once, also after kills, and configured in at most ten lines."""
 
-import os
 import sys
 from textwrap import dedent
 
 import pytest
 import yaml
-from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.bookmark import TOPIC
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import redrive, replay
 from spark.flags import flagged
-from tests.support.topics import CHEAP, TRADES, Stream, admin, consume, framed, recreate, trade, with_checks
+from tests.support.topics import (
+    CHEAP,
+    TRADES,
+    Stream,
+    admin,
+    consume,
+    delete_bookmark,
+    framed,
+    recreate,
+    trade,
+    with_checks,
+)
 
 FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
 
@@ -155,14 +163,6 @@ def delete_groups(*topics):
     groups = [group for group in groups if any(topic in group for topic in topics)]
     for deleted in admin().delete_consumer_groups(groups).values() if groups else ():
         deleted.result()
-
-
-def delete_bookmark(topic):
-    """Delete the bookmark of a derived topic from each partition of the topic of bookmarks."""
-    producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
-    for partition in admin().list_topics(TOPIC).topics[TOPIC].partitions:
-        producer.produce(TOPIC, key=f"lakehouse.{topic}", value=None, partition=partition)
-    assert producer.flush(30) == 0
 
 
 def test_derive_without_groups_after_rollback_repeats_nothing(flags):

@@ -27,6 +27,7 @@ from pyiceberg.catalog import load_catalog
 
 from lakehouse.config.loader import PROJECT, Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.polling import poll
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
@@ -266,6 +267,14 @@ def recreate(stream: Stream) -> None:
             assert error.args[0].name() == "TOPIC_ALREADY_EXISTS"
             time.sleep(0.2)
     raise AssertionError(f"{stream.name} was not deleted within 10 s")
+
+
+def delete_bookmark(name: str) -> None:
+    """Delete the bookmark of a derived topic, or of dead letters, from each partition of the topic of bookmarks."""
+    producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
+    for partition in admin().list_topics(BOOKMARKS).topics[BOOKMARKS].partitions:
+        producer.produce(BOOKMARKS, key=f"lakehouse.{name}", value=None, partition=partition)
+    assert producer.flush(30) == 0
 
 
 def metadata(message: Message) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import arrow_values
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, has_messages
+from lakehouse.pipeline.bookmarks import bookmark_of
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
 from resources.kafka import bookmark_topic
@@ -29,11 +29,14 @@ from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
 from spark.tables import dead_letters
 
-_LOG = logging.getLogger(__name__)
-
-
 if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
+    from resources.kafka.kafka import Kafka
+
+_LOG = logging.getLogger(__name__)
+
+ENTRY = "lakehouse.entry"
+"""Header with the name of the entry in lakehouse.yaml: several entries may share the record's topic and this one."""
 
 
 def try_publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> list[CheckResult]:
@@ -79,9 +82,9 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, name)
     bookmark, target_id = bookmark_topic.read(kafka, name), topic_id(kafka, target)
-    if bookmark is None and has_messages(kafka, target, of=topic):
+    if bookmark is None and _has_letters_of(topic, kafka):
         raise UnclearState(
-            f"Topic '{target}' has dead letters of '{topic.topic}', but no bookmark records which. Nothing was "
+            f"Topic '{target}' has dead letters of '{topic.name}', but no bookmark records which. Nothing was "
             f"produced. Set the position to resume from with `lakehouse bookmark {topic.name} --dead-letters --at "
             f"POSITION --reason …`"
         )
@@ -109,6 +112,19 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     return int(new.num_rows)
 
 
+def _has_letters_of(topic: Topic, kafka: Kafka) -> bool:
+    """Return whether the topic of dead letters has some of this entry."""
+    target = topic.dead_letter_topic
+    for partition, offsets in kafka.offsets([target])[target].items():
+        for message in kafka.messages(target, partition, offsets.start, offsets.end):
+            headers = dict(message.headers)
+            # Messages of earlier releases name the record's topic only, so they may be of any of its entries.
+            name, of = (ENTRY, topic.name) if ENTRY in headers else ("lakehouse.topic", topic.topic)
+            if headers.get(name) == of.encode():
+                return True
+    return False
+
+
 def _may_lack(bookmark: Bookmark | None, table: Table, last: Batch) -> bool:
     """Return whether the statistics of the table's files allow dead letters that the bookmark does not cover."""
     since = _since(bookmark, last) if bookmark else {}
@@ -128,7 +144,7 @@ def _messages(letters: pa.Table, topic: Topic, limit: int) -> Iterator[Outgoing]
     for batch in letters.to_batches():
         for letter in arrow_values.rows(batch):
             record = letter["source_record"]
-            headers, source = (*_headers(record), *_reasons(letter)), (record["partition"], record["offset"])
+            headers, source = (*_headers(record), *_origin(letter, topic)), (record["partition"], record["offset"])
             message = Outgoing(topic.dead_letter_topic, record["key"], record["value"], headers, source=source)
             if message.size > limit:
                 message = _shortened(message, limit)
@@ -152,12 +168,12 @@ def _headers(record: dict[str, Any]) -> Iterator[tuple[str, bytes | None]]:
         yield header["key"], header["value"]
 
 
-def _reasons(letter: dict[str, Any]) -> Iterator[tuple[str, bytes | None]]:
-    """Yield headers with the record's origin and the reason why it is a dead letter."""
+def _origin(letter: dict[str, Any], topic: Topic) -> Iterator[tuple[str, bytes | None]]:
+    """Yield headers with the entry and the record's origin, and the reason why it is a dead letter."""
     record = letter["source_record"]
     values = {name: letter[name] for name in ("error_reason", "error_message")}
     values |= {name: record[name] for name in ("topic", "partition", "offset")}
-    return _encoded({f"lakehouse.{name}": str(value) for name, value in values.items()})
+    return _encoded({ENTRY: topic.name, **{f"lakehouse.{name}": str(value) for name, value in values.items()}})
 
 
 def _encoded(headers: dict[str, str]) -> Iterator[tuple[str, bytes]]:
