@@ -10,7 +10,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
-from lakehouse.core.offsets.batch import REPLAYS, Batch, Positions
+from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
@@ -176,7 +176,8 @@ def set_bookmark(
         config: The configuration.
         topic: The derived topic, or the topic whose dead letters are produced to a topic.
         clients: Clients of the systems.
-        where: A position in the source topic, in the format of `lakehouse resume`.
+        where: A position in the source topic, in the format of `lakehouse resume`. `latest` is that of the source's
+            table, or the present bookmark where that is further: records that are ingested later are not skipped.
         reason: The operator's reason, stored with the bookmark.
         letters: Whether to set the bookmark of the topic's dead letters.
 
@@ -186,7 +187,8 @@ def set_bookmark(
     Raises:
         LakehouseError: The topic has no such bookmark, or its source table or target topic is missing.
         TransientError: The source topic is being recreated.
-        UnclearState: The source topic was recreated, and rows of the previous one would be derived with later ones.
+        UnclearState: The source topic was recreated, and rows of the previous one would be derived with later ones; or
+            the table's position is unknown.
     """
     if letters:
         source, target, name = topic, topic.dead_letter_topic, dead_letter_bookmark_name(topic)
@@ -213,11 +215,16 @@ def set_bookmark(
             "Repeat the command",
         )
     chain = catalog_of(source, clients).chain(table_of(config, source, clients))
-    ref, table = chain.newest if source.engine == "tableflow" else chain.at(log.topic_id, offsets)
+    # The bookmark of a table of Tableflow is at a snapshot, so rows that the snapshot lacks are not skipped.
+    by_tableflow = source.engine == "tableflow"
+    is_latest = where == "latest" and not by_tableflow
+    if is_latest:
+        offsets = _table_position(chain, log)
+    ref, table = chain.newest if by_tableflow else chain.at(log.topic_id, offsets)
     target_topic = clients.kafka.describe([target]).get(target)
     snapshot = table.current_snapshot() if table else None
-    last = last_batch(table) if source.engine != "tableflow" else None
-    has_rows = snapshot is not None and (source.engine == "tableflow" or last is not None)
+    last = last_batch(table) if not by_tableflow else None
+    has_rows = snapshot is not None and (by_tableflow or last is not None)
     if table is None or snapshot is None or not has_rows or target_topic is None:
         raise LakehouseError(
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
@@ -239,10 +246,30 @@ def set_bookmark(
     producer = begin(clients.kafka, name)
     bookmark = bookmark_of(log.cluster_id, log.topic_id, target_topic.topic_id, table, offsets, reason)
     previous = bookmark_topic.read(clients.kafka, name)
-    if last and not letters and previous and previous.is_like(bookmark):
-        bookmark = replace(bookmark, further=lacking(table, read, previous))
+    if previous and previous.is_like(bookmark):
+        if is_latest:
+            # After a rollback, the table lacks rows that were derived, and may have them again.
+            bookmark = replace(bookmark, offsets=_furthest(offsets, previous.offsets))
+        if last and not letters:
+            bookmark = replace(bookmark, further=lacking(table, read, previous))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
-    return offsets
+    return bookmark.offsets
+
+
+def _table_position(chain: TableChain, log: Log) -> Positions:
+    """Return the offsets up to which the tables have the records of a topic; 0 in partitions of which they have none.
+
+    Raises:
+        UnclearState: A table has rows, and its position is unknown.
+        Unreachable: A metadata file could not be read.
+    """
+    last = chain.last_batch
+    is_same_topic = last is not None and (last.cluster_id, last.topic_id) == (log.cluster_id, log.topic_id)
+    return _furthest(dict.fromkeys(log.end, 0), last.end if last and is_same_topic else {})
+
+
+def _furthest(first: Positions, second: Positions) -> Positions:
+    return {p: max(first.get(p, 0), second.get(p, 0)) for p in sorted({*first, *second})}
 
 
 def bookmark_of(

@@ -242,6 +242,21 @@ def test_derive_without_bookmark_stops_until_it_is_set(resources):
     assert flags.run() == 3
 
 
+def test_derive_after_bookmark_at_latest_derives_later_rows(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(10))
+    flags.run()
+    flags.trades.produce_trades(range(10, 13))
+    flags.trades.ingest()
+    flags.trades.produce_trades(range(13, 18))
+
+    setting = flags.config, flags.flags.topic, flags.flags.systems
+    offsets = set_bookmark(*setting, "latest", "derived before", letters=False)
+
+    assert sum(offsets.values()) == 13
+    assert flags.run() == 5
+
+
 def test_derive_recreated_source_starts_at_its_beginning(resources):
     flags = Flags(resources)
     flags.trades.produce_trades(range(20))

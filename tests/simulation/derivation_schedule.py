@@ -86,7 +86,7 @@ class DerivationSchedule(Schedule):
         derive(self.config, self.derived, self.clients)
 
     def set_bookmark(self) -> None:
-        """Skip all rows up to the end of the log, or up to where the error tells to continue."""
+        """Skip all rows of the table, or those up to where the error tells to continue."""
         setting = self.config, self.derived, self.clients, self.position, "simulated"
         topic_id, offsets = self.kafka.topic_id, None
         systems, before = self.systems(), self.passed()
@@ -96,6 +96,10 @@ class DerivationSchedule(Schedule):
             # A command that fails may have set it, and records that the table has skipped since are then new ones.
             self.omitted = None, set()
             known = offsets or {p: part.end for p, part in self.kafka.log.items()}
+            if self.position == "latest":
+                # Rows that the table never had are not skipped.
+                furthest = self.oracle.furthest.get(topic_id, {})
+                known = {p: min(offset, furthest.get(p, 0)) for p, offset in known.items()}
             self.skipped[topic_id] = {p: max(o, self.skipped.get(topic_id, {}).get(p, 0)) for p, o in known.items()}
         derived = {place for _, places in self.produced() for place in places}
         if self.oracle.has_dropped:

@@ -46,6 +46,7 @@ class Oracle:
         violations: Broken promises, as sentences.
         is_shared: Whether each batch is chosen from the whole log, so that each partition must have a share in it.
         position: The topic id and the end of the newest batch.
+        furthest: The furthest end of a batch that the table ever had, by topic id and partition.
         rolled_back_to: The snapshot that an operator is rolling main back to.
         uncertain: Places of records that the broker deleted while a batch or replay may have been reading them.
         has_dropped: Whether an operator dropped a table with rows.
@@ -60,6 +61,7 @@ class Oracle:
         self.every_letter: set[Place] = set()
         self.has_dropped = False
         self.position: Position = ("", {})
+        self.furthest: dict[str, dict[int, int]] = {}
         self._ranges: list[Range] = []
         self._main: list[int] = []
         self._parents: dict[int, int | None] = {}
@@ -176,6 +178,8 @@ class Oracle:
             self._judge_shares(start, end)
             self._ranges += [(topic_id, p, start[p], o) for p, o in end.items() if o > start[p]]
         self.position = topic_id, {**known, **end}
+        furthest = self.furthest.setdefault(topic_id, {})
+        furthest |= {p: max(offset, furthest.get(p, 0)) for p, offset in end.items()}
         log = self._kafka.log if topic_id == self._kafka.topic_id else {}
         self._machine = self._present_machine()
         self._pending = {p for p, part in log.items() if part.stable_end > self.position[1].get(p, part.start)}

@@ -12,6 +12,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.choices import Choices
+from tests.simulation.derivation_schedule import TARGET
 from tests.simulation.described import FAILS_CHECK, Derivation, Steps, record
 from tests.simulation.kafka import Partition
 from tests.simulation.memory_files import empty_store
@@ -298,6 +299,28 @@ def test_resume_by_word_after_lost_records_of_new_partition(where, first):
         schedule.complete("ingest")
 
         assert [row.record.offset for row in schedule.oracle.rows() if row.record.partition] == [*range(first, 4)]
+
+
+@pytest.mark.parametrize("is_grouped", [False, True], ids=["rows", "groups"])
+def test_set_bookmark_at_latest_skips_rows_of_table_only(is_grouped):
+    schedule = Derivation(is_grouped=is_grouped)
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1)])
+        schedule.complete("ingest")
+        schedule.kafka.ensure_topic(TARGET, 1)
+        schedule.kafka.produce(0, [record(2), record(3)])
+        schedule.complete("bookmark", "ingest", "derive")
+        assert [places for _, places in schedule.produced()] == [[("id1", 0, 1)], [("id1", 0, 2)]]
+
+
+def test_set_bookmark_at_latest_after_rollback_does_not_move_back():
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.ingest(record(2))
+        schedule.events()["roll back"]()
+        schedule.complete("bookmark", "ingest", "derive")
+        assert len(schedule.produced()) == 2
 
 
 @pytest.mark.parametrize("number", range(5))

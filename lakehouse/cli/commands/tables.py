@@ -170,12 +170,13 @@ def resume(topic: str, where: str, reason: str) -> None:
 def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     """Set the records from which the derived TOPIC continues, after it stopped in an unclear state.
 
-    Records before the position count as derived. With --dead-letters, the position is that of the first dead letter
-    that is produced to the topic's 'dead_letter_topic'.
+    Records before the position count as derived. `latest` is the position of the source's table, so that records which
+    are ingested later are derived; it never moves back. With --dead-letters, the position is that of the first dead
+    letter that is produced to the topic's 'dead_letter_topic'.
 
     \b
     Derive everything again:     lakehouse bookmark totals --at earliest --reason "new transform"
-    Skip what is published:      lakehouse bookmark totals --at latest --reason "derived before"
+    Skip the table's rows:       lakehouse bookmark totals --at latest --reason "derived before"
     """
     declared = loader.load()
     with open_clients(declared) as resources:
