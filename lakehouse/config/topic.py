@@ -87,7 +87,9 @@ class Retention(ConfigModel):
         None, description="Time that Kafka keeps the records of a topic that is created. Default: Kafka's own setting."
     )
     rows: Duration | None = Field(
-        None, description="Age of the Kafka timestamp at which rows are deleted. Default: rows are never deleted."
+        None,
+        description="Age of the Kafka timestamp at which rows are deleted. Default: rows are never deleted. Not for a "
+        "topic from which another is derived.",
     )
     snapshots: Duration = Field(
         "7d", description="Age at which snapshots expire, which ends time travel to them.", validate_default=True
@@ -216,6 +218,11 @@ class Topic(ConfigModel):
     def target_file_bytes(self) -> int:
         """The target size of a data file in bytes."""
         return self.target_file_mb * 1_000_000
+
+    @property
+    def deletes_rows(self) -> bool:
+        """True if rows are deleted at some age."""
+        return self.retention.rows is not None
 
     @property
     def effective_key_format(self) -> str | None:

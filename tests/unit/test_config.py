@@ -157,14 +157,18 @@ def test_load_derived_topic_needs_declared_append_source(tmp_path):
         "      from: {source}\n      transform: m:f\n      group_by: [a]\n"
         "      key_schema_file: s.avsc\n      value_schema_file: s.avsc\n"
     )
-    start = "namespace: n\ntopics:\n  trades: {}\n  users: {mode: upsert, key: u}\n"
+    start = "namespace: n\ntopics:\n  trades: {}\n  users: {mode: upsert, key: u}\n  old: {retention: {rows: 9d}}\n"
     text = start + derived + ENVIRONMENTS
     assert load(tmp_path, text.replace("{source}", "trades")).topics["totals"].source.from_topic == "trades"
     assert (
-        "lakehouse.yaml:11: topics.totals.source.from: 'trade' is not a topic declared in this file. Did you mean"
+        "lakehouse.yaml:12: topics.totals.source.from: 'trade' is not a topic declared in this file. Did you mean"
         in error_message(tmp_path, text.replace("{source}", "trade"))
     )
     assert "the table of 'users' has 'mode: upsert'" in error_message(tmp_path, text.replace("{source}", "users"))
+    assert (
+        "topics.totals.source.from: the table of 'old' has 'retention.rows', which deletes rows before they are "
+        "derived, and from groups. Remove 'retention.rows' there"
+    ) in error_message(tmp_path, text.replace("{source}", "old"))
 
 
 SOURCES = {

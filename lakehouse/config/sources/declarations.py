@@ -31,6 +31,10 @@ class TopicSettings(Protocol):
         """The format with which the message key is decoded."""
 
     @property
+    def deletes_rows(self) -> bool:
+        """True if rows are deleted at some age."""
+
+    @property
     def continuous(self) -> bool:
         """True if a stream ingests the topic."""
 

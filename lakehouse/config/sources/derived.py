@@ -65,6 +65,9 @@ class Derived(Source):
         elif source.mode != "append":
             problem = f"the table of '{self.from_topic}' has 'mode: {source.mode}', but its rows must never change"
             yield ("source", "from"), f"{problem}. Derive from a topic with 'mode: append'"
+        elif source.deletes_rows:
+            problem = f"the table of '{self.from_topic}' has 'retention.rows', which deletes rows before they are"
+            yield ("source", "from"), f"{problem} derived, and from groups. Remove 'retention.rows' there"
         if self.group_by and (topic.mode != "upsert" or topic.key_format != AvroFormat.name):
             yield (), "'group_by' replaces the row of each group. Set 'mode: upsert' and 'key_format: avro'"
         if topic.key_format not in (None, AvroFormat.name):
