@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import Config
@@ -16,7 +17,7 @@ from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED
-from resources.iceberg.snapshots import history, last_batch
+from resources.iceberg.snapshots import history, last_batch, may_lack_rows_of
 from resources.iceberg.table_chain import SUCCESSOR, TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
@@ -235,7 +236,8 @@ def set_bookmark(
         spark = clients.spark.session(clients.catalog.spark_settings())
         return derived_rows.published(spark, ref, snapshot_id, source.metadata.names)
 
-    if last and isinstance(topic.source, Derived) and not topic.source.group_by and not letters:
+    by_row = isinstance(topic.source, Derived) and not topic.source.group_by and not letters
+    if last and by_row:
         if last.topic_id != log.topic_id:
             raise UnclearState(
                 f"Topic '{source.topic}' was recreated, and table {ref} has no position in it. Nothing was changed. "
@@ -251,7 +253,7 @@ def set_bookmark(
             # After a rollback, the table lacks rows that were derived, and may have them again.
             bookmark = replace(bookmark, offsets=_furthest(offsets, previous.offsets))
         if last and not letters:
-            bookmark = replace(bookmark, further=lacking(table, read, previous))
+            bookmark = replace(bookmark, further=lacking(table, read, previous, is_restorable=by_row))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
     return bookmark.offsets
 
@@ -283,29 +285,41 @@ def bookmark_of(
     return Bookmark(cluster_id, topic_id, target_id, uuid, snapshot.snapshot_id, replays, offsets, reason)
 
 
-def lacking(table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark) -> Mapping[int, Positions]:
-    """Return the snapshots of which rows were derived that a table may lack, with the offsets before which they were.
+def lacking(
+    table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark, *, is_restorable: bool
+) -> Mapping[int, Positions]:
+    """Return the snapshots of which rows were derived that a table may lack, with the offsets before which those are.
 
-    These are snapshots from which the table was rolled back, or that are expired. A replay may add their rows again,
-    which must not be derived twice; groups that had them must be derived again.
+    These are snapshots from which the table was rolled back, that are expired, or of which rows were deleted. A replay
+    may add their rows again, which must not be derived twice; groups that had them must be derived again.
 
     Args:
         table: The table of the source.
         read: Returns the rows of a snapshot.
         bookmark: The present bookmark.
+        is_restorable: Whether a replay may add rows again that a commit of main deleted, and that have been derived
+            one by one.
     """
     current = table.current_snapshot()
     assert current is not None
     derived = bookmark.snapshots_of(str(table.metadata.table_uuid))
     known = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
-    abandoned = derived.keys() - {snapshot.snapshot_id for snapshot in history(table)}
+    complete = {snapshot.snapshot_id for snapshot in history(table)}
+    if is_restorable:
+        # Rows of the further snapshots were deleted before.
+        complete &= set() if may_lack_rows_of(table, bookmark.snapshot_id) else {bookmark.snapshot_id}
 
-    def has_more(snapshot_id: int) -> bool:
+    def missing(snapshot_id: int) -> Positions:
+        end = derived[snapshot_id]
         if RECREATED in table.properties:
             # Rows of both topics may have one offset, so the missing ones are unknown.
-            return True
-        end = derived[snapshot_id]
-        missing = derived_rows.late_rows(read(snapshot_id), [(read(current.snapshot_id), end)], end)
-        return bool(derived_rows.ends(missing))
+            return end
+        rows = derived_rows.late_rows(read(snapshot_id), [(read(current.snapshot_id), end)], end)
+        return derived_rows.ends(rows)
 
-    return {id_: derived[id_] for id_ in sorted(abandoned) if id_ not in known or has_more(id_)}
+    checked = sorted(derived.keys() - complete)
+    lost = {id_: positions for id_ in checked if id_ in known and (positions := missing(id_))}
+    if expired := [id_ for id_ in checked if id_ not in known]:
+        # What each of them had is unknown, so one stands for all, and the bookmark does not grow.
+        lost[expired[0]] = reduce(_furthest, (derived[id_] for id_ in expired))
+    return lost

@@ -30,7 +30,7 @@ from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, re
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.catalog import RECREATED
-from resources.iceberg.snapshots import batch_of, history, last_batch
+from resources.iceberg.snapshots import batch_of, history, last_batch, may_lack_rows_of
 from resources.iceberg.table_chain import SUCCESSOR, TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
@@ -147,9 +147,11 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
         require_one_topic(topic, source, table, rows, last.end)
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
     late = [rows] if bookmark is None and topic.source.group_by else []
-    if bookmark is not None and is_late:
-        late = [_late(config, topic, chain, rows, read, since, bookmark)]
-        lost = lacking(table, read, bookmark)
+    # A replay may add rows again that were derived and then deleted. Tableflow reads no record again.
+    is_restorable = not by_tableflow and not topic.source.group_by
+    if bookmark is not None and (is_late or is_restorable and may_lack_rows_of(table, bookmark.snapshot_id)):
+        late = [_late(config, topic, chain, rows, read, since, bookmark)] if is_late else []
+        lost = lacking(table, read, bookmark, is_restorable=is_restorable)
         if topic.source.group_by:
             # Their groups have fewer rows now.
             known = {id_: end for id_, end in lost.items() if table.snapshot_by_id(id_)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from itertools import accumulate
+from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import UnclearState, Unreachable
@@ -27,6 +27,14 @@ def history(table: Table, snapshot_id: int | None = None) -> Iterator[Snapshot]:
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:
     """Return the properties in a snapshot's summary."""
     return snapshot.summary.additional_properties if snapshot.summary else {}
+
+
+def may_lack_rows_of(table: Table, snapshot_id: int) -> bool:
+    """Return whether a commit of main after a snapshot may have removed rows (Iceberg specification, Snapshots)."""
+    from pyiceberg.table.snapshots import Operation
+
+    later = takewhile(lambda snapshot: snapshot.snapshot_id != snapshot_id, history(table))
+    return any(s.summary is None or s.summary.operation in (Operation.OVERWRITE, Operation.DELETE) for s in later)
 
 
 def full_history(table: Table) -> Iterator[Snapshot]:

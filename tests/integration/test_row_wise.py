@@ -202,6 +202,22 @@ def test_derive_rows_that_return_after_rollback_repeats_nothing(resources, is_se
     flags.check()
 
 
+def test_derive_deleted_rows_that_return_repeats_nothing(resources):
+    flags = Flags(resources)
+    flags.trades.produce_trades(range(50))
+    flags.run()
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    table = f"lake.{flags.trades.namespace}.`{flags.trades.topic.table}`"
+    spark.sql(f"DELETE FROM {table} WHERE kafka_offset < 5").collect()
+    flags.trades.produce_trades(range(50, 60))
+    assert flags.run() == 10
+
+    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
+    assert len(flags.trades.rows()) == 60
+    assert flags.run() == 0
+    flags.check()
+
+
 def test_derive_many_late_rows_uses_bounded_transactions(resources):
     flags = Flags(resources, max_records_per_batch=7)
     flags.trades.topic = with_checks(flags.trades.topic, CHEAP)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 
 import pytest
@@ -280,6 +281,31 @@ def test_derive_after_undone_redrive_whose_snapshot_expired():
         schedule.recover_derivation()
         schedule.ingest(record(4))
         assert len(schedule.produced()) == 4
+
+
+@pytest.mark.parametrize("is_expired", [False, True])
+@pytest.mark.parametrize("is_set", [False, True], ids=["by derivation", "by an operator"])
+def test_derive_deleted_rows_that_return_repeats_nothing(is_expired, is_set):
+    schedule = Derivation()
+    # The oracle of the table does not know deletions.
+    with simulation(), empty_store(), simulated_time(schedule.world), schedule.derivation():
+        schedule.ingest(record(1), record(2))
+        schedule.world.advance(100_000)
+        schedule.kafka.produce(0, [record(3)])
+        schedule.complete("ingest")
+        deleting = schedule.topic.retention.model_copy(update={"rows": timedelta(hours=1)})
+        declared, schedule.topic = schedule.topic, schedule.topic.model_copy(update={"retention": deleting})
+        schedule.complete("maintain", *["bookmark"] * is_set, "derive")
+        assert [row.record.offset for row in schedule.oracle.rows()] == [2]
+        schedule.topic = declared
+        if is_expired:
+            schedule.events()["other maintenance"]()
+        schedule.ingest(record(4))
+        schedule.complete("replay")
+        error = schedule.finish("derive")
+        assert ("which is needed to identify them, is expired" in str(error)) if is_expired else error is None
+        schedule.recover_derivation()
+        assert len(schedule.produced()) == (3 if is_set else 4)
 
 
 @pytest.mark.parametrize(("where", "first"), [("earliest", 2), ("latest", 3)])
