@@ -37,7 +37,8 @@ from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import summary_of
 from spark.decoding import explain
 from spark.tables import write
-from spark.tables.write import Target, Written
+from spark.tables.target import Target
+from spark.tables.write import Written
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.commits.audit import CheckResult

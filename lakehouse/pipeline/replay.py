@@ -39,7 +39,8 @@ from spark import records as kafka_records
 from spark.decoding import decode
 from spark.tables import dead_letters, write
 from spark.tables.decision import Decision
-from spark.tables.write import Target, Written
+from spark.tables.target import Target
+from spark.tables.write import Written
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.commits.staged_commit import Audited

@@ -39,7 +39,7 @@ from spark.decoding.decoded import record
 from spark.decoding.explain import message
 from spark.derive import published
 from spark.tables.decision import Decision, digest
-from spark.tables.write import Target, with_properties
+from spark.tables.target import Target
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -133,14 +133,12 @@ def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
         & (F.col(f"{source}.offset") >= F.col("offsets.first"))
         & (F.col(f"{source}.offset") < F.col("offsets.after"))
     )
-    with with_properties(spark, target.deleting()):
-        offsets.mergeInto(target.path, inside).whenMatched().delete().merge()
+    target.deleting().merge(spark, offsets.mergeInto(target.path, inside).whenMatched().delete())
 
 
 def append(letters: DataFrame, target: Target) -> None:
     """Append dead letters to a branch of their table."""
-    with with_properties(letters.sparkSession, target):
-        letters.writeTo(target.path).append()
+    target.append(letters)
 
 
 def missing(
@@ -359,16 +357,15 @@ def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
         & F.col(f"{letter}.redriven_timestamp").isNull()
     )
     attempts = F.col(f"{letter}.attempts") + 1
-    with with_properties(attempted.sparkSession, target):
-        (
-            attempted.alias("attempted")
-            .mergeInto(target.path, same)
-            .whenMatched(F.col("attempted.recovered"))
-            .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
-            .whenMatched()
-            .update({"attempts": attempts})
-            .merge()
-        )
+    marks = (
+        attempted.alias("attempted")
+        .mergeInto(target.path, same)
+        .whenMatched(F.col("attempted.recovered"))
+        .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
+        .whenMatched()
+        .update({"attempts": attempts})
+    )
+    target.merge(attempted.sparkSession, marks)
 
 
 def _columns(decoding: Decoding, topic: Topic, ref: TableRef, topic_id: str) -> list[Column]:

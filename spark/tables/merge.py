@@ -9,7 +9,7 @@ ones.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from functools import reduce
 from operator import and_
 
@@ -20,47 +20,36 @@ from lakehouse.core.sql.quoting import SPARK
 from spark.decoding.decoded import PREFIX, record
 from spark.tables.observed_counts import observed_counts
 from spark.tables.spans import SPANNED, bound, literal
+from spark.tables.target import Target
 
 
-def replace(
-    rows: DataFrame,
-    target: str,
-    branch: str,
-    key: tuple[str, ...],
-    first: AbstractContextManager[None],
-    last: AbstractContextManager[None],
-) -> None:
+def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
     """Delete the table's rows with keys of the batch, then append the batch, in two commits on the branch.
 
     Args:
         rows: One row per key, in the columns of the table and `tombstone` of spark.decoding.decoded, which is true for
             rows to delete only.
-        target: The branch as Spark addresses it.
-        branch: The name of the branch.
+        target: The branch.
         key: The key columns.
-        first: Entered around the commit that deletes.
-        last: Entered around the commit that appends, which completes the batch.
     """
     with _cached(rows):
-        table = f"branch_{branch}"
+        table = f"branch_{target.branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
         keys = rows.select(*[_column(c) for c in key]).alias("source")
-        with first:
-            keys.mergeInto(target, matches).whenMatched().delete().merge()
-        with last:
-            rows.filter(~record("tombstone")).drop(PREFIX + "tombstone").writeTo(target).append()
+        target.deleting().merge(rows.sparkSession, keys.mergeInto(target.path, matches).whenMatched().delete())
+        target.completing().append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"))
 
 
-def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
+def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:
     """Append the rows whose key the table lacks, and return their number.
 
     Args:
         rows: One row per key, in the columns of the table.
-        target: The branch as Spark addresses it.
+        target: The branch.
         key: The key columns.
     """
     with _cached(rows):
-        table = rows.sparkSession.table(target).alias("table")
+        table = rows.sparkSession.table(target.path).alias("table")
         keys = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
         # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
         present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
@@ -68,10 +57,10 @@ def add_missing(rows: DataFrame, target: str, key: tuple[str, ...]) -> int:
         return add(missing, target)
 
 
-def add(rows: DataFrame, target: str) -> int:
+def add(rows: DataFrame, target: Target) -> int:
     """Append the rows, and return their number."""
     added = Observation()
-    rows.observe(added, F.count(F.lit(1)).alias("rows")).writeTo(target).append()
+    target.append(rows.observe(added, F.count(F.lit(1)).alias("rows")))
     return observed_counts(added)["rows"]
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.offsets.batch import PART, PARTS
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
@@ -19,6 +17,7 @@ from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import merge
 from spark.tables.decision import Decision, digest
 from spark.tables.observed_counts import observed_counts
+from spark.tables.target import Target
 
 
 @dataclass(frozen=True)
@@ -62,38 +61,6 @@ class Written:
         return Decision(self.quarantined, self.check_digest)
 
 
-@dataclass(frozen=True)
-class Target:
-    """A branch that rows are written to.
-
-    Attributes:
-        ref: The table.
-        branch: The name of the branch.
-        properties: Properties for the summary of the snapshot that completes the write.
-    """
-
-    ref: TableRef
-    branch: str
-    properties: Mapping[str, str]
-
-    @property
-    def path(self) -> str:
-        """The branch as Spark addresses it."""
-        return self.ref.spark_path(self.branch)
-
-    def deleting(self) -> Target:
-        """Return the target for a commit that deletes rows and that another commit completes."""
-        return replace(self, properties={PART: "delete"})
-
-    def completing(self) -> Target:
-        """Return the target for the commit that completes the deleting one.
-
-        The audit requires both commits: if another writer drops the branch between them, Iceberg creates it again
-        without the first.
-        """
-        return replace(self, properties={**self.properties, PARTS: "2"})
-
-
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
     """Create a branch.
 
@@ -129,15 +96,13 @@ def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *
 
 def nothing(spark: SparkSession, target: Target) -> None:
     """Commit an empty snapshot for the properties in its summary."""
-    with with_properties(spark, target):
-        spark.table(target.path).limit(0).writeTo(target.path).append()
+    target.append(spark.table(target.path).limit(0))
 
 
 def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows."""
     observation, good = _observe(decoded)
-    with with_properties(decoded.sparkSession, target):
-        _table_rows(good, good.schema, target).writeTo(target.path).append()
+    target.append(_table_rows(good, good.schema, target))
     counts = observed_counts(observation)
     return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
 
@@ -153,8 +118,7 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     """
     observation, good = _observe(decoded)
     rows = _table_rows(_one_a_key(good, key, F.min_by), good.schema, target)
-    with with_properties(decoded.sparkSession, target):
-        added = merge.add(rows, target.path) if empty else merge.add_missing(rows, target.path, key)
+    added = merge.add(rows, target) if empty else merge.add_missing(rows, target, key)
     counts = observed_counts(observation)
     good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
     return _written(counts, rows=added, deduplicated=good_records - added)
@@ -173,14 +137,10 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
     kept = Observation()
     latest = _one_a_key(good, key, F.max_by)
     latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if(record("tombstone")).alias("tombstones"))
-    spark = decoded.sparkSession
     if empty:
-        with with_properties(spark, target):
-            _table_rows(latest.filter(~record("tombstone")), good.schema, target).writeTo(target.path).append()
+        target.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target))
     else:
-        deleted, completed = (with_properties(spark, part) for part in (target.deleting(), target.completing()))
-        rows = _table_rows(latest, good.schema, target, record("tombstone"))
-        merge.replace(rows, target.path, target.branch, key, deleted, completed)
+        merge.replace(_table_rows(latest, good.schema, target, record("tombstone")), target, key)
     counts, last = observed_counts(observation), observed_counts(kept)
     return _written(
         counts,
@@ -275,19 +235,3 @@ def _as_type(value: Column, have: T.DataType, want: T.DataType) -> Column:
 
 def _null(type_: T.DataType) -> Column:
     return F.lit(None).cast(type_)
-
-
-@contextmanager
-def with_properties(spark: SparkSession, target: Target) -> Iterator[None]:
-    """Add the target's properties to the summary of every commit in the context.
-
-    Source: Iceberg, Spark writes: snapshot properties.
-    """
-    settings = {f"spark.sql.iceberg.snapshot-property.{name}": value for name, value in target.properties.items()}
-    for name, value in settings.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name in settings:
-            spark.conf.unset(name)

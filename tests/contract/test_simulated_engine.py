@@ -23,7 +23,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from spark.tables import write
-from spark.tables.write import Target
+from spark.tables.target import Target
 from tests.simulation import schedule
 from tests.simulation.choices import Choices
 from tests.simulation.immutable import parsed_once

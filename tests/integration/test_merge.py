@@ -2,20 +2,20 @@
 
 import datetime as dt
 import uuid
-from contextlib import contextmanager, nullcontext
 
 import pytest
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
+from pyspark.sql.connect.merge import MergeIntoWriter
 
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from spark.decoding.decoded import PREFIX
 from spark.tables import merge
+from spark.tables.target import Target
 
 NAMESPACE = "merged"
-PROPERTY = "spark.sql.iceberg.snapshot-property.part"
 
 
 class Branch:
@@ -25,7 +25,7 @@ class Branch:
         self.spark, self.columns = spark, columns
         self.name = f"t{uuid.uuid4().hex[:10]}"
         ref = TableRef(NAMESPACE, self.name)
-        self.table, self.target = ref.spark_path(), ref.spark_path("staged")
+        self.table, self.target = ref.spark_path(), Target(ref, "staged", {"lakehouse.batch": "1"})
         spark.sql(f"CREATE NAMESPACE IF NOT EXISTS {SPARK.identifier(naming.CATALOG, NAMESPACE)}")
         modes = ", ".join(f"'write.{kind}.mode' = 'merge-on-read'" for kind in ("merge", "delete", "update"))
         spark.sql(
@@ -36,17 +36,17 @@ class Branch:
             spark.createDataFrame([row], columns).writeTo(self.table).append()
         spark.sql(f"ALTER TABLE {self.table} CREATE BRANCH staged")
 
-    def replace(self, key, rows, first=None, last=None):
+    def replace(self, key, rows):
         """Merge `rows`, which end with a boolean for tombstones, and return the rows of the branch."""
         batch = with_tombstones(self.spark.createDataFrame(rows, f"{self.columns}, deleted boolean"))
-        merge.replace(batch, self.target, "staged", key, first or nullcontext(), last or nullcontext())
+        merge.replace(batch, self.target, key)
         return self.rows()
 
     def add_missing(self, key, rows):
         return merge.add_missing(self.spark.createDataFrame(rows, self.columns), self.target, key)
 
     def rows(self, table=None):
-        return sorted((tuple(row) for row in self.spark.table(table or self.target).collect()), key=repr)
+        return sorted((tuple(row) for row in self.spark.table(table or self.target.path).collect()), key=repr)
 
 
 def with_tombstones(rows):
@@ -96,20 +96,23 @@ def test_replace_compares_all_key_columns(spark):
     assert [n for *_, n in branch.replace(("day", "odd.name"), same)] == [3, 2, 2]
 
 
-def test_replace_commits_have_properties_of_their_parts(spark):
+def test_commits_after_interrupted_merge_have_exactly_their_properties(spark, monkeypatch):
     branch = Branch(spark, "id string, n int", [("a", 1)])
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(MergeIntoWriter, "merge", raise_interrupt)
+        branch.replace(("id",), [("a", 2, False)])
 
-    @contextmanager
-    def snapshot_property(part):
-        spark.conf.set(PROPERTY, part)
-        yield
-        spark.conf.unset(PROPERTY)
-
-    branch.replace(("id",), [("a", 2, False)], snapshot_property("first"), snapshot_property("last"))
+    branch.add_missing(("id",), [("b", 2)])
+    branch.replace(("id",), [("a", 2, False)])
 
     snapshots = spark.sql(f"SELECT operation, summary FROM {branch.table}.snapshots ORDER BY committed_at").collect()
-    parts = [(row["operation"], row["summary"].get("part")) for row in snapshots]
-    assert parts == [("append", None), ("delete", "first"), ("append", "last")]
+    own = [{k: v for k, v in row["summary"].items() if k.startswith("lakehouse.")} for row in snapshots]
+    batch = {"lakehouse.batch": "1"}
+    assert own == [{}, batch, {"lakehouse.part": "delete"}, {**batch, "lakehouse.parts": "2"}]
+
+
+def raise_interrupt(*_):
+    raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("tombstones", [[], [("a", None, True)]])
@@ -160,7 +163,7 @@ def test_timestamp_keys_match_in_repeated_hour(spark):
     try:
         # On this day, 01:30 occurs twice in New York.
         spark.conf.set("spark.sql.session.timeZone", "America/New_York")
-        merge.replace(batch, branch.target, "staged", ("id",), nullcontext(), nullcontext())
+        merge.replace(batch, branch.target, ("id",))
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
 
@@ -185,7 +188,7 @@ def test_observed_rows_are_counted_once(spark):
     replaced = with_tombstones(rows.withColumn("deleted", F.lit(False))).observe(
         counted[1], F.count(F.lit(1)).alias("n")
     )
-    merge.replace(replaced, branch.target, "staged", ("id",), nullcontext(), nullcontext())
+    merge.replace(replaced, branch.target, ("id",))
 
     assert (added, [observation.get["n"] for observation in counted]) == (2, [3, 3])
     assert branch.rows() == [("a", 2), ("b", 2), ("c", 2)]
@@ -203,6 +206,6 @@ def test_replace_releases_cached_batch(spark):
     branch = Branch(spark, "id string, n int", [("a", 1)])
     batch = with_tombstones(spark.createDataFrame([("a", 2, False)], "id string, n int, deleted boolean"))
 
-    merge.replace(batch, branch.target, "staged", ("id",), nullcontext(), nullcontext())
+    merge.replace(batch, branch.target, ("id",))
 
     assert batch.storageLevel.useMemory is False

@@ -1,7 +1,5 @@
 """Checks before every publication: batches, replays, redriven letters, dead letters and recorded decisions."""
 
-from contextlib import nullcontext
-
 import pytest
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
@@ -14,6 +12,7 @@ from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 from spark.tables import dead_letters, write
+from spark.tables.target import Target
 from tests.support.faults.moments import once_before
 from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, registry, trade, with_checks, with_types
 
@@ -40,9 +39,9 @@ def produce_quantity(stream, quantity):
 def test_resume_without_position_is_not_published(resources, monkeypatch):
     stream = create_stream(resources)
     before = stream.table().current_snapshot()
-    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
+    monkeypatch.setattr(Target, "options", {})
 
-    with pytest.raises(AuditFailed, match="no snapshot has this batch's offsets"):
+    with pytest.raises(AuditFailed, match="no snapshot has exactly the properties of this batch"):
         resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
 
     assert stream.table().current_snapshot() == before

@@ -1,17 +1,21 @@
 """Replays of ranges and redrives of dead letters: afterwards, the table has each record of the topic once."""
 
 import json
-from contextlib import nullcontext
 
 import pytest
 from confluent_kafka import TopicPartition
+from pyspark.sql.connect.client import SparkConnectClient
+from pyspark.sql.connect.readwriter import DataFrameWriterV2
 
-from lakehouse.core.errors import BadRecords, LakehouseError, UnclearState
+from lakehouse.core.errors import BadRecords, LakehouseError, Stalled, UnclearState
+from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
 from spark.tables import write
+from spark.tables.target import Target
+from tests.support.faults.moments import once_before
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade, with_checks
 
 
@@ -138,11 +142,37 @@ def test_resume_keeps_position_of_other_partitions(replayed):
 
 def test_replay_without_position_fails_audit(replayed, monkeypatch):
     before = replayed.rows()
-    monkeypatch.setattr(write, "with_properties", lambda *_: nullcontext())
+    monkeypatch.setattr(Target, "options", {})
 
-    with pytest.raises(AuditFailed, match="no snapshot has this batch's offsets"):
+    with pytest.raises(AuditFailed, match="no snapshot has exactly the properties of this batch"):
         replay_since(replayed, "earliest")
     assert replayed.rows() == before
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_replay_after_interrupted_batch_has_none_of_its_offsets(resources, monkeypatch, mode):
+    stream = Stream(resources, settings={"mode": mode})
+    stream.produce_trades(range(10))
+    stream.ingest()
+    stream.produce_trades(range(10, 20))
+
+    def fail(*_):
+        raise Stalled("Spark Connect", "its address", "closed the connection")
+
+    def lose_connection():
+        monkeypatch.setattr(SparkConnectClient, "config", fail)
+        fail()
+
+    once_before(monkeypatch, DataFrameWriterV2, "append", lose_connection)
+    with pytest.raises(Stalled):
+        stream.ingest()
+    monkeypatch.undo()
+
+    replay_since(stream, "earliest")
+
+    assert TOKEN not in stream.table().current_snapshot().summary.additional_properties
+    [published] = stream.ingest()
+    assert published.counts.consumed == 10
 
 
 def test_replay_concurrently_recreated_topic_is_not_published(resources, monkeypatch):

@@ -38,7 +38,7 @@ from pyspark.errors.exceptions.connect import AnalysisException, SparkException
 
 from lakehouse.core.errors import Stalled
 from lakehouse.core.tables.table_ref import TableRef
-from spark.tables.write import Target
+from spark.tables.target import Target
 from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, write_data

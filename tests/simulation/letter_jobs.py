@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.decision import Decision
-from spark.tables.write import Target
+from spark.tables.target import Target
 from tests.simulation.decoding_jobs import Decoded, Outcome, Records, digest, is_of
 from tests.simulation.engine import Letter, MemorySpark, Rows
 from tests.simulation.kafka import Record

@@ -7,7 +7,7 @@ from datetime import datetime
 from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.core.tables.table_ref import TableRef
-from spark.tables.write import Target
+from spark.tables.target import Target
 from tests.simulation.engine import MemorySpark, data_file, data_files, referenced
 from tests.simulation.memory_files import data_rows, delete_data, old_data
 

@@ -9,7 +9,8 @@ from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
-from spark.tables.write import Target, Written
+from spark.tables.target import Target
+from spark.tables.write import Written
 from tests.simulation.decoding_jobs import Decoded, Outcome, digest
 from tests.simulation.engine import MemorySpark, Row, branch_at
 from tests.simulation.kafka import Record

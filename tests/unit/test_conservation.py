@@ -16,6 +16,7 @@ from lakehouse.pipeline.commits.audit import RECORD_COUNT, Staged, audit
 from resources.iceberg.catalog import Catalog
 
 BRANCH = "ingest_1"
+NO_BATCH = "no snapshot has exactly the properties of this batch"
 BATCH = Batch("c", "orders", "t", {0: 0}, {0: 3})
 SUMMARY = {TOKEN: BATCH.to_json()}
 
@@ -100,11 +101,19 @@ def test_audit_replay_passes_only_with_all_writes(lake):
         (lambda lake: [lake.stage(), lake.stage()], "2 commits belong to this batch, expected 1"),
         (lambda lake: [lake.stage(), lake.stage(1, {})], "the branch has snapshots of another writer"),
         (lambda lake: [lake.stage(1, {}), lake.stage()], "the branch has snapshots of another writer"),
-        (lambda lake: lake.stage(properties={}), "no snapshot has this batch's offsets in its summary"),
-        (lambda lake: lake.stage(properties={TOKEN: "{}"}), "no snapshot has this batch's offsets in its summary"),
+        (lambda lake: lake.stage(properties={}), NO_BATCH),
+        (lambda lake: lake.stage(properties={TOKEN: "{}"}), NO_BATCH),
+        (
+            lambda lake: lake.stage(properties=SUMMARY | {REPLAY: "{}"}),
+            "no snapshot has exactly the properties of this batch",
+        ),
+        (lambda lake: [lake.stage(0, {PART: "delete"} | SUMMARY), lake.stage()], "snapshots of another writer"),
         (lambda lake: lake.stage(2), "committed_rows 2"),
     ],
-    ids=["written twice", "joined after", "joined before", "no position", "another position", "missing row"],
+    ids=[
+        *("written twice", "joined after", "joined before", "no position", "another position", "another property"),
+        *("position in a part", "missing row"),
+    ],
 )
 def test_audit_branch_that_is_not_the_batch_fails(lake, stage, message):
     stage(lake)

@@ -12,6 +12,9 @@ from dataclasses import dataclass
 
 from lakehouse.core.errors import NewerFormat, UnclearState
 
+OWN = "lakehouse."
+"""Prefix of the names of the project's properties."""
+
 TOKEN = "lakehouse.batch"  # noqa: S105 (a property's name)
 """Snapshot summary property: a Batch as JSON."""
 

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
-from lakehouse.core.offsets.batch import PART, PARTS
+from lakehouse.core.offsets.batch import OWN, PART, PARTS
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
@@ -156,7 +156,7 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
     if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
         passed, details = False, f"{details}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
     if staged.writes and not completing:
-        passed, details = False, f"{details}; no snapshot has this batch's offsets in its summary"
+        passed, details = False, f"{details}; no snapshot has exactly the properties of this batch"
     elif len(completing) != staged.writes:
         passed, details = False, f"{details}; {len(completing)} commits belong to this batch, expected {staged.writes}"
     if foreign_ids:
@@ -172,8 +172,12 @@ def _commits(table: Table, staged: Staged) -> Sequence[Snapshot]:
 
 
 def _completes(snapshot: Snapshot, staged: Staged) -> bool:
-    """Return whether a snapshot is the last or only commit of a write."""
-    return not _is_silent(snapshot) and staged.summary.items() <= summary_of(snapshot).items()
+    """Return whether a snapshot is the last or only commit of a write.
+
+    It has no other property of the project, such as the offsets of another batch, which would become the position.
+    """
+    own = _own_properties(snapshot)
+    return not _is_silent(snapshot) and {name: own[name] for name in own if name != PARTS} == staged.summary
 
 
 def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
@@ -189,9 +193,13 @@ def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
 
 def _is_silent(snapshot: Snapshot) -> bool:
     """Return whether a snapshot is a partial commit, or the empty first snapshot of a new table's branch."""
-    summary = summary_of(snapshot)
-    first = snapshot.parent_snapshot_id is None and summary.get("total-records", "0") == "0"
-    return PART in summary or first
+    own = _own_properties(snapshot)
+    first = snapshot.parent_snapshot_id is None and summary_of(snapshot).get("total-records", "0") == "0"
+    return own.keys() == {PART} or (first and not own)
+
+
+def _own_properties(snapshot: Snapshot) -> dict[str, str]:
+    return {name: value for name, value in summary_of(snapshot).items() if name.startswith(OWN)}
 
 
 def broken_files(table: Table, snapshot: Snapshot) -> list[str]:

@@ -20,7 +20,7 @@ from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
 from resources.iceberg.conflicts import dropped_error, refreshed
 from spark.tables import write
-from spark.tables.write import Target
+from spark.tables.target import Target
 
 T = TypeVar("T")
 

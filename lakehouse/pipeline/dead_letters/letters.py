@@ -22,7 +22,7 @@ from lakehouse.pipeline.dead_letters import filters
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from spark.tables.decision import Decision
-from spark.tables.write import Target
+from spark.tables.target import Target
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.batches.batch_context import BatchContext
