@@ -156,6 +156,8 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         if prefix == context.batch and not is_poison:
             # All records decode, so the failure had another cause.
             raise
+        if is_poison:
+            context.require_decoder()
         return publish_once(replace(context, batch=prefix, is_poison=is_poison))
 
 

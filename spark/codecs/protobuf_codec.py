@@ -53,6 +53,12 @@ class ProtobufCodec(Codec):
     def columns(self) -> list[str]:
         return [field.name for field in self.fields]
 
+    @property
+    def control(self) -> bytes:
+        """An empty message of one of the writers."""
+        id_ = max(self.writers)
+        return frame(id_) + self._index[id_]
+
     def decode(self, data: Column) -> Column:
         body = self._by_writer(data, lambda id_: F.substring(data, FRAME_BYTES + 1 + len(self._index[id_]), MAX_LENGTH))
         read = F.arrow_udf(self._decoder(), self._type)  # type: ignore[call-overload]  # its stub lacks this form

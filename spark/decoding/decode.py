@@ -50,6 +50,11 @@ class Codec(Protocol):
         """The names of the columns, in order."""
         ...
 
+    @property
+    def control(self) -> bytes:
+        """A message that a working decoder decodes or refuses, and that aborts no job."""
+        return b""
+
     def decode(self, data: Column) -> Column:
         """Return a struct parsed from bytes, in the form that `finished` expects."""
         ...

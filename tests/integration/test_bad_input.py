@@ -7,11 +7,12 @@ import dagster as dg
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
+from confluent_kafka.schema_registry import Schema
 from pyspark.sql import functions as F
 
 from assets.topics.iceberg_asset import table_asset
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError, UnclearState
+from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.ingestion import ingest
@@ -19,6 +20,8 @@ from lakehouse.pipeline.replay import Redriven, redrive, replay
 from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
 from spark.codecs.avro_codec import AvroCodec
+from spark.codecs.protobuf_codec import ProtobufCodec
+from tests.support.protobuf_messages import message_class
 from tests.support.topics import (
     CHEAP,
     TRADES,
@@ -124,6 +127,25 @@ def test_ingest_record_that_fails_task_is_dead_letter(resources, subject, poison
     assert sorted(letter["value"] for letter in letters) == sorted(values[n] for n in poison)
     offsets = {(row["kafka_partition"], row["kafka_offset"]) for row in (*stream.rows(), *letters)}
     assert offsets == {(n % 2, n // 2) for n in range(12)}
+
+
+@pytest.mark.parametrize("errors", ["skip", "log"])
+def test_ingest_with_broken_decoder_blames_no_record(resources, monkeypatch, errors):
+    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "protobuf", "errors": errors})
+    schema_text = 'syntax = "proto3"; message Seat { int64 number = 1; }'
+    schema_id = registry().register_schema(f"{stream.name}-value", Schema(schema_text, "PROTOBUF"))
+    frame = b"\x00" + schema_id.to_bytes(4, "big") + b"\x00"
+    stream.produce([{"value": frame + message_class(schema_text, "Seat")(number=7).SerializeToString()}])
+
+    def broken(ids, bodies):
+        raise ModuleNotFoundError("No module named 'ptars'")
+
+    with monkeypatch.context() as patch, pytest.raises(TransientError, match="no record is to blame"):
+        patch.setattr(ProtobufCodec, "_decoder", lambda _: broken)
+        stream.ingest()
+
+    assert stream.rows() == stream.dead_letters() == []
+    assert [published.counts.rows for published in stream.ingest()] == [1]
 
 
 @pytest.fixture(scope="module", params=["append", "upsert"])

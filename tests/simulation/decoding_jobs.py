@@ -121,6 +121,10 @@ def refused(records: Records, decoding: Any, reason: str, *, headers: bool = Fal
     return Decoded(records, decoding, reason)
 
 
+def decode_controls(spark: MemorySpark, decoding: Any) -> None:
+    """Decode messages that no producer sent: the decoder always works."""
+
+
 def is_readable(records: Records) -> bool:
     """Return whether Spark can read the records."""
     records.spark.job("is_readable", records.read)

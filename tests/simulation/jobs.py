@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
+import spark.decoding.control
 import spark.decoding.decode
 import spark.decoding.explain
 import spark.records
@@ -16,6 +17,7 @@ from tests.simulation.world import replaced
 
 REPLACED = {
     spark.records: {"read_range": decoding_jobs.read_range, "is_readable": decoding_jobs.is_readable},
+    spark.decoding.control: {"decode_controls": decoding_jobs.decode_controls},
     spark.decoding.decode: {
         "decode": decoding_jobs.decode,
         "refused": decoding_jobs.refused,

@@ -96,6 +96,7 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
         replaced = {module.__name__ for module in REPLACED}
     assert replaced == {
         "spark.records",
+        "spark.decoding.control",
         "spark.decoding.decode",
         "spark.decoding.explain",
         "spark.tables.dead_letters",

@@ -6,10 +6,12 @@ import logging
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import RowCount
 from lakehouse.config.topic import Topic
+from lakehouse.core.errors import TransientError
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.poison import unreadable_record
@@ -20,7 +22,7 @@ from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommi
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
 from spark import records as kafka_records
-from spark.decoding import decode
+from spark.decoding import control, decode
 
 _LOG = logging.getLogger(__name__)
 
@@ -97,6 +99,22 @@ class BatchContext:
         if not kafka_records.is_readable(records) and batch.offsets == 1:
             raise unreadable_record(self.topic, batch)
         return False
+
+    def require_decoder(self) -> None:
+        """Require that Spark decodes messages at all, before a record is blamed for a failure.
+
+        Raises:
+            TransientError: It does not, for example because executors lack a library.
+        """
+        try:
+            control.decode_controls(self.spark, self.schemas.decoding())
+        except PySparkException as error:
+            raise TransientError(
+                f"Spark fails with an empty message of '{self.topic.name}' as well, so no record is to blame: "
+                f"{error.getCondition()}; the log of Spark has the cause",
+                "No record was skipped, and nothing was published",
+                "Install what the executors need (docs/clusters.md), and retry the run",
+            ) from error
 
     def declared_checks(
         self, table: Table, snapshot_id: int, since: Positions, *, again: bool = False
