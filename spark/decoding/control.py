@@ -7,17 +7,23 @@ from dataclasses import replace
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from spark.decoding import explain
 from spark.decoding.decode import Codec, Decoding, decode
 
 RECORDS = 1_000
 """Number of control records, so that each core of a cluster has some."""
 
 
-def decode_controls(spark: SparkSession, decoding: Decoding) -> None:
+def decode_controls(spark: SparkSession, decoding: Decoding, *, explained: bool) -> None:
     """Decode control messages as the records of a topic are decoded.
 
+    Args:
+        spark: The Spark session.
+        decoding: The instructions.
+        explained: Whether to run what explains dead letters, too.
+
     Raises:
-        PySparkException: Spark cannot decode.
+        PySparkException: Spark cannot do it.
     """
 
     def message(codec: Codec | None) -> Column:
@@ -32,4 +38,7 @@ def decode_controls(spark: SparkSession, decoding: Decoding) -> None:
         F.current_timestamp().alias("timestamp"),
         F.lit(0).alias("timestampType"),
     )
-    decode(records, replace(decoding, metadata={})).write.format("noop").mode("overwrite").save()
+    decoded = decode(records, replace(decoding, metadata={}))
+    if explained:
+        decoded = decoded.select(explain.message(decoding))
+    decoded.write.format("noop").mode("overwrite").save()

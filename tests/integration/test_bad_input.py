@@ -21,6 +21,7 @@ from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
 from spark.codecs.avro_codec import AvroCodec
 from spark.codecs.protobuf_codec import ProtobufCodec
+from spark.decoding import explain
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import (
     CHEAP,
@@ -146,6 +147,21 @@ def test_ingest_with_broken_decoder_blames_no_record(resources, monkeypatch, err
 
     assert stream.rows() == stream.dead_letters() == []
     assert [published.counts.rows for published in stream.ingest()] == [1]
+
+
+def test_ingest_with_broken_explanations_names_the_cause(resources, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(3))
+    stream.produce([{"value": b"not a trade"}])
+
+    def broken(reasons, keys, values):
+        raise ModuleNotFoundError("No module named 'lakehouse'")
+
+    with monkeypatch.context() as patch, pytest.raises(TransientError, match="No module named 'lakehouse'"):
+        patch.setattr(explain, "_explainer", lambda _: broken)
+        stream.ingest()
+
+    assert stream.rows() == stream.dead_letters() == []
 
 
 @pytest.fixture(scope="module", params=["append", "upsert"])

@@ -121,7 +121,7 @@ def refused(records: Records, decoding: Any, reason: str, *, headers: bool = Fal
     return Decoded(records, decoding, reason)
 
 
-def decode_controls(spark: MemorySpark, decoding: Any) -> None:
+def decode_controls(spark: MemorySpark, decoding: Any, *, explained: bool) -> None:
     """Decode messages that no producer sent: the decoder always works."""
 
 

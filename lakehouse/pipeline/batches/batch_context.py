@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -25,6 +26,9 @@ from spark import records as kafka_records
 from spark.decoding import control, decode
 
 _LOG = logging.getLogger(__name__)
+
+_CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
+"""The line of a traceback with the error, which may be one of Spark's Python workers."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,12 @@ class BatchContext:
             TransientError: It does not, for example because executors lack a library.
         """
         try:
-            control.decode_controls(self.spark, self.schemas.decoding())
+            control.decode_controls(self.spark, self.schemas.decoding(), explained=self.topic.keeps_dead_letters)
         except PySparkException as error:
+            causes = _CAUSE.findall(str(error))
             raise TransientError(
                 f"Spark fails with an empty message of '{self.topic.name}' as well, so no record is to blame: "
-                f"{error.getCondition()}; the log of Spark has the cause",
+                f"{causes[0] if causes else error.getCondition()}",
                 "No record was skipped, and nothing was published",
                 "Install what the executors need (docs/clusters.md), and retry the run",
             ) from error
