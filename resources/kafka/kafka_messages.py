@@ -54,10 +54,13 @@ def received(consumer: Consumer, servers: str, topic: str, partition: int, start
                 continue
             last_received = time.monotonic()
             if error := message.error():
+                if error.code() != KafkaError._PARTITION_EOF:
+                    raise KafkaException(error)
+                # A broker that has just become the leader may not know all committed messages yet.
+                if (message.offset() or 0) < end:
+                    continue
                 # Only transaction markers follow the last message.
-                if error.code() == KafkaError._PARTITION_EOF:
-                    return
-                raise KafkaException(error)
+                return
             offset = message.offset()
             assert offset is not None, "a message without an error has an offset"
             if offset < end:

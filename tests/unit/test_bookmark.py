@@ -1,11 +1,16 @@
 """Bookmarks of derived topics."""
 
+from collections import deque
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
+from confluent_kafka import KafkaError
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
+from resources.kafka import bookmark_topic
+from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 
 BOOKMARK = Bookmark("cluster", "source", "target", "uuid", 7, 2, {0: 10, 1: 0, 11: 3}, "by hand")
 
@@ -35,3 +40,29 @@ def test_is_of_other_topic_or_cluster_is_false():
 )
 def test_is_past_compares_every_partition(position, is_past):
     assert BOOKMARK.is_past(position) == is_past
+
+
+def polled(offset, value=None, error=None):
+    """Return a message of a consumer."""
+    fields = {"offset": offset, "error": error, "key": b"name", "value": value, "headers": None}
+    return SimpleNamespace(**{name: lambda field=field: field for name, field in fields.items()})
+
+
+class Broker(Kafka):
+    """Kafka whose new leader for the bookmarks has not received the last one yet when a consumer begins to read."""
+
+    def describe(self, topics):
+        return {TOPIC: TopicDescription("early-end", 1)}
+
+    def offsets(self, topics, *, committed=True):
+        return {TOPIC: {0: Offsets(0, 2)}}
+
+    def consumer(self, *arguments, **keywords):
+        first, second = (replace(BOOKMARK, offsets={0: offset}).to_json().encode() for offset in (1, 2))
+        early_end = polled(1, error=KafkaError(KafkaError._PARTITION_EOF))
+        messages = deque([polled(0, first), early_end, polled(1, second)])
+        return SimpleNamespace(assign=lambda _: None, close=lambda: None, poll=lambda _: messages.popleft())
+
+
+def test_bookmark_after_early_end_of_partition_is_read():
+    assert bookmark_topic.read(Broker(bootstrap_servers="127.0.0.1:1"), "name") == replace(BOOKMARK, offsets={0: 2})
