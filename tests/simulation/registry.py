@@ -34,16 +34,22 @@ TEXT = json.dumps(
 """A schema that does not fit the table of the others."""
 
 OWN, LATE, DERIVED, NEXT, OTHER = 1, 2, 3, 4, 5
+SCHEMAS = {OWN: SCHEMA, LATE: SCHEMA, NEXT: RENAMED, OTHER: TEXT}
 """Ids of the topic's schema, of one that a producer uses before it is registered under another subject, of that of
 derived messages, of the topic's next schema, and of one that does not fit its table."""
 
 
 class MemoryRegistry:
-    """The client protocol of resources.schema_registry.SchemaRegistry that the pipeline uses."""
+    """The client protocol of resources.schema_registry.SchemaRegistry that the pipeline uses.
+
+    Attributes:
+        ids: The ids of all schemas.
+        own_ids: Those of the topic's subject.
+    """
 
     def __init__(self, world: World, *topics: str):
         self._world, self._topics = world, topics
-        self.ids = {OWN}
+        self.ids, self.own_ids = {OWN}, [OWN]
         self._versions = [RegisteredSchema(OWN, SCHEMA)]
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
@@ -55,6 +61,7 @@ class MemoryRegistry:
         if NEXT not in self.ids:
             self.ids.add(NEXT)
             self._versions.append(RegisteredSchema(NEXT, RENAMED))
+            self.own_ids.append(NEXT)
         self._world.record("producer: registered a schema with a renamed field")
 
     def change_type(self) -> None:
@@ -62,16 +69,17 @@ class MemoryRegistry:
         if OTHER not in self.ids:
             self.ids.add(OTHER)
             self._versions.append(RegisteredSchema(OTHER, TEXT))
+            self.own_ids.append(OTHER)
         self._world.record("producer: registered a schema with another type")
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
         """Return a schema by its id; None if there is none."""
-        return self._call("by_id", lambda: RegisteredSchema(id_, SCHEMA) if id_ in self.ids else None)
+        return self._call("by_id", lambda: RegisteredSchema(id_, SCHEMAS[id_]) if id_ in self.ids else None)
 
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects of a schema."""
         subjects = frozenset(f"{topic}-value" for topic in self._topics)
-        return self._call("subjects", lambda: subjects if id_ == OWN else frozenset({"other-value"}))
+        return self._call("subjects", lambda: frozenset({"other-value"}) if id_ == LATE else subjects)
 
     def register(self, subject: str, schema: str) -> int:
         """Register the schema of derived messages, and return its id."""

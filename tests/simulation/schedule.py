@@ -98,6 +98,7 @@ class Schedule:
         self.iceberg.on_commit = self.oracle.committed
         self.iceberg.on_drop = self.oracle.dropped
         self.source = SourceTopic(choices, self.world, self.kafka, self.oracle)
+        self.source.schema_ids = self.registry.own_ids
 
     # Actions
 

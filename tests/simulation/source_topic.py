@@ -22,6 +22,7 @@ class SourceTopic:
     Attributes:
         kinds: The kinds of records that producers append.
         keys: The number of keys in each partition.
+        schema_ids: The ids of the schemas that producers use.
     """
 
     def __init__(self, choices: Choices, world: World, kafka: MemoryKafka, *oracles: Oracle):
@@ -29,6 +30,7 @@ class SourceTopic:
         self._values = 0
         self.kinds: Sequence[str] = KINDS
         self.keys = 2
+        self.schema_ids = [OWN]
 
     def produce(self) -> None:
         """Append records to a partition."""
@@ -42,13 +44,16 @@ class SourceTopic:
                     # A key stays in its partition.
                     "key": self._choices.below(self.keys) * 10 + partition,
                     "value": None if kind == "null" else self._values,
-                    "schema_id": LATE if kind == "late" else OWN,
+                    "schema_id": LATE if kind == "late" else self._schema_id(),
                     "is_garbage": kind == "garbage",
                     "is_poison": kind == "poison",
                 }
             )
         self._kafka.produce(partition, records)
         self._world.record(f"producer: {len(records)} records in partition {partition}")
+
+    def _schema_id(self) -> int:
+        return self._choices.of(self.schema_ids) if len(self.schema_ids) > 1 else OWN
 
     def transact(self) -> None:
         """Begin or end a transaction."""
