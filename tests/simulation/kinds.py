@@ -9,6 +9,7 @@ from tests.simulation.command_schedule import CommandSchedule
 from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.derivation_schedule import DerivationSchedule
 from tests.simulation.interrupted_schedule import InterruptedSchedule
+from tests.simulation.keyed_schedule import KeyedSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.paused_stream_schedule import PausedStreamSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
@@ -23,6 +24,7 @@ KINDS: Mapping[str, Any] = {
     "derivation": DerivationSchedule,
     "commands": CommandSchedule,
     "interruptions": InterruptedSchedule,
+    "keys": KeyedSchedule,
     "roll-overs": RollOverSchedule,
     "streams": StreamSchedule,
     "pauses": PausedStreamSchedule,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tests.simulation.choices import Choices
-from tests.simulation.kafka import MemoryKafka
+from tests.simulation.kafka import MemoryKafka, Partition
 from tests.simulation.oracle import Oracle
 from tests.simulation.registry import LATE, OWN
 from tests.simulation.world import World
@@ -90,6 +90,12 @@ class SourceTopic:
         """Delete the topic and create it again."""
         self._kafka.recreate(len(self._kafka.log))
         self._world.record("operator: recreated the topic")
+
+    def add_partition(self) -> None:
+        """Add a partition to a topic that has fewer than three."""
+        if (partition := len(self._kafka.log)) < 3:
+            self._kafka.log[partition] = Partition()
+            self._world.record(f"operator: added partition {partition}")
 
     def resumable(self, oracle: Oracle) -> str:
         """Return the offsets at which an operator resumes a table: its own, or a few further, if the log allows it."""
