@@ -115,7 +115,7 @@ class MemoryIcebergCatalog(ClockChecked):
         write_metadata(location, metadata)
         before = self._metadata.get(self._locations.get(name, ""))
         self._metadata[location], self._locations[name] = metadata, location
-        self.on_commit(name[-1], before, metadata)
+        self._world.judge(self.on_commit, name[-1], before, metadata)
 
     def metadata_at(self, location: str) -> TableMetadata:
         """Return the content of a metadata file without a fault."""
@@ -147,7 +147,7 @@ class MemoryIcebergCatalog(ClockChecked):
         name = self.identifier_to_tuple(identifier)
 
         def drop() -> None:
-            self.on_drop(self._load(name))
+            self._world.judge(self.on_drop, self._load(name))
             del self._locations[name]
 
         self._call("drop_table", drop)

@@ -15,6 +15,7 @@ from lakehouse.core.errors import ClockSkew
 from lakehouse.pipeline.batches.offsets import resume
 from tests.simulation.choices import Choices
 from tests.simulation.derivation_schedule import DerivationSchedule
+from tests.simulation.oracle import RESUMED
 from tests.simulation.schedule import NAME, NAMESPACE
 from tests.simulation.table_events import heads, undo_replay
 
@@ -51,6 +52,7 @@ class CommandSchedule(DerivationSchedule):
     def __init__(self, choices: Choices):
         super().__init__(choices)
         self.world.rare_factor = 5
+        self.oracle.chosen = None  # `latest` is where the log ends when the command reads it.
         self.left_out = choices.of((OMITTED, (*OMITTED, *RESETTING)))
         # A redrive and a replay add rows that the table lacks, so that the derivation looks for late rows.
         self.recovering = choices.of((("ingest", "redrive", "replay"), ("ingest",)))
@@ -64,7 +66,7 @@ class CommandSchedule(DerivationSchedule):
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of derivation; an operator may resume at the end of the log, too."""
         position = lambda: self.choices.of((self.source.resumable(self.oracle), "latest"))  # noqa: E731
-        resuming = {"resume": lambda: resume(self.clients, NAMESPACE, self.topic, position(), "simulated")}
+        resuming = {"resume": lambda: resume(self.clients, NAMESPACE, self.topic, position(), RESUMED)}
         return super().programs() | resuming
 
     def events(self) -> dict[str, Callable[[], object]]:

@@ -31,6 +31,9 @@ Range = tuple[str, int, int, int]
 Position = tuple[str, dict[int, int]]
 """Topic id, and offsets by partition."""
 
+RESUMED = "simulated"
+"""The reason that operators give when they resume a table."""
+
 JAVA_TOLERANCE_MS = 60_000
 """Maximum by which an entry of a table's history may be older than the one before it."""
 
@@ -50,6 +53,7 @@ class Oracle:
         rolled_back_to: The snapshot that an operator is rolling main back to.
         uncertain: Places of records that the broker deleted while a batch or replay may have been reading them.
         has_dropped: Whether an operator dropped a table with rows.
+        chosen: The positions that operators chose; None after one that they did not name by offsets.
         every_letter: Places of all records that ever were dead letters. After a rollback, some become rows in a batch.
     """
 
@@ -59,6 +63,7 @@ class Oracle:
         self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
         self.every_letter: set[Place] = set()
+        self.chosen: list[dict[int, int]] | None = []
         self.has_dropped = False
         self.position: Position = ("", {})
         self.furthest: dict[str, dict[int, int]] = {}
@@ -128,7 +133,7 @@ class Oracle:
             if token.get("version") == 1:
                 if self._newer & {*self._main}:
                     self._violate("a batch follows one in the format of a newer release")
-                self._add(token, "lakehouse.decision" in summary)
+                self._add(token, json.loads(summary.get("lakehouse.decision", "{}")).get("reason"))
             elif token:
                 self._newer.add(snapshot.snapshot_id)
             self._add_replayed(json.loads(summary.get("lakehouse.replay", "{}")))
@@ -161,11 +166,11 @@ class Oracle:
             gone = (place for place in log if not self._kafka.has(place))
             self.uncertain |= {place for place in gone if place[2] >= self.position[1].get(place[1], 0)}
 
-    def _add(self, batch: dict[str, Any], is_decision: bool) -> None:
+    def _add(self, batch: dict[str, Any], reason: str | None) -> None:
         topic_id = batch["topic_id"]
         start, end = ({int(p): o for p, o in batch[bound].items()} for bound in ("start", "end"))
         known = self.position[1] if topic_id == self.position[0] else {}
-        if not is_decision:
+        if reason != RESUMED:
             if self.position[0] not in ("", topic_id):
                 self._violate(f"a batch of topic {topic_id} follows one of {self.position[0]} without a decision")
             for p, offset in start.items():
@@ -175,8 +180,16 @@ class Oracle:
                     )
                 if p not in known and any(self._kafka.has((topic_id, p, before)) for before in range(offset)):
                     self._violate(f"the first batch of partition {p} begins at {offset}, after records of the log")
+                is_new = bool(known) and p not in known
+                if is_new and any((topic_id, p, before) in self._kafka.every_record for before in range(offset)):
+                    self._violate(f"partition {p} was added, and begins at {offset}, after lost records")
+            if reason and start != end:
+                self._violate(f"a program skipped records from {start} to {end} by itself: {reason}")
+        if reason is None:
             self._judge_shares(start, end)
             self._ranges += [(topic_id, p, start[p], o) for p, o in end.items() if o > start[p]]
+        elif reason == RESUMED and self.chosen is not None and end not in self.chosen:
+            self._violate(f"an operator chose none of {self.chosen} where a table was resumed at {end}")
         self.position = topic_id, {**known, **end}
         furthest = self.furthest.setdefault(topic_id, {})
         furthest |= {p: max(offset, furthest.get(p, 0)) for p, offset in end.items()}
@@ -350,9 +363,12 @@ class Oracle:
         """
         self._letter_rows = rows_of(self._letters)
         self._judge(strict=is_redriven)
-        ends = {p: part.stable_end for p, part in self._kafka.log.items()}
-        is_empty = self.position[0] == "" and all(part.start == ends[p] for p, part in self._kafka.log.items())
-        if self.position != (self._kafka.topic_id, ends) and not is_empty:
+        log, (topic_id, position) = self._kafka.log, self.position
+        ends = {p: part.stable_end for p, part in log.items()}
+        # What a partition never had is in no token.
+        reached = {p: position.get(p, part.start) for p, part in log.items()}
+        is_empty = topic_id == "" and all(part.start == ends[p] for p, part in log.items())
+        if (topic_id, reached) != (self._kafka.topic_id, ends) and not is_empty:
             self._violate(f"the log ends at {ends} of {self._kafka.topic_id}, and the table at {self.position}")
 
     def raise_violations(self) -> None:

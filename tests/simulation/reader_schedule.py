@@ -22,6 +22,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.engine import data_files
 from tests.simulation.memory_files import exists
 from tests.simulation.oracle import Violation
+from tests.simulation.reader_oracle import ReaderOracle
 from tests.simulation.readers import (
     MemoryGlueClient,
     MemoryRestServer,
@@ -49,10 +50,9 @@ class ReaderSchedule(Schedule):
     Attributes:
         rolls_over: Whether the type of a field may change, so that ingestion continues in a new table. Other writers
             commit through Glue in other schedules.
-        published: The heads of main of each table in the order in which they were published.
-        published_at: When they were published, in seconds.
+        shows: Judges what readers show.
+        published_at: When the heads of main of each table were published, in seconds.
         has_expired: Whether snapshots of a table were expired.
-        shown: The index in `published` of what each reader shows of each table.
         foreign: The metadata file that another writer committed through Glue; None if there is none.
         focus: The readers that programs publish and measure. With one of them, more programs update it at a time.
     """
@@ -66,12 +66,9 @@ class ReaderSchedule(Schedule):
         world, iceberg = self.world, self.iceberg
         self.rolls_over = self.topic.mode == "append" and bool(choices.below(2))
         self.topic = self.topic.model_copy(update={"on_incompatible": "new_table" if self.rolls_over else "stop"})
-        self.published: dict[str, list[int]] = {}
+        self.shows = ReaderOracle(iceberg.metadata_at, self.oracle.violations)
         self.published_at: dict[str, list[float]] = {}
         self.has_expired = False
-        self.shown: dict[tuple[str, str], int] = {}
-        # A REST catalog does not compare what a request replaces (resources/iceberg/rest_catalog.py).
-        self.may_move_back = {"rest"}
         self.foreign: str | None = None
         self.focus = choices.of((READERS, ("glue",)))
         self.turns = TURNS if self.focus == READERS else 2 * TURNS
@@ -94,10 +91,7 @@ class ReaderSchedule(Schedule):
         judge_table = iceberg.on_commit
 
         def on_commit(name: str, before: TableMetadata | None, after: TableMetadata) -> None:
-            head = after.current_snapshot_id
-            is_moved = head is not None and (before is None or before.current_snapshot_id != head)
-            if head is not None and is_moved and not name.endswith("__dead_letters"):
-                self.published.setdefault(name, []).append(head)
+            if self.shows.committed(name, before, after):
                 self.published_at.setdefault(name, []).append(world.monotonic())
             self.has_expired |= before is not None and len(after.snapshots) < len(before.snapshots)
             judge_table(name, before, after)
@@ -113,18 +107,7 @@ class ReaderSchedule(Schedule):
         if reader == "glue" and self.foreign is not None:
             self.oracle.violations.append("Glue no longer shows what another writer committed through it")
             self.foreign = None
-        head = self.iceberg.metadata_at(location).current_snapshot_id
-        published, key = self.published.get(table, []), (reader, table)
-        if head not in published:
-            self.oracle.violations.append(
-                f"{reader} shows snapshot {head} of {table}, which was never the head of main"
-            )
-            return
-        position = len(published) - 1 - published[::-1].index(head)
-        if position < self.shown.get(key, 0) and reader not in self.may_move_back:
-            self.oracle.violations.append(f"{key} moved back from snapshot {self.shown[key]} to {position}")
-        self.may_move_back -= {"glue", "snowflake"} & {reader}
-        self.shown[key] = position
+        self.shows.on_shown(reader, table, location)
 
     def locations(self, table: str) -> dict[str, str | None]:
         """Return the metadata file that each reader shows of a table."""
@@ -174,7 +157,7 @@ class ReaderSchedule(Schedule):
         super().act()
         if self.has_expired:
             for reader in self.focus:
-                for table in self.published:
+                for table in self.shows.published:
                     self.judge_files(reader, table)
 
     def publish(self, name: str) -> None:
@@ -186,13 +169,17 @@ class ReaderSchedule(Schedule):
 
     def measure_reader(self, name: str) -> None:
         """Compare the verdict about a reader's freshness with the truth."""
-        newest_table = max(self.published, default=NAME)
-        newest = len(self.published.get(newest_table, ())) - 1
+        newest_table = max(self.shows.published, default=NAME)
+        newest = len(self.shows.published.get(newest_table, ())) - 1
         lag = measure_lag(name, self.config, self.topic, self.readers)
         self.judge_files(name, newest_table)
         if not lag.is_fresh or not isinstance(lag.behind, SnapshotLag) or lag.behind.snapshots:
             return
-        if newest >= 0 and (lag.behind.nothing or self.shown.get((name, newest_table), -1) < newest) and name != "rest":
+        if (
+            newest >= 0
+            and (lag.behind.nothing or self.shows.shown.get((name, newest_table), -1) < newest)
+            and name != "rest"
+        ):
             self.oracle.violations.append(f"{name} is called fresh, and is behind: {lag.description}")
 
     def judge_files(self, name: str, table: str) -> None:
@@ -202,7 +189,7 @@ class ReaderSchedule(Schedule):
             name: The reader.
             table: The table.
         """
-        shown, times = self.shown.get((name, table)), self.published_at.get(table, [])
+        shown, times = self.shows.shown.get((name, table)), self.published_at.get(table, [])
         location = self.locations(table)[name]
         if shown is None or location is None or any(fault == "clock" for _, fault in self.world.covered):
             return
@@ -254,7 +241,7 @@ class ReaderSchedule(Schedule):
         self.glue.delete_table(DatabaseName=NAMESPACE, Name=NAME)
         self.foreign = None
         # A process that loaded the table before may create it again, which Snowflake shows.
-        self.may_move_back |= {"glue", "snowflake"}
+        self.shows.may_move_back |= {"glue", "snowflake"}
         self.world.record("operator: dropped the table from Glue")
 
     # The schedule
@@ -267,7 +254,7 @@ class ReaderSchedule(Schedule):
     def recover(self) -> None:
         """Recover the table, and then publish it in each reader."""
         super().recover()
-        if not self.published:
+        if not self.shows.published:
             return
         for _ in range(RECOVERIES):
             error = self.finish("publish")
@@ -291,7 +278,7 @@ class ReaderSchedule(Schedule):
         Raises:
             Violation: A reader does not show the newest snapshot, or is not called fresh.
         """
-        for table, published in self.published.items():
+        for table, published in self.shows.published.items():
             for name, location in self.locations(table).items():
                 if location is None or self.iceberg.metadata_at(location).current_snapshot_id != published[-1]:
                     raise Violation(f"{name} does not show the newest snapshot {published[-1]} of {table}: {location}")

@@ -121,7 +121,7 @@ class MemoryGlueClient:
     def _keep(self, database: str, table: Mapping[str, Any]) -> None:
         self._versions += 1
         self._databases[database][table["Name"]] = {**table, "VersionId": str(self._versions)}
-        self._on_shown("glue", table["Name"], table.get("Parameters", {}).get("metadata_location"))
+        self._world.judge(self._on_shown, "glue", table["Name"], table.get("Parameters", {}).get("metadata_location"))
 
     def _call(self, operation: str, effect: Callable[[], T]) -> T:
         lost = lambda _: ConnectTimeoutError(endpoint_url="https://glue.memory")  # noqa: E731
@@ -224,7 +224,7 @@ class MemoryRestServer:
             del self._tables[name]
         else:
             self._tables[name] = location
-        self._on_shown("rest", name[1], location)
+        self._world.judge(self._on_shown, "rest", name[1], location)
 
 
 def _refused(status: int) -> tuple[int, Any]:
@@ -304,7 +304,7 @@ class MemorySnowflakeServer:
         if location is None:
             raise ProgrammingError(msg="the table does not exist in the catalog", errno=MISSING)
         self._locations[name] = location
-        self._on_shown("snowflake", self._sources[name][1], location)
+        self._world.judge(self._on_shown, "snowflake", self._sources[name][1], location)
         return []
 
     def _information(self, *name: str) -> Sequence[tuple[Any, ...]]:

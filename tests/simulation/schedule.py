@@ -25,7 +25,7 @@ from tests.simulation.immutable import computed_once, parsed_once
 from tests.simulation.jobs import simulated_engine
 from tests.simulation.kafka import MemoryKafka
 from tests.simulation.memory_files import RECORD_FILES, empty_store
-from tests.simulation.oracle import Oracle, Violation, place_of
+from tests.simulation.oracle import RESUMED, Oracle, Violation, place_of
 from tests.simulation.registry import LATE, MemoryRegistry
 from tests.simulation.source_topic import KINDS, SourceTopic
 from tests.simulation.table_events import drop, table_events
@@ -113,7 +113,7 @@ class Schedule:
             "compact": lambda: compact_incrementally(NAMESPACE, topic, clients.catalog, clients.spark),
             "replay branch": lambda: replay(NAMESPACE, topic, clients, "earliest", branch=self.choices.of(BRANCHES)),
             "dry run": lambda: dry_run(NAMESPACE, topic, clients, 2),
-            "resume": lambda: resume(clients, NAMESPACE, topic, self.source.resumable(self.oracle), "simulated"),
+            "resume": lambda: resume(clients, NAMESPACE, topic, self.source.resumable(self.oracle), RESUMED),
         }
 
     def register(self) -> None:
@@ -129,11 +129,12 @@ class Schedule:
             raise Violation(f"the measurement of freshness ended: {error}") from error
         if "unexpected" in lag.failure:
             raise Violation(f"the freshness could not be measured: {lag.failure}")
-        topic_id, position = self.oracle.position
-        behind = topic_id != self.kafka.topic_id or any(
-            position.get(p, 0) < part.end for p, part in self.kafka.log.items()
-        )
-        if lag.is_fresh and not lag.behind.records and behind and self.oracle.position[0]:
+        (topic_id, position), log = self.oracle.position, self.kafka.log
+        reached = position if topic_id == self.kafka.topic_id else {}
+        waiting = [r.at for p, part in log.items() for o, r in part.records.items() if o >= reached.get(p, 0)]
+        is_late = bool(waiting) and min(waiting) < self.world.now() - self.topic.max_lag_seconds - 1
+        behind = topic_id != self.kafka.topic_id or any(position.get(p, 0) < part.end for p, part in log.items())
+        if lag.is_fresh and (is_late or (not lag.behind.records and behind and topic_id)):
             raise Violation(f"the table is called fresh, and is behind: {lag.description}")
 
     def change_check(self) -> None:

@@ -104,6 +104,8 @@ class SourceTopic:
         for p, part in self._kafka.log.items():
             wanted = position.get(p, part.start) if topic_id == self._kafka.topic_id else part.start
             offsets[p] = min(max(wanted, part.start) + self._choices.of((0, 0, 0, 2)), part.stable_end)
+        if oracle.chosen is not None:
+            oracle.chosen.append(offsets)
         return ",".join(f"{p}:{offset}" for p, offset in offsets.items())
 
     def end_transactions(self) -> None:

@@ -10,10 +10,6 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-import lakehouse.pipeline.clients
-import lakehouse.streaming.publishers
-import lakehouse.streaming.scheduler
-import lakehouse.streaming.stream
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -24,26 +20,23 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.streaming.publishers import reader_publishers, request_publications
 from lakehouse.streaming.stream import Stream
-from lakehouse.streaming.stream_context import MAX_EVENTS, StreamContext
 from lakehouse.streaming.stream_events import Event, TopicBackedOff
 from tests.simulation.catalog import MemoryIcebergCatalog, SimulatedCatalog
 from tests.simulation.choices import Choices
 from tests.simulation.cluster import MemoryCluster
 from tests.simulation.engine import MemorySpark
-from tests.simulation.oracle import Oracle, Violation
+from tests.simulation.oracle import RESUMED, Oracle, Violation
+from tests.simulation.reader_oracle import ReaderOracle
 from tests.simulation.readers import MemoryGlueClient, MemorySnowflakeServer, SimulatedGlue, SimulatedSnowflake
 from tests.simulation.registry import LATE, MemoryRegistry
 from tests.simulation.schedule import NAMESPACE, RECOVERIES, UNLIMITED, exhaust
 from tests.simulation.source_topic import SourceTopic
-from tests.simulation.threads import MemoryQueue, threads
+from tests.simulation.threads import threads_in_memory
 from tests.simulation.world import Machine, World, replaced
 
 TURNS = 160
 ROUNDS = 300
 """Maximum number of times that each thread runs until programs without faults have done what they must."""
-
-FILES_PER_COMPACTION = 2
-"""Number of data files after which a stream merges small ones: a schedule has few."""
 
 ACTIONS = (
     *("produce orders", "produce refunds", "stream", "stream once", "register", "time passes", "maintain orders"),
@@ -86,8 +79,9 @@ class StreamSchedule:
             name: SourceTopic(choices, world, log, *(self._oracles[t.name] for t in topics if t.topic == name))
             for name, log in self._kafka.topics.items()
         }
-        self._glue = MemoryGlueClient(world, lambda *_: None)
-        self._snowflake = MemorySnowflakeServer(world, self._iceberg, self._glue, lambda *_: None)
+        self._shows = ReaderOracle(self._iceberg.metadata_at, self._oracles["orders"].violations)
+        self._glue = MemoryGlueClient(world, self._shows.on_shown)
+        self._snowflake = MemorySnowflakeServer(world, self._iceberg, self._glue, self._shows.on_shown)
         self._streams: dict[Stream, Machine] = {}
         self._errors: Mapping[str, Exception] = {}
         self._reported: set[str] = set()
@@ -101,6 +95,7 @@ class StreamSchedule:
     def _committed(self, table: str, before: TableMetadata | None, after: TableMetadata) -> None:
         name = table.removesuffix("__dead_letters")
         self._oracles[name].committed(table, before, after)
+        self._shows.committed(table, before, after)
         if before is None or table != name or self.world.current is None:
             return
         if len(after.snapshots) > len(before.snapshots) and before.current_snapshot_id == after.current_snapshot_id:
@@ -203,7 +198,7 @@ class StreamSchedule:
         topics, clients = self._config.topics, self._clients
         where = lambda name: self._sources[topics[name].topic].resumable(self._oracles[name])  # noqa: E731
         resuming = {
-            f"resume {name}": lambda name=name: resume(clients, NAMESPACE, topics[name], where(name), "simulated")
+            f"resume {name}": lambda name=name: resume(clients, NAMESPACE, topics[name], where(name), RESUMED)
             for name in topics
         }
         return resuming | {
@@ -374,22 +369,6 @@ class StreamSchedule:
                     self.world.step(process)
             self._raise_violations()
         raise Violation(otherwise)
-
-
-def threads_in_memory(world: World, on_event: Callable[[Event], None]) -> dict[Any, dict[str, Any]]:
-    """Return what is replaced in the modules of streams, by module and name."""
-    memory, connections = threads(world), {"with_own_connections": lambda resource: resource}
-
-    def context(*arguments: Any) -> StreamContext:
-        events: Any = MemoryQueue(world, MAX_EVENTS, on_event)
-        return StreamContext(*arguments, events=events, lock=memory.Condition())
-
-    return {
-        lakehouse.streaming.stream: {"threading": memory, "StreamContext": context},
-        lakehouse.streaming.publishers: {"threading": memory, **connections},
-        lakehouse.streaming.scheduler: {"FILES_PER_COMPACTION": FILES_PER_COMPACTION},
-        lakehouse.pipeline.clients: connections,
-    }
 
 
 def _newest_batch(table: TableMetadata) -> str:

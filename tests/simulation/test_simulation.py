@@ -19,7 +19,7 @@ from tests.simulation.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, mutated_copy
 from tests.simulation.schedule import Schedule, run, simulation
-from tests.simulation.stream_schedule import threads_in_memory
+from tests.simulation.threads import threads_in_memory
 from tests.simulation.world import World, simulated_time
 
 HERE = Path(__file__).parent

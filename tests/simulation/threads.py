@@ -10,7 +10,16 @@ from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
+import lakehouse.pipeline.clients
+import lakehouse.streaming.publishers
+import lakehouse.streaming.scheduler
+import lakehouse.streaming.stream
+from lakehouse.streaming.stream_context import MAX_EVENTS, StreamContext
+from lakehouse.streaming.stream_events import Event
 from tests.simulation.world import Process, World
+
+FILES_PER_COMPACTION = 2
+"""Number of data files after which a stream merges small ones: a schedule has few."""
 
 
 class MemoryThread:
@@ -133,3 +142,19 @@ def threads(world: World) -> SimpleNamespace:
     """Return what replaces the module `threading` in a module of the project."""
     primitives = {"Thread": MemoryThread, "Event": MemoryEvent, "Condition": MemoryCondition}
     return SimpleNamespace(**{name: partial(primitive, world) for name, primitive in primitives.items()})
+
+
+def threads_in_memory(world: World, on_event: Callable[[Event], None]) -> dict[Any, dict[str, Any]]:
+    """Return what is replaced in the modules of streams, by module and name."""
+    memory, connections = threads(world), {"with_own_connections": lambda resource: resource}
+
+    def context(*arguments: Any) -> StreamContext:
+        events: Any = MemoryQueue(world, MAX_EVENTS, on_event)
+        return StreamContext(*arguments, events=events, lock=memory.Condition())
+
+    return {
+        lakehouse.streaming.stream: {"threading": memory, "StreamContext": context},
+        lakehouse.streaming.publishers: {"threading": memory, **connections},
+        lakehouse.streaming.scheduler: {"FILES_PER_COMPACTION": FILES_PER_COMPACTION},
+        lakehouse.pipeline.clients: connections,
+    }

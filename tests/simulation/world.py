@@ -126,6 +126,7 @@ class World:
         interrupted: The process between whose calls it is asked to act; None if it is not asked.
         processes: The processes that have not ended.
         current: The process that runs; None in the scheduler.
+        mistake: An error of an oracle, which `step` raises: a program that calls it could catch it.
     """
 
     def __init__(self, choices: Choices):
@@ -138,6 +139,7 @@ class World:
         self.faults: Sequence[str] = FAULTS
         self.processes: list[Process] = []
         self.current: Process | None = None
+        self.mistake: Exception | None = None
         self._calls: Counter[str] = Counter()
         self._total_calls = 0
         self._names: dict[str, str] = {}
@@ -210,6 +212,8 @@ class World:
         self.current = process
         process.greenlet.switch()
         self.current = None
+        if self.mistake:
+            raise self.mistake
         if process.greenlet.dead:
             self.processes.remove(process)
             if process.result is not None:
@@ -217,6 +221,15 @@ class World:
                 is_killed = isinstance(process.result, Killed)
                 if isinstance(process.result, MISTAKES) or (process.is_thread and not is_killed):
                     raise process.result
+
+    def judge(self, oracle: Callable[..., None], *observed: Any) -> None:
+        """Call an oracle inside of a call to a system."""
+        try:
+            oracle(*observed)
+        except Exception as error:
+            self.mistake = error
+            if not self.current:
+                raise
 
     def end_pauses(self) -> None:
         """Pause no process any more."""
