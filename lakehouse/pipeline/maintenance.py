@@ -157,8 +157,20 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_a
     ):
         row = work.expire(session, ref, oldest, newest)
         yield f"expired snapshots, and deleted {row['deleted_data_files_count']} data files that only they had"
-    if removed := work.remove_orphans(session, catalog.cleaning, ref, now - orphan_age):
+    if others := _tables_within(table, catalog):
+        yield f"kept orphaned files, because {', '.join(others)} has files in the same folder ({table.location()})"
+    elif removed := work.remove_orphans(session, catalog.cleaning, ref, now - orphan_age):
         yield f"removed {removed} orphaned files"
+
+
+def _tables_within(table: Table, catalog: Catalog) -> list[str]:
+    """Return the names of other tables with files in the folder of a table.
+
+    Earlier releases created each table in the folder of its name, which a renamed table keeps.
+    """
+    others = catalog.metadata_files(table.name()[0])
+    others.pop(".".join(table.name()), None)
+    return sorted(name for name, file in others.items() if file.startswith(f"{table.location()}/"))
 
 
 def oldest_kept(

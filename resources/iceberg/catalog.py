@@ -202,7 +202,8 @@ class Catalog(CatalogSettings):
         for attempt in range(CREATE_ATTEMPTS):
             try:
                 self.iceberg().create_namespace_if_not_exists(ref.namespace)
-                return self.iceberg().create_table(ref.identifier, schema, properties=properties)
+                location = self.backend.new_location(self.iceberg(), ref)
+                return self.iceberg().create_table(ref.identifier, schema, location, properties=properties)
             except Exception as error:
                 # Another writer may have created either first; the error for this depends on the catalog.
                 existing = self.load(ref)
@@ -308,6 +309,11 @@ class Catalog(CatalogSettings):
                 raise
         table.metadata, table.metadata_location = committed.metadata, committed.metadata_location
         return table
+
+    def metadata_files(self, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table in a namespace, or in more of them, by the table's full name."""
+        with self.translate_errors():
+            return self.backend.metadata_files(self.iceberg(), namespace)
 
     def drop_abandoned_tables(self, namespace: str) -> None:
         """Drop the tables of killed dry runs, with their files."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
@@ -41,12 +42,15 @@ class Lake:
         """Ingest a topic."""
         return list(ingest(stream.namespace, stream.topic, self.clients, **arguments))
 
-    def table(self, stream: Stream) -> Table:
-        """Return a table as pyiceberg reads it with a catalog of its own."""
+    def elsewhere(self) -> IcebergCatalog:
+        """Return a pyiceberg catalog of its own."""
         catalog = self.clients.catalog
         uri = {"uri": catalog.uri} if catalog.uri else {}
-        elsewhere = load_catalog("lake", type=catalog.type, **uri, **catalog.file_io())
-        return elsewhere.load_table((stream.namespace, stream.topic.table))
+        return load_catalog("lake", type=catalog.type, **uri, **catalog.file_io())
+
+    def table(self, stream: Stream) -> Table:
+        """Return a table as pyiceberg reads it with a catalog of its own."""
+        return self.elsewhere().load_table((stream.namespace, stream.topic.table))
 
     def rows(self, stream: Stream) -> list[dict[str, Any]]:
         """Return a table's rows in the order of the log."""
@@ -151,6 +155,29 @@ def test_maintenance_keeps_all_rows(lake: Lake, stream: Stream) -> None:
     [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.spark)
     assert maintained.after.data_files < maintained.before.data_files
     assert_rows_are_records(lake, stream)
+
+
+def test_table_shares_no_folder_with_a_renamed_one(lake: Lake, resources: Any) -> None:
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    lake.ingest(stream)
+    renamed = lake.elsewhere().rename_table(
+        (stream.namespace, stream.topic.table), (stream.namespace, f"{stream.topic.table}_before")
+    )
+    lake.ingest(stream)
+    files = [renamed.metadata_location, *(task.file.file_path for task in renamed.scan().plan_files())]
+    assert len(files) > 1
+    assert not any(file.startswith(f"{lake.table(stream).location()}/") for file in files)
+
+
+def test_maintenance_keeps_files_of_another_table_in_the_folder(lake: Lake, resources: Any) -> None:
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    lake.ingest(stream)
+    table = lake.table(stream)
+    lake.elsewhere().create_table((stream.namespace, "other"), table.schema(), location=table.location())
+    [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.spark)
+    assert f"kept orphaned files, because {stream.namespace}.other has files" in maintained.actions[-1]
 
 
 def test_replay_of_ingested_offsets_adds_nothing(lake: Lake, stream: Stream) -> None:

@@ -12,17 +12,16 @@ from tests.support.faults.proxied import ProxiedStream, proxied
 from tests.support.servers.proxy import Proxy, Request
 from tests.support.topics import Stream
 
-DATA_FILE = r"/{table}/data/.*(?<!deletes)\.parquet"
-
 
 class DroppedBranch:
     """A guard of a proxy before S3 that drops staging branches before the first upload of rows to a table."""
 
     def __init__(self, stream: Stream, table: str):
         self.stream, self.table, self.dropped = stream, table, []
+        self.data_file = rf"/{table}-[0-9a-f-]{{36}}/data/.*(?<!deletes)\.parquet"
 
     def __call__(self, request: Request) -> None:
-        is_upload = request.method == "PUT" and re.search(DATA_FILE.format(table=self.table), request.path)
+        is_upload = request.method == "PUT" and re.search(self.data_file, request.path)
         if self.dropped or not is_upload:
             return
         table = self.stream.table(self.table)

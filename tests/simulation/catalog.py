@@ -22,7 +22,10 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
+from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.catalogs.sql_catalog import SqlBackend
 from resources.iceberg.clock_checked import ClockChecked
 from tests.simulation.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
@@ -74,7 +77,7 @@ class MemoryIcebergCatalog(ClockChecked):
                 raise NoSuchNamespaceError(name[0])
             if name in self._locations:
                 raise TableAlreadyExistsError(str(name))
-            base = f"{self.properties['warehouse']}/{'/'.join(name)}-{next(_numbers)}"
+            base = location or f"{self.properties['warehouse']}/{'/'.join(name)}-{next(_numbers)}"
             metadata = new_table_metadata(schema, partition_spec, sort_order, base, properties or {})
             self._keep(name, metadata, f"{base}/metadata/00000-first.metadata.json")
             return self._load(name)
@@ -134,6 +137,10 @@ class MemoryIcebergCatalog(ClockChecked):
         """Return the names of all tables without a fault."""
         return [name for _, name in self._locations]
 
+    def metadata_files(self) -> dict[str, str]:
+        """Return the metadata file of each table by the table's full name, without a fault."""
+        return {".".join(name): file for name, file in self._locations.items()}
+
     def find(self, name: str) -> Table | None:
         """Load a table without a fault; None if it does not exist."""
         return self._load(("lake", name)) if ("lake", name) in self._locations else None
@@ -180,8 +187,26 @@ class MemoryIcebergCatalog(ClockChecked):
 MemoryIcebergCatalog.__abstractmethods__ = frozenset()
 
 
+class MemoryBackend(SqlBackend):
+    """Locations in memory, without requests."""
+
+    def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
+        """Return a location for a new table, which no other table ever has."""
+        return f"{iceberg.properties['warehouse']}/{ref.namespace}/{naming.new_folder(ref.name)}"
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table by the table's full name."""
+        assert isinstance(iceberg, MemoryIcebergCatalog)
+        return iceberg.metadata_files()
+
+
 class SimulatedCatalog(Catalog):
     """The production catalog on the one in memory."""
+
+    @property
+    def backend(self) -> MemoryBackend:
+        """The type of catalog."""
+        return MemoryBackend()
 
     @classmethod
     def on(cls, iceberg: IcebergCatalog) -> SimulatedCatalog:

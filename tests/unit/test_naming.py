@@ -32,5 +32,10 @@ def test_is_topic_name_invalid_is_false(name):
     assert not naming.is_topic_name(name)
 
 
+def test_new_folder_of_longest_name_is_a_new_file_name():
+    names = {naming.new_folder("t" * 255) for _ in range(2)}
+    assert len(names) == 2 and {len(name) for name in names} == {255}
+
+
 def test_spark_path_of_branch_is_a_separate_part():
     assert TableRef("n", "t").spark_path("b") == "`lake`.`n`.`t`.`branch_b`"

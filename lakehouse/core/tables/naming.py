@@ -31,8 +31,10 @@ DRY_RUN_SECONDS = 86_400
 DEAD_LETTERS = "__dead_letters"
 """Suffix of the table of records that could not be decoded."""
 
-MAX_TABLE_CHARACTERS = 255 - len("__v999") - len(DEAD_LETTERS)
-"""Glue, Snowflake and file systems allow 255 characters, including suffixes."""
+MAX_CHARACTERS = 255
+"""Glue, Snowflake and file systems allow this number of characters in a name, including suffixes."""
+
+MAX_TABLE_CHARACTERS = MAX_CHARACTERS - len("__v999") - len(DEAD_LETTERS)
 
 _VERSION = re.compile(r"(.+)__v(\d{1,9})")
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
@@ -52,6 +54,12 @@ def family(table: str) -> tuple[str, int]:
     """Return a table's name without its version, and its version: `t__v3` → `("t", 3)`, `t` → `("t", 1)`."""
     versioned = _VERSION.fullmatch(table)
     return (versioned[1], int(versioned[2])) if versioned else (table, 1)
+
+
+def new_folder(table: str) -> str:
+    """Return a name for the folder of a new table, which no other table ever has."""
+    suffix = f"-{uuid.uuid4()}"
+    return table[: MAX_CHARACTERS - len(suffix)] + suffix
 
 
 def dry_run_name(now: float) -> str:

@@ -113,7 +113,8 @@ def remove(role: DeploymentRole) -> None:
     if response and not response["Table"].get("Parameters", {}).items() >= MARK.items():
         raise UnclearState(
             f"Glue has a table {role.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
-            f"nothing was verified. Rename that table"
+            f"nothing was verified. Copy the rows that you need, and drop that table: a renamed one would keep its "
+            f"files in {role.folder}, which verifications empty"
         )
     if response:
         glue.find("delete_table", **table)

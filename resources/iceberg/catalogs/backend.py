@@ -10,6 +10,7 @@ from pyiceberg.catalog import load_catalog
 
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.tables import naming
+from lakehouse.core.tables.table_ref import TableRef
 from resources.aws.assumed_role import SESSION_NAME
 from resources.iceberg.catalog_settings import CatalogSettings
 
@@ -22,6 +23,9 @@ class CatalogBackend(ABC):
 
     name: ClassVar[str]
     """The catalog's `type` in lakehouse.yaml."""
+
+    namespace_suffix: ClassVar[str] = ""
+    """Suffix of the folder of a namespace without a location."""
 
     cleaning: ClassVar[Mapping[str, str]] = {}
     """Properties of the Spark catalog that may delete files which differ from the one for commits; empty if none do."""
@@ -58,6 +62,23 @@ class CatalogBackend(ABC):
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return pyiceberg's catalog with these properties."""
         return load_catalog(naming.CATALOG, **properties)
+
+    def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
+        """Return a location for a new table, which no other table ever has.
+
+        A renamed table keeps its location. If the next table of its name had the same one, removing the orphans there
+        would delete the files of the renamed table.
+        """
+        default = f"{iceberg.properties['warehouse'].rstrip('/')}/{ref.namespace}{self.namespace_suffix}"
+        folder = iceberg.load_namespace_properties(ref.namespace).get("location") or default
+        return f"{folder.rstrip('/')}/{naming.new_folder(ref.name)}"
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table in a namespace by the table's full name.
+
+        Types whose catalogs list the files do not load each table.
+        """
+        return {".".join(name): iceberg.load_table(name).metadata_location for name in iceberg.list_tables(namespace)}
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of a client; None if it is not an error of the system."""

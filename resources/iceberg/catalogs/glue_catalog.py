@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog.glue import GlueCatalog
 
 from lakehouse.core.errors import LakehouseError
 from resources.aws import glue_errors
 from resources.aws.assumed_role import botocore_session
 from resources.iceberg.catalog_settings import CatalogSettings
 from resources.iceberg.catalogs.backend import CatalogBackend
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog as IcebergCatalog
 
 TIMEOUT_SECONDS, RETRIES = 10, 2
 """Limits for sensors: Dagster ends a tick after 60 seconds."""
@@ -21,6 +25,7 @@ class GlueBackend(CatalogBackend):
     """The AWS Glue Data Catalog."""
 
     name = "glue"
+    namespace_suffix = ".db"
     cleaning = {"s3.delete-enabled": "true"}
 
     def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
@@ -40,6 +45,14 @@ class GlueBackend(CatalogBackend):
         # Iceberg's Java catalog treats any error response of UpdateTable as a rejection (GlueTableOperations.doCommit)
         # and deletes the metadata file, which Glue may refer to by now. So no commit may delete files.
         return {"type": "glue", "s3.delete-enabled": "false"} | validation
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table in a database by the table's full name."""
+        assert isinstance(iceberg, GlueCatalog)
+        pages = iceberg.glue.get_paginator("get_tables").paginate(DatabaseName=namespace)
+        tables = [table for page in pages for table in page["TableList"]]
+        files = {table["Name"]: table.get("Parameters", {}).get("metadata_location") for table in tables}
+        return {f"{namespace}.{name}": file for name, file in files.items() if file}
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of Glue or S3."""

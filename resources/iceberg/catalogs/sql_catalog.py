@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import make_url
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from sqlalchemy import make_url, select
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+from sqlalchemy.orm import Session
 
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.iceberg.catalog_settings import CatalogSettings
@@ -56,6 +58,14 @@ class SqlBackend(CatalogBackend):
         except DatabaseError:
             # Two processes that open an empty database both create its tables; the second one's attempt fails.
             return super().load(properties)
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table by the table's full name, of all namespaces in one query."""
+        assert isinstance(iceberg, SqlCatalog)
+        columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+        query = select(*columns).where(IcebergTables.catalog_name == iceberg.name)
+        with Session(iceberg.engine) as session:
+            return {f"{owner}.{name}": file or "" for owner, name, file in session.execute(query)}
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of the database or S3."""

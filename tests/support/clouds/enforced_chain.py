@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import boto3
 import pyarrow as pa
@@ -190,7 +191,7 @@ def run(chain: Chain) -> None:
     reader_of("snowflake").publish(stream.topic, ref, table, resources)
     dry_run(stream.namespace, stream.topic, stream.systems, 10)
     _tableflow_table(chain)
-    _leave_orphan(chain)
+    _leave_orphan(chain, table.location())
     done = list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark))
     assert "removed 1 orphaned files" in done[0].actions, done
     assert duckdb.query(f'SELECT count(*) FROM "{ref.namespace}"."{ref.name}"', resources).rows == [(300,)]
@@ -220,11 +221,11 @@ def _tableflow_table(chain: Chain) -> None:
     assert table_of_asset.scan().to_arrow().num_rows == 1
 
 
-def _leave_orphan(chain: Chain) -> None:
-    """Create an unreferenced file that is old enough to be removed."""
+def _leave_orphan(chain: Chain, location: str) -> None:
+    """Create an unreferenced file in the location of a table that is old enough to be removed."""
     names = chain.clouds.credentials().names
     s3 = chain.clouds.aws.strict.client("s3", region=REGION)
-    key = f"warehouse/trading/{chain.stream.topic.table}/data/orphan.parquet"
+    key = f"{urlsplit(location).path.lstrip('/')}/data/orphan.parquet"
     s3.put_object(Bucket=names.bucket, Key=key, Body=b"")
     orphan = get_backend("s3")[ACCOUNT]["aws"].buckets[names.bucket].keys[key]
     orphan.last_modified -= dt.timedelta(days=7)
