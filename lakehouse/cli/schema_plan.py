@@ -25,7 +25,7 @@ from lakehouse.formats.evolution import Change, changes
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
-from lakehouse.pipeline.schemas.schema_decision import decide_schema
+from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_naming
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
 """Rules of changes that do not affect readers of existing columns."""
@@ -119,6 +119,8 @@ def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan
     try:
         shape = read(file)
         target = as_table(shape, topic)
+        if table is not None:
+            require_naming(topic, table, str(ref))
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
     if table is None:

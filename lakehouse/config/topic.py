@@ -48,7 +48,7 @@ class Metadata(ConfigModel):
         "portable",
         description="Set of names: `portable` (kafka_offset), `confluent` ($$offset, which Tableflow calls DEFAULT) or "
         "`confluent_portable` (cflt_metadata_offset, which Tableflow calls PORTABLE). With `engine: tableflow`, one of "
-        "the latter two; by default `confluent_portable`.",
+        "the latter two; by default `confluent_portable`. A table keeps its set: another one is refused.",
     )
 
     @cached_property

@@ -28,6 +28,7 @@ from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic, source_chains
 from lakehouse.pipeline.group_rows import rows_of_groups
+from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, history, last_batch, may_lack_rows_of
@@ -89,7 +90,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     Raises:
         ConfigError: The transform cannot be imported.
         LakehouseError: The topic does not accept a message.
-        SchemaError: A column of the result has no Avro type.
+        SchemaError: A column of the result has no Avro type, or the source has other names of metadata columns.
         UnclearState: The rows that were already derived, or added late, are unknown; or a group has rows of two tables,
             and the transform reads a column whose type changed.
         Unreachable: A system does not answer.
@@ -116,6 +117,7 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
     snapshot = table.current_snapshot() if table else None
     if table is None or snapshot is None:
         return Produced(0, None)
+    require_naming(source, table.schema(), str(ref))
     published = partial(derived_rows.published, clients.spark.session(catalog.spark_settings()), names=_names(source))
     read = partial(published, ref)
     by_tableflow = source.engine == "tableflow"

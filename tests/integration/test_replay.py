@@ -1,13 +1,16 @@
 """Replays of ranges and redrives of dead letters: afterwards, the table has each record of the topic once."""
 
 import json
+from functools import partial
 
 import pytest
 from confluent_kafka import TopicPartition
 from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.readwriter import DataFrameWriterV2
 
-from lakehouse.core.errors import BadRecords, LakehouseError, Stalled, UnclearState
+from lakehouse.cli.schema_plan import plan_registered
+from lakehouse.config.topic import Metadata
+from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, UnclearState
 from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
@@ -37,6 +40,10 @@ def replay_since(stream, since, branch=None):
     return replay(stream.namespace, stream.topic, stream.systems, since, branch)
 
 
+def redrive_letters(stream):
+    return redrive(stream.namespace, stream.topic, stream.systems)
+
+
 @pytest.mark.parametrize("mode", ["append", "dedup", "upsert"])
 def test_replay_restores_deleted_rows_without_duplicates(resources, mode):
     stream = Stream(resources, settings={"mode": mode})
@@ -53,6 +60,23 @@ def test_replay_restores_deleted_rows_without_duplicates(resources, mode):
     stream.produce_trades(range(60, 70))
     [published] = stream.ingest()
     assert published.counts.consumed == 10
+
+
+def test_rows_under_names_of_another_naming_are_refused(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.produce([{"value": b"bad"}])
+    stream.ingest()
+    before = stream.rows()
+    stream.produce_trades(range(10, 20))
+    stream.topic = stream.topic.model_copy(update={"metadata": Metadata(naming="confluent_portable")})
+
+    for read in (stream.ingest, partial(replay_since, stream, "earliest"), partial(redrive_letters, stream)):
+        with pytest.raises(SchemaError, match="column 'kafka_offset'.*Nothing was changed. Set `naming: portable`"):
+            read()
+
+    assert plan_registered(stream.config, stream.topic, stream.systems).invalid
+    assert stream.rows() == before
 
 
 def test_replay_keeps_newest_record_with_foreign_schema(resources):

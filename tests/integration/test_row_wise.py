@@ -8,7 +8,8 @@ import yaml
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.config.topic import Metadata
+from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
@@ -94,6 +95,13 @@ def flags(resources):
     flags.trades.produce_trades(range(100))
     assert flags.run() == 100
     return flags
+
+
+def test_derive_of_rows_under_names_of_another_naming_is_refused(flags):
+    renamed = flags.trades.topic.model_copy(update={"metadata": Metadata(naming="confluent_portable")})
+    config = flags.config.model_copy(update={"topics": flags.config.topics | {renamed.name: renamed}})
+    with pytest.raises(SchemaError, match="column 'kafka_offset'.*Set `naming: portable`"):
+        derive(config, flags.flags.topic, flags.flags.systems)
 
 
 @pytest.mark.parametrize("point", ["before transaction", "before commit", "after commit"])

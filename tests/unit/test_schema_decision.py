@@ -5,13 +5,16 @@ import re
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.topic import Metadata, Topic
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
+from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
-from lakehouse.pipeline.schemas.schema_decision import columns, decide_schema
+from lakehouse.pipeline.schemas.schema_decision import columns, decide_schema, require_naming
 
 
 def orders(**types):
@@ -26,8 +29,8 @@ FIRST, WIDER, UNFIT = orders(id="int"), orders(id="long", price="double"), order
 def decide(tmp_path):
     """Return a function that decides about the last version, for a table with the columns of the first."""
 
-    def decide_last(*texts, policy="stop", is_new=False):
-        topic = Topic(name="orders", on_incompatible=policy)
+    def decide_last(*texts, policy="stop", is_new=False, named="portable", naming="portable"):
+        topic = Topic(name="orders", on_incompatible=policy, metadata=Metadata(naming=naming))
         versions = [RegisteredSchema(id_, text) for id_, text in enumerate(texts, 1)]
         table = None
         if not is_new:
@@ -35,7 +38,8 @@ def decide(tmp_path):
             catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/c.db", warehouse=f"file://{tmp_path}/lake")
             catalog.create_namespace("shop")
             first = TopicSchemas(topic, side_schema("avro", versions[:1], ""), None)
-            table = catalog.create_table(("shop", "orders"), columns(topic, first))
+            before = topic.model_copy(update={"metadata": Metadata(naming=named)})
+            table = catalog.create_table(("shop", "orders"), columns(before, first))
         return decide_schema(topic, TopicSchemas(topic, side_schema("avro", versions, ""), None), table)
 
     return decide_last
@@ -68,6 +72,24 @@ def test_decide_schema_incompatible_cannot_be_read(decide, policy, action):
     assert decision.action == action
     with pytest.raises(IncompatibleSchema, match="shop.orders: UNSUPPORTED_TYPE_CHANGE id"):
         decision.require_readable()
+
+
+@pytest.mark.parametrize("policy", ["stop", "dead_letter", "new_table"])
+def test_decide_schema_another_naming_is_refused_by_every_policy(decide, policy):
+    with pytest.raises(SchemaError, match=r"column 'kafka_offset'.*in '\$\$offset'.*Set `naming: portable`, or choose"):
+        decide(FIRST, policy=policy, naming="confluent")
+
+
+def test_require_naming_of_table_with_both_names_is_refused():
+    topic = Topic(name="orders", metadata=Metadata(naming="confluent_portable"))
+    after, before = (table_schema(names, StructType(), None) for names in (topic.metadata.names, Metadata().names))
+    others = [field.model_copy(update={"field_id": 100 + field.field_id}) for field in before.fields]
+    with pytest.raises(SchemaError, match="column 'kafka_offset'.*Nothing was changed. Choose another `table`"):
+        require_naming(topic, Schema(*after.fields, *others), "shop.orders")
+
+
+def test_decide_schema_field_named_like_a_metadata_column_is_accepted(decide):
+    assert decide(orders(kafka_offset="long"), policy="stop", naming="confluent", named="confluent").action == "accept"
 
 
 def json_schema(**properties):

@@ -4,7 +4,7 @@ refuse."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
+from lakehouse.core.tables import metadata_columns
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.columns import table_schema
@@ -61,8 +62,10 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
         table: The table; None if it does not exist yet.
 
     Raises:
-        SchemaError: The schema cannot become a table.
+        SchemaError: The schema cannot become a table, or the table has its metadata columns under other names.
     """
+    if table is not None:
+        require_naming(topic, table.schema(), ".".join(table.name()))
     if conflict := _conflict(topic, newest, table):
         return conflict
     if table is None:
@@ -80,6 +83,37 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
                     return SchemaDecision("use_older", older, changes, error)
         return SchemaDecision("refuse", newest, changes, error)
     return SchemaDecision("accept", newest, changes)
+
+
+def require_naming(topic: Topic, table: Schema, name: str) -> None:
+    """Require that a table has no offsets under a name that the topic's `metadata.naming` does not give them.
+
+    Rows are found by their offsets: a replay would add those of such a table again, and a derivation would omit them.
+
+    Args:
+        topic: The topic.
+        table: The columns of the table that contains its records.
+        name: The name of that table.
+
+    Raises:
+        SchemaError: The table has such a column.
+    """
+    expected = topic.metadata.names[metadata_columns.internal("offset")]
+    comment = metadata_columns.registered()["offset"].comment
+    columns = {column.name: column for column in table.fields}
+    for naming in get_args(metadata_columns.Naming):
+        [other] = metadata_columns.names(("offset",), naming).values()
+        # Beside the topic's own column, only the comment distinguishes a metadata column from a field of this name.
+        if other == expected or other not in columns or (expected in columns and columns[other].doc != comment):
+            continue
+        remedy = (
+            "Choose another `table`" if expected in columns else f"Set `naming: {naming}`, or choose another `table`"
+        )
+        raise SchemaError(
+            f"Table {name} has offsets of records in column '{other}', but topic '{topic.name}' declares `metadata` "
+            f"with `naming: {topic.metadata.naming}`, so they would be looked for in '{expected}'. Nothing was "
+            f"changed. {remedy} to ingest the topic again"
+        )
 
 
 def _conflict(topic: Topic, newest: TopicSchemas, table: Table | None) -> SchemaDecision | None:
