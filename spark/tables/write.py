@@ -155,9 +155,10 @@ def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, 
     # A key's records are in one partition, ordered by offset, unless the partition count was changed. The other
     # columns then make the choice deterministic.
     order = F.struct(record("offset"), record("timestamp"), record("partition"))
-    others = _quoted(c for c in table_columns(good.columns) if c not in key)
-    newest = good.groupBy(*_quoted(key)).agg(choose(F.struct(*others, record("tombstone")), order).alias(PREFIX))
-    return newest.select(*_quoted(key), f"{PREFIX}.*")
+    # With the key as it was: Spark groups by 0.0 in place of -0.0.
+    columns = _quoted(table_columns(good.columns))
+    chosen = good.groupBy(*_quoted(key)).agg(choose(F.struct(*columns, record("tombstone")), order).alias(PREFIX))
+    return chosen.select(f"{PREFIX}.*")
 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:

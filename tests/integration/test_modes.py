@@ -1,6 +1,7 @@
 """Dedup, change events, record types in one topic, metadata columns and layouts, compared with the topic."""
 
 import json
+import math
 
 import pytest
 
@@ -50,6 +51,21 @@ def test_dedup_keeps_first_record_of_each_key(resources):
         assert counts.consumed == len(batch) == counts.rows + counts.deduplicated
         assert {row["userid"]: row["kafka_offset"] for row in stream.rows()} == kept
         assert len(stream.rows()) == len(kept)
+
+
+@pytest.mark.parametrize("mode", ["dedup", "upsert"])
+def test_key_that_is_negative_zero_is_unchanged(resources, mode):
+    stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "at"})
+    schema = json.dumps({"type": "record", "name": "Place", "fields": [{"name": "at", "type": "double"}]})
+    schema_id = stream.schema(schema)
+    for first, second in ((-0.0, 1.0), (0.0, -1.0), (-0.0, 2.0)):
+        stream.produce([{"value": framed(schema_id, schema, {"at": at})} for at in (first, second)])
+        stream.ingest()
+        kept = [row["at"] for row in stream.rows()]
+        # Both zeros are one key.
+        assert len(set(kept)) == len(kept)
+        [zero] = [at for at in kept if at == 0]
+        assert math.copysign(1, zero) == math.copysign(1, -0.0 if mode == "dedup" else first)
 
 
 @pytest.mark.parametrize("key_format", ["avro", None])
