@@ -15,7 +15,7 @@ from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.text.phrases import did_you_mean
 
-Resource = TypeVar("Resource", bound=dg.ConfigurableResource)
+Client = TypeVar("Client")
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -111,6 +111,11 @@ def _value(setting: SettingValue, annotation: object) -> object:
     return dg.EnvVar.int(setting.env) if is_int else dg.EnvVar(setting.env)
 
 
-def with_own_connections(resource: Resource) -> Resource:
-    """Return a resource with the same settings and its own connections, for another thread."""
-    return type(resource)(**{name: getattr(resource, name) for name in type(resource).model_fields})
+def with_own_connections(client: Client) -> Client:
+    """Return a resource with the same settings and its own connections, for another thread.
+
+    A client that is no Dagster resource, such as one in memory, has no connections.
+    """
+    if not isinstance(client, dg.ConfigurableResource):
+        return client
+    return type(client)(**{name: getattr(client, name) for name in type(client).model_fields})

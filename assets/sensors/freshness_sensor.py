@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
@@ -20,6 +19,7 @@ from lakehouse.core.text.markdown import escaped
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES, StageLag, first_stale_stage, summary
 from lakehouse.readers.reader_lag import measure_lag, stages_of
+from resources.kafka.kafka import Kafka
 
 TICK_SECONDS = 60
 BUDGET_SECONDS = 35
@@ -63,16 +63,16 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         required_resource_keys={"kafka", "catalog", *(reader.resource for reader in configured(config))},
     )
     def freshness(context: dg.SensorEvaluationContext) -> dg.SensorResult:
-        systems = context.resources
+        resources = context.resources
         cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
-        rejected = _rejected_topics(config, systems)
+        rejected = _rejected_topics(config, resources.kafka)
         order = sorted(entries, key=lambda name: (name <= cursor.after, name))
         for name in order:
             entry = entries[name]
             stages, topics = stages_of(config, entry), topics_of(entry, context.instance)
-            lags = [measure_lag(stage, config, topic, systems) for topic in topics for stage in stages]
+            lags = [measure_lag(stage, config, topic, resources) for topic in topics for stage in stages]
             events += _evaluations(entry, stages, [*lags, *rejected.get(name, ())], context.instance)
             requests += _run_requests(cursor, entry, stages, lags, context.instance)
             cursor.after = name
@@ -83,11 +83,11 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
     return freshness
 
 
-def _rejected_topics(config: Config, systems: Any) -> dict[str, list[StageLag]]:
+def _rejected_topics(config: Config, kafka: Kafka) -> dict[str, list[StageLag]]:
     """Return the topics that match a route but cannot become a table and are therefore not ingested, by route."""
     rejected: dict[str, list[StageLag]] = {}
     with suppress(LakehouseError):  # each stage reports the error too
-        for route, name, fault in config.match_routes(systems.kafka.topics() if config.routes else ()):
+        for route, name, fault in config.match_routes(kafka.topics() if config.routes else ()):
             if isinstance(fault, ConfigError):
                 lag = StageLag(name, "iceberg", route.max_lag_seconds, failure=str(fault))
                 rejected.setdefault(route.name, []).append(lag)

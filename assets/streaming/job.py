@@ -39,18 +39,18 @@ class StreamConfig(dg.Config):
 def stream_definitions(config: Config) -> dg.Definitions:
     """Return the job and its sensor. The sensor is on by default if an entry is `continuous`."""
     declared = config
-    resources = {*CLIENTS, *(reader.resource for reader in configured(declared))}
+    keys = {*CLIENTS, *(reader.resource for reader in configured(declared))}
 
     # One pool for the whole job, which would hold the tables' pools until it ends. Runs do not compete for
     # `continuous` tables; for other tables, optimistic concurrency makes one of two writers lose its commit.
-    @dg.op(name="stream_topics", pool=JOB, required_resource_keys=resources)
+    @dg.op(name="stream_topics", pool=JOB, required_resource_keys=keys)
     def stream_topics(context: dg.OpExecutionContext, config: StreamConfig) -> None:
         from assets.streaming.service import Streaming, select_topics
 
-        systems = context.resources
+        resources = context.resources
         with dagster_failures():
-            topics = select_topics(declared, config.topics, systems.kafka.topics() if declared.routes else ())
-            Streaming(declared, topics, systems, context.log.info, context.instance).run()
+            topics = select_topics(declared, config.topics, resources.kafka.topics() if declared.routes else ())
+            Streaming(declared, topics, resources, context.log.info, context.instance).run()
 
     @dg.job(name=JOB, tags=TAGS, description="Ingests topics continuously until it is terminated.")
     def job() -> None:

@@ -30,6 +30,7 @@ from lakehouse.streaming.publishers import (
 )
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
+from resources.by_key import Resources
 from resources.kafka.stream_group import GroupUnavailable
 
 END_SECONDS = 30
@@ -72,7 +73,7 @@ class Streaming:
     Args:
         config: The configuration.
         topics: The topics to ingest.
-        systems: Has the resources of ingestion and of the readers as attributes.
+        resources: Has the resources of ingestion and of the readers as attributes.
         log: Logs a message.
         instance: The Dagster instance that receives the events; None for none.
         once: End when all topics are ingested up to their current end offsets.
@@ -83,19 +84,19 @@ class Streaming:
         self,
         config: Config,
         topics: Sequence[Topic],
-        systems: Any,
+        resources: Resources,
         log: Log,
         instance: dg.DagsterInstance | None,
         *,
         once: bool = False,
         stopping: threading.Event | None = None,
     ):
-        self.stream = Stream(config, topics, Clients.of(systems), once=once, stopping=stopping)
+        self.stream = Stream(config, topics, Clients.of(resources), once=once, stopping=stopping)
         self._config, self._log = config, log
         self._failing: dict[str, list[str]] = {}
         self._reporter = Reporter(instance, log)
         self._verdicts = Verdicts(self._reporter.report)
-        self._publishers = reader_publishers(config, systems, self._on_publication)
+        self._publishers = reader_publishers(config, resources, self._on_publication)
 
     def run(self) -> Mapping[str, Exception]:
         """Run until the stream ends, and return the errors of topics that were not fully ingested, by name."""

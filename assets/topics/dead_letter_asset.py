@@ -1,7 +1,5 @@
 """The asset of a table's dead letters. Materializing it decodes them again and adds those that succeed as rows."""
 
-from typing import Any
-
 import dagster as dg
 
 from assets.asset_factory import asset_spec, table_op
@@ -11,6 +9,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import CLIENTS, Clients
+from resources.by_key import Resources
 
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -29,12 +28,12 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     )
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
-    def dead_letters(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+    def dead_letters(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
         from lakehouse.pipeline.replay import redrive
 
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            result = redrive(config.namespace, topic, Clients.of(clients))
+            result = redrive(config.namespace, topic, Clients.of(resources))
         context.log.info(result.describe())
         if result.recovered:
             # Only a materialization of the table triggers the assets downstream of it.

@@ -1,7 +1,6 @@
 """The check that Spark and the engine of every reader return the same totals for a table."""
 
 import time
-from typing import Any
 
 import dagster as dg
 
@@ -17,6 +16,7 @@ from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers import configured
 from lakehouse.readers.engine_totals import TableTotals, differences
 from lakehouse.readers.freshness import StageLag
+from resources.by_key import Resources
 from resources.iceberg.catalog import published_table
 from resources.iceberg.snapshots import commits
 
@@ -32,16 +32,16 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
     readers = configured(config)
 
     def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        clients = context.resources
-        ref, _ = clients.catalog.chain(table_of(config, topic, clients)).require_published()
+        resources = context.resources
+        ref, _ = resources.catalog.chain(table_of(config, topic, resources)).require_published()
         totals = {
-            reader.name: reader.query_totals(topic, ref, clients)
+            reader.name: reader.query_totals(topic, ref, resources)
             for reader in readers
             # The checks of an optional reader's own asset report a missing table.
-            if not reader.is_optional or reader.current(ref, clients)
+            if not reader.is_optional or reader.current(ref, resources)
         }
         # The history is read after the queries, because a snapshot may be published during them.
-        history = commits(published_table(clients.catalog, ref))
+        history = commits(published_table(resources.catalog, ref))
         problems, compared = [], []
         for stage, queried in totals.items():
             behind = snapshots_behind(history, queried.snapshot_id, int(time.time() * 1000))
@@ -49,7 +49,7 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
             if not lag.is_fresh:
                 problems.append(lag.description)
             if behind is not None:
-                reference = _in_spark(ref, queried, clients)
+                reference = _in_spark(ref, queried, resources)
                 problems += differences(reference, queried)
                 compared.append(reference)
             compared.append(queried)
@@ -79,12 +79,13 @@ def asset_of(config: Config) -> str:
     return [reader.name for reader in configured(config) if not reader.is_optional][-1]
 
 
-def _in_spark(ref: TableRef, queried: TableTotals, systems: Any) -> TableTotals:
+def _in_spark(ref: TableRef, queried: TableTotals, resources: Resources) -> TableTotals:
     """Return the totals that Spark, which wrote the table, computes for the snapshot that another engine queried."""
     quoted = {column: SPARK.identifier(column) for column in queried.scales}
     sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in queried.scales.items())
     table = f"{ref.spark_path()} VERSION AS OF {queried.snapshot_id}"
-    row = systems.spark.session(systems.catalog.spark_settings()).sql(f"SELECT COUNT(*){sums} FROM {table}").first()  # noqa: S608 (all quoted)
+    session = resources.spark.session(resources.catalog.spark_settings())
+    [row] = session.sql(f"SELECT COUNT(*){sums} FROM {table}").collect()  # noqa: S608 (all quoted)
     return TableTotals.of("Spark", queried.snapshot_id, queried.scales, tuple(row))
 
 

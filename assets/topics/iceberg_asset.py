@@ -21,8 +21,10 @@ from lakehouse.core.offsets.counts import OUTCOMES
 from lakehouse.core.text.markdown import escaped
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
+from resources.by_key import Resources, resource_of
 from resources.iceberg.pauses import require_unpaused
 from resources.iceberg.snapshots import live_rows
+from resources.spark.spark import Spark
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -79,29 +81,29 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         config=Replay,
     )
     def iceberg_table(
-        context: dg.AssetExecutionContext, clients: Any, config: Replay
+        context: dg.AssetExecutionContext, resources: Resources, config: Replay
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
         from lakehouse.pipeline.commits.audit import AuditFailed
         from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
         from lakehouse.pipeline.ingestion import ingest
         from lakehouse.pipeline.replay import replay
 
-        systems = Clients.of(clients)
-        systems.spark.on_progress(context.log.info)
+        clients = Clients.of(resources)
+        resource_of(resources, "spark", Spark).on_progress(context.log.info)
         published: list[Published] = []
         replayed: dict[str, Any] = {}
         with dagster_failures(entry):
             topic = topic_of(entry, context)
             if config.replay_since:
-                require_unpaused(systems.catalog, namespace, topic.name)
-                replay_result = replay(namespace, topic, systems, config.replay_since, config.replay_branch or None)
+                require_unpaused(clients.catalog, namespace, topic.name)
+                replay_result = replay(namespace, topic, clients, config.replay_since, config.replay_branch or None)
                 counts = replay_result.counts
                 replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}
                 context.log.info(
                     f"{topic.name}: {pluralize(counts.consumed, 'record')} replayed from {config.replay_since}"
                 )
             try:
-                for batch in ingest(namespace, topic, systems):
+                for batch in ingest(namespace, topic, clients):
                     published.append(batch)
                     context.log.info(batch_message(topic, batch))
             except AuditFailed as failure:
@@ -110,8 +112,8 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 raise
             findings = [batch.findings for batch in published] or [_nothing_new(topic)]
             yield from check_results(_worst(findings))
-            yield from check_results(try_publish_dead_letters(namespace, topic, systems))
-            _, table = systems.catalog.chain(topic.table_in(namespace)).newest
+            yield from check_results(try_publish_dead_letters(namespace, topic, clients))
+            _, table = clients.catalog.chain(topic.table_in(namespace)).newest
             metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
         yield dg.MaterializeResult(
             metadata=metadata,

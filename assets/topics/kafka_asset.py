@@ -16,6 +16,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import source_resources
+from resources.by_key import Resources, resource_of
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.pauses import require_unpaused
 from resources.kafka.kafka import Offsets
 
@@ -39,22 +41,23 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     cloud = confluent_state.needed(config) if source.connector(entry.name) else frozenset()
 
     @table_op(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud, *source_resources(config, entry)})
-    def kafka_topic(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+    def kafka_topic(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
         metadata: dict[str, Any] = {}
         with dagster_failures(entry, *_sources(config, entry)):
             if source.writes:
-                require_unpaused(clients.catalog, config.namespace, entry.name)
-            clients.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
-            produced = resolve_name(source.producer)(config, entry, Clients.of(clients)) if source.producer else None
+                require_unpaused(resources.catalog, config.namespace, entry.name)
+            resources.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
+            produced = resolve_name(source.producer)(config, entry, Clients.of(resources)) if source.producer else None
             if produced:
                 context.log.info(f"{entry.name}: {produced.messages:,} messages were computed and produced")
                 metadata["messages"] = produced.messages
                 metadata["source_snapshot_id"] = str(produced.source_snapshot_id)
                 if produced.lineage:
                     metadata["dagster/column_lineage"] = _lineage(source.upstream, produced.lineage)
-            offsets = clients.kafka.offsets([entry.topic])[entry.topic]
+            offsets = resources.kafka.offsets([entry.topic])[entry.topic]
             if cloud:
-                metadata |= confluent_state.connector_state(clients.confluent_cloud, entry).metadata
+                confluent = resource_of(resources, confluent_state.RESOURCE, ConfluentCloud)
+                metadata |= confluent_state.connector_state(confluent, entry).metadata
         return dg.MaterializeResult(metadata=metadata | offset_metadata(offsets), data_version=data_version(offsets))
 
     return kafka_topic

@@ -15,6 +15,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.ledger import totals
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ledger import ledger_page
+from resources.by_key import Resources
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
@@ -48,12 +49,14 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         ],
         config=Depth,
     )
-    def reconciled_ledger(context: dg.AssetExecutionContext, clients: Any, config: Depth) -> dg.MaterializeResult:
+    def reconciled_ledger(
+        context: dg.AssetExecutionContext, resources: Resources, config: Depth
+    ) -> dg.MaterializeResult:
         from lakehouse.pipeline.ledger.reconciliation import reconcile
 
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            report = reconcile(namespace, topic, Clients.of(clients), whole_log=config.whole_log)
+            report = reconcile(namespace, topic, Clients.of(resources), whole_log=config.whole_log)
         summary = ledger_page.summary(report.entries, report.findings)
         counts = totals(report.entries)
         pages = {

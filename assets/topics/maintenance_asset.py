@@ -11,6 +11,7 @@ from assets.failures import dagster_failures
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
+from resources.by_key import Resources
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -24,13 +25,13 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     )
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
-    def maintenance(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+    def maintenance(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
         from lakehouse.pipeline.maintenance import maintain
 
         metadata: dict[str, Any] = {}
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            for result in maintain(config.namespace, topic, clients.catalog, clients.spark):
+            for result in maintain(config.namespace, topic, resources.catalog, resources.spark):
                 context.log.info(
                     f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)"
                 )

@@ -1,7 +1,6 @@
 """The asset of a table in a reader, and the check that compares it with the published table (lakehouse.readers)."""
 
 import time
-from typing import Any
 
 import dagster as dg
 
@@ -19,6 +18,7 @@ from lakehouse.core.text.markdown import escaped
 from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
+from resources.by_key import Resources
 from resources.iceberg.snapshots import commits, live_rows_at
 
 
@@ -39,11 +39,11 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
         pool=f"{reader.name}_{group(entry)}",
         resources={"catalog", reader.resource, *table_resources(config, entry)},
     )
-    def publication(context: dg.AssetExecutionContext, clients: Any) -> dg.MaterializeResult:
+    def publication(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            ref, table = clients.catalog.chain(table_of(config, topic, clients)).require_published()
-            registration = reader.publish_tables(topic, ref, table, clients)
+            ref, table = resources.catalog.chain(table_of(config, topic, resources)).require_published()
+            registration = reader.publish_tables(topic, ref, table, resources)
         context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
         return dg.MaterializeResult(
             metadata=registration_metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))
@@ -59,9 +59,9 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
     """
 
     def compare(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        clients = context.resources
-        ref, table = clients.catalog.chain(table_of(config, topic, clients)).require_published()
-        registration = reader.require(topic, ref, clients, count=True)
+        resources = context.resources
+        ref, table = resources.catalog.chain(table_of(config, topic, resources)).require_published()
+        registration = reader.require(topic, ref, resources, count=True)
         behind = snapshots_behind(commits(table), registration.snapshot_id, int(time.time() * 1000))
         lag = StageLag(topic.name, reader.name, topic.max_lag_seconds, behind, registration.snapshot_id)
         expected = None

@@ -4,7 +4,6 @@ Tableflow publishes without this project, so a failed check reports rows but can
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import dagster as dg
 
@@ -19,6 +18,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.table_location import catalog_of, table_of, table_resources
+from resources.by_key import Resources, find_resource
+from resources.confluent.confluent_cloud import ConfluentCloud
 
 
 def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -42,13 +43,13 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         check_specs=declared_specs(key, entry),
     )
     def tableflow_table(
-        context: dg.AssetExecutionContext, clients: Any
+        context: dg.AssetExecutionContext, resources: Resources
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
         from lakehouse.pipeline.commits import column_checks
 
         with dagster_failures(entry):
-            catalog = catalog_of(entry, clients)
-            ref = table_of(config, entry, clients)
+            catalog = catalog_of(entry, resources)
+            ref = table_of(config, entry, resources)
             table = catalog.load(ref)
             snapshot = table.current_snapshot() if table else None
             if table is None or snapshot is None:
@@ -56,11 +57,12 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                     f"Tableflow has published no table '{'.'.join(ref.identifier)}' yet. Nothing was changed. It "
                     f"publishes minutes after the topic's first records; `lakehouse deploy plan` shows its state"
                 )
-            session = clients.spark.session(catalog.spark_settings())
+            session = resources.spark.session(catalog.spark_settings())
             results = column_checks.run_checks(session, catalog, entry, entry.checks, table, snapshot.snapshot_id, {})
             context.log.info(f"{ref} is at snapshot {snapshot.snapshot_id}")
             yield from check_results(results)
-            state = confluent_state.tableflow_state(clients.confluent_cloud, entry).metadata if cloud else {}
+            confluent = find_resource(resources, confluent_state.RESOURCE, ConfluentCloud)
+            state = confluent_state.tableflow_state(confluent, entry).metadata if confluent else {}
             yield dg.MaterializeResult(
                 metadata={"snapshot_id": str(snapshot.snapshot_id), **table_metadata(table, entry), **state},
                 data_version=dg.DataVersion(str(snapshot.snapshot_id)),

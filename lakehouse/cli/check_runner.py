@@ -23,6 +23,7 @@ from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.table_location import catalog_of, table_of
+from resources.by_key import Resources
 
 _LOG = logging.getLogger(__name__)
 
@@ -92,18 +93,18 @@ def _reason(failure: Any) -> str:
     return failure.error.message.strip() if failure.error else "the check could not be run"
 
 
-def run_declared_checks(config: Config, topics: Sequence[Topic], systems: Any) -> Iterator[Outcome]:
+def run_declared_checks(config: Config, topics: Sequence[Topic], resources: Resources) -> Iterator[Outcome]:
     """Run the checks of lakehouse.yaml on all published rows of the topics' tables."""
     for topic in topics:
         checks = {name: check for name, check in topic.checks.items() if not isinstance(check, RowCount)}
         asset = f"iceberg/{topic.name}"
         try:
-            catalog = catalog_of(topic, systems)
-            published = catalog.chain(table_of(config, topic, systems)).published
+            catalog = catalog_of(topic, resources)
+            published = catalog.chain(table_of(config, topic, resources)).published
             snapshot = published[1].current_snapshot() if published else None
             if not checks or published is None or snapshot is None:
                 continue
-            table, spark = published[1], systems.spark.session(catalog.spark_settings())
+            table, spark = published[1], resources.spark.session(catalog.spark_settings())
             with hide_values(topic):
                 results = column_checks.run_checks(spark, catalog, topic, checks, table, snapshot.snapshot_id, {})
         except Exception as error:

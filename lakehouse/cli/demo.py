@@ -27,6 +27,8 @@ from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Home
 from lakehouse.local.processes.process import running
+from resources.by_key import Resources, resource_of
+from resources.snowflake.snowflake import Snowflake
 
 FILL_SECONDS = 120
 RUN_SECONDS = 900
@@ -58,17 +60,17 @@ def demo(once: bool) -> None:
         console.console.rule("1 · The embedded stack")
         show.up(home, [server for server in stack.SERVERS if server != "dagster-daemon"])
         config = loader.load()
-        with open_clients(config) as systems:
+        with open_clients(config) as resources:
             console.console.rule("2 · Records")
-            _await_records(config, systems)
+            _await_records(config, resources)
             console.console.rule("3 · Kafka → Iceberg → Glue → Snowflake")
             run_id = _submit_job(Credentials.of(home).ui_token)
             # The daemon starts after the job is queued: else automation would request the same assets before it.
             stack.up(home)
             _follow(run_id)
             console.console.rule("4 · The result, from Snowflake")
-            _show_result(config, systems)
-            console.console.print(console.topics(status(config, systems)))
+            _show_result(config, resources)
+            console.console.print(console.topics(status(config, resources)))
         console.console.print(f"Done in {time.monotonic() - began:.0f} s.")
         if once:
             console.console.print("The stack stops now and keeps its data. `lakehouse up` starts it again.")
@@ -83,16 +85,16 @@ def demo(once: bool) -> None:
         stack.down(home)
 
 
-def _await_records(config: Config, systems: Any) -> None:
+def _await_records(config: Config, resources: Resources) -> None:
     """Wait until the generator has produced the initial records, and show its progress."""
     generated = [(topic, topic.source) for topic in config.topics.values() if isinstance(topic.source, Datagen)]
     expected = {topic.topic: source.initial_records for topic, source in generated}
 
     def count_records() -> dict[str, int]:
-        existing = systems.kafka.describe(list(expected))
+        existing = resources.kafka.describe(list(expected))
         counts = {
             topic: sum(o.end - o.start for o in offsets.values())
-            for topic, offsets in systems.kafka.offsets(list(existing)).items()
+            for topic, offsets in resources.kafka.offsets(list(existing)).items()
         }
         progress.update(", ".join(f"{topic}: {n:,} records" for topic, n in counts.items()) or "waiting for records")
         return counts
@@ -175,14 +177,15 @@ def _event_line(entry: Any) -> str | None:
     return None
 
 
-def _show_result(config: Config, systems: Any) -> None:
+def _show_result(config: Config, resources: Resources) -> None:
     name = "stock_trades_with_totals"
     table = f"{config.namespace}.{config.topic(name).table}"
-    columns, values = systems.snowflake.query(RESULT.format(table=table))
-    _, [(groups, trades, pennies)] = systems.snowflake.query(SUMMARY.format(table=table))
+    snowflake = resource_of(resources, "snowflake", Snowflake)
+    columns, values = snowflake.query(RESULT.format(table=table))
+    _, [(groups, trades, pennies)] = snowflake.query(SUMMARY.format(table=table))
     console.console.print(console.rows(columns, values, title=f"{name} (newest 10 of {groups:,} groups)"))
     console.console.print(f"{trades:,} trades in {groups:,} groups, {pennies / 100:,.2f} dollars in total")
     flagged = config.topic("flagged_stock_trades")
     table = f"{config.namespace}.{flagged.table}"
-    columns, values = systems.snowflake.query(FLAGS.format(table=table))
+    columns, values = snowflake.query(FLAGS.format(table=table))
     console.console.print(console.rows(columns, values, title=flagged.name))

@@ -25,14 +25,14 @@ def restore() -> list[str]:
         LakehouseError: A system does not answer or refuses.
     """
     config = loader.load()
-    with open_clients(config) as systems:
+    with open_clients(config) as resources:
         topics = [
             topic
             for topic in config.topics.values()
-            if _is_published(systems.catalog, topic.table_in(config.namespace))
+            if _is_published(resources.catalog, topic.table_in(config.namespace))
         ]
         for topic in topics:
-            publish(config, topic, systems)
+            publish(config, topic, resources)
     return [topic.name for topic in topics]
 
 

@@ -26,6 +26,7 @@ from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_naming
+from resources.by_key import Resources
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
 """Rules of changes that do not affect readers of existing columns."""
@@ -129,7 +130,7 @@ def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan
     return Plan(ref, planned, tuple(readers(config, topic, planned)))
 
 
-def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
+def plan_registered(config: Config, topic: Topic, resources: Resources) -> Plan:
     """Return the plan for the newest schema of a topic in the registry.
 
     A schema that is missing, or that no table can have, is a refusal, not an error.
@@ -137,9 +138,9 @@ def plan_registered(config: Config, topic: Topic, systems: Any) -> Plan:
     Raises:
         Unreachable: The registry or the catalog does not answer.
     """
-    ref, table = systems.catalog.chain(topic.table_in(config.namespace)).newest
+    ref, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
     try:
-        decision = decide_schema(topic, resolve_schemas(systems.schema_registry, topic), table)
+        decision = decide_schema(topic, resolve_schemas(resources.schema_registry, topic), table)
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
     if decision.error and all(change.accepted for change in decision.changes):
@@ -171,8 +172,8 @@ def current_schema(config: Config, topic: Topic) -> Schema | None:
         LakehouseError: The catalog does not answer.
     """
     try:
-        with open_clients(config) as systems:
-            _, table = systems.catalog.chain(topic.table_in(config.namespace)).newest
+        with open_clients(config) as resources:
+            _, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
     except LakehouseError as error:
         raise LakehouseError(f"{error}. Alternatively, pass the schema in use as --against FILE") from error
     return table.schema() if table else None

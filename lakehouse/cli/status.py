@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import Any
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
+from resources.by_key import Resources, resource_of
+from resources.kafka.kafka import Kafka
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class TopicStatus:
     failure: str = ""
 
 
-def status(config: Config, systems: Any) -> list[TopicStatus]:
+def status(config: Config, resources: Resources) -> list[TopicStatus]:
     """Return the status of every declared topic, and of every topic in Kafka that matches a route.
 
     A topic that cannot be read has a status with a failure.
@@ -43,23 +44,23 @@ def status(config: Config, systems: Any) -> list[TopicStatus]:
         Unreachable: Kafka does not answer.
     """
     # One request covers all topics; otherwise each topic would wait for the timeout of a Kafka that does not answer.
-    names = systems.kafka.topics()
-    statuses = [_of(config, topic, systems) for topic in [*config.topics.values(), *config.routed_topics(names)]]
+    names = resource_of(resources, "kafka", Kafka).topics()
+    statuses = [_of(config, topic, resources) for topic in [*config.topics.values(), *config.routed_topics(names)]]
     errors = ((name, error) for _, name, error in config.match_routes(names) if not isinstance(error, Topic))
     return [*statuses, *(TopicStatus(name, failure=str(error)) for name, error in errors)]
 
 
-def _of(config: Config, topic: Topic, systems: Any) -> TopicStatus:
+def _of(config: Config, topic: Topic, resources: Resources) -> TopicStatus:
     def stages() -> tuple[StageLag, ...]:
-        return tuple(measure_lag(stage, config, topic, systems) for stage in stages_of(config, topic))
+        return tuple(measure_lag(stage, config, topic, resources) for stage in stages_of(config, topic))
 
     try:
         by_spark = topic.engine == "spark"
-        last = systems.catalog.chain(topic.table_in(config.namespace)).last_batch if by_spark else None
+        last = resources.catalog.chain(topic.table_in(config.namespace)).last_batch if by_spark else None
         is_created_here = not topic.source.is_external
-        if last is None and is_created_here and topic.topic not in systems.kafka.describe([topic.topic]):
+        if last is None and is_created_here and topic.topic not in resources.kafka.describe([topic.topic]):
             return TopicStatus(topic.name)
-        end_offset = sum(offsets.end for offsets in systems.kafka.offsets([topic.topic])[topic.topic].values())
+        end_offset = sum(offsets.end for offsets in resources.kafka.offsets([topic.topic])[topic.topic].values())
     except Exception as error:
         if details := trace(error):
             _LOG.error("The status of %s is unknown. %s", topic.name, details)

@@ -21,8 +21,8 @@ from resources.iceberg.snapshots import history, last_batch, may_lack_rows_of
 from resources.iceberg.table_chain import SUCCESSOR, TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
-from resources.kafka.kafka import Kafka
 from resources.kafka.transactions import begin, commit
+from resources.protocols import KafkaClient
 from spark import derive as derived_rows
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
 
 
-def _has_messages(kafka: Kafka, topic: str) -> bool:
+def _has_messages(kafka: KafkaClient, topic: str) -> bool:
     """Return whether a topic has committed messages now or had some before retention deleted them."""
     return any(
         offsets.start > 0 or any(True for _ in kafka.messages(topic, partition, offsets.start, offsets.end))

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
 
 from resources.aws.glue import Glue
 from resources.build import with_own_connections
+from resources.by_key import Resources, find_resource
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.tableflow_catalog import TableflowCatalog
-from resources.kafka.kafka import Kafka
-from resources.schema_registry import SchemaRegistry
-from resources.spark.spark import Spark
+from resources.protocols import KafkaClient, RegistryClient, SparkClient
 
 CLIENTS = ("kafka", "schema_registry", "spark", "catalog")
 """Keys of the Dagster resources that provide the clients."""
@@ -22,9 +20,9 @@ CLIENTS = ("kafka", "schema_registry", "spark", "catalog")
 class Clients:
     """Clients of the systems, one each."""
 
-    kafka: Kafka
-    schema_registry: SchemaRegistry
-    spark: Spark
+    kafka: KafkaClient
+    schema_registry: RegistryClient
+    spark: SparkClient
     catalog: Catalog
     glue: Glue | None = None
     """Names the database of Tableflow's tables; needed only to derive from one."""
@@ -32,11 +30,16 @@ class Clients:
     """Has Tableflow's tables in Confluent's storage; needed only to derive from one."""
 
     @staticmethod
-    def of(resources: Any) -> Clients:
-        """Return the clients among the attributes of `resources`, which are named by their resource keys."""
-        clients = {name: getattr(resources, name) for name in CLIENTS}
-        glue, tableflow_catalog = (getattr(resources, name, None) for name in ("glue", "tableflow_catalog"))
-        return Clients(**clients, glue=glue, tableflow_catalog=tableflow_catalog)
+    def of(resources: Resources) -> Clients:
+        """Return the clients among the resources of an environment."""
+        return Clients(
+            resources.kafka,
+            resources.schema_registry,
+            resources.spark,
+            resources.catalog,
+            find_resource(resources, "glue", Glue),
+            find_resource(resources, "tableflow_catalog", TableflowCatalog),
+        )
 
     def with_own_connections(self) -> Clients:
         """Return clients with separate connections and a separate Spark session, for use by another thread."""

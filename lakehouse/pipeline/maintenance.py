@@ -15,7 +15,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, shown, snapshot_count, summary_of
-from resources.spark.spark import Spark
+from resources.protocols import SparkClient
 from spark.tables import maintenance_procedures as work
 
 ORPHAN_AGE = timedelta(days=3)
@@ -78,7 +78,7 @@ class Maintained:
 
 
 def maintain(
-    namespace: str, topic: Topic, catalog: Catalog, spark: Spark, orphan_age: timedelta = ORPHAN_AGE
+    namespace: str, topic: Topic, catalog: Catalog, spark: SparkClient, orphan_age: timedelta = ORPHAN_AGE
 ) -> Iterator[Maintained]:
     """Compact, expire and clean up a topic's table and its dead letters.
 
@@ -130,7 +130,7 @@ def size(table: "Table") -> Size:
     )
 
 
-def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: Spark, orphan_age: timedelta) -> Iterator[str]:
+def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: SparkClient, orphan_age: timedelta) -> Iterator[str]:
     session = spark.session(catalog.spark_settings())
     now, keep = datetime.now(UTC), topic.retention
 
@@ -208,7 +208,7 @@ def oldest_shown(shown: Sequence[tuple[int, int]], since: datetime) -> datetime:
     return oldest
 
 
-def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark: Spark) -> Maintained:
+def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark: SparkClient) -> Maintained:
     """Merge small files and expire snapshots of a table that a stream commits to every few seconds.
 
     Files that were added since the last call are merged. Merged files wait for the maintenance job unless they are

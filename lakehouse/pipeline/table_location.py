@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-
-if TYPE_CHECKING:
-    from resources.iceberg.catalog import Catalog
-    from resources.iceberg.tableflow_catalog import TableflowCatalog
+from resources.aws.glue import Glue
+from resources.by_key import Resources, find_resource, resource_of
+from resources.iceberg.tableflow_catalog import TableflowCatalog
+from resources.protocols import ReadableCatalog
 
 TABLEFLOW_CATALOG = "tableflow_catalog"
 """The key of the resource with the tables in Confluent's storage."""
@@ -35,7 +33,7 @@ def source_resources(config: Config, topic: Topic) -> frozenset[str]:
     return table_resources(config, config.topic(topic.source.upstream)) if topic.source.upstream else frozenset()
 
 
-def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
+def table_of(config: Config, topic: Topic, resources: Resources) -> TableRef:
     """Return the table of a topic.
 
     Tableflow names a table after its topic, in a database that is named by the id of the Kafka cluster unless the
@@ -44,7 +42,7 @@ def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
     Args:
         config: The configuration.
         topic: The topic.
-        clients: Has the resources of `table_resources` as attributes.
+        resources: Include those of `table_resources`.
 
     Raises:
         Unreachable: Kafka does not answer.
@@ -52,18 +50,17 @@ def table_of(config: Config, topic: Topic, clients: Any) -> TableRef:
     ref = topic.table_in(config.namespace)
     if topic.engine != "tableflow":
         return ref
-    if _tableflow_catalog(topic, clients):
-        in_catalog = (clients.kafka.cluster_id(), topic.topic)
+    if _tableflow_catalog(topic, resources):
+        in_catalog = (resources.kafka.cluster_id(), topic.topic)
         return TableRef(ref.namespace, ref.name, in_catalog=in_catalog, spark_catalog=naming.TABLEFLOW_CATALOG)
-    database = clients.glue.tableflow_database or clients.kafka.cluster_id()
+    database = resource_of(resources, "glue", Glue).tableflow_database or resources.kafka.cluster_id()
     return TableRef(ref.namespace, ref.name, in_catalog=(database, topic.topic))
 
 
-def catalog_of(topic: Topic, clients: Any) -> Catalog | TableflowCatalog:
+def catalog_of(topic: Topic, resources: Resources) -> ReadableCatalog:
     """Return the catalog that has the table of a topic."""
-    catalog: Catalog | TableflowCatalog = _tableflow_catalog(topic, clients) or clients.catalog
-    return catalog
+    return _tableflow_catalog(topic, resources) or resources.catalog
 
 
-def _tableflow_catalog(topic: Topic, clients: Any) -> TableflowCatalog | None:
-    return getattr(clients, TABLEFLOW_CATALOG, None) if topic.engine == "tableflow" else None
+def _tableflow_catalog(topic: Topic, resources: Resources) -> TableflowCatalog | None:
+    return find_resource(resources, TABLEFLOW_CATALOG, TableflowCatalog) if topic.engine == "tableflow" else None

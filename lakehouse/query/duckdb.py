@@ -13,15 +13,16 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.query.result import Result
+from resources.by_key import Resources
 from resources.iceberg.catalog import Catalog
 
 
-def query(statement: str, clients: Any) -> Result:
+def query(statement: str, resources: Resources) -> Result:
     """Run one SELECT. Tables are named `namespace.table`, and are read into memory completely.
 
     Args:
         statement: The SELECT.
-        clients: Has the catalog as an attribute.
+        resources: Include the catalog.
 
     Raises:
         LakehouseError: DuckDB refuses the statement, or a table does not exist.
@@ -32,7 +33,7 @@ def query(statement: str, clients: Any) -> Result:
         "python_enable_replacements": "false",
         "enable_external_access": "false",
     }
-    catalog = clients.catalog.for_readers()
+    catalog = resources.catalog.for_readers()
     with duckdb.connect(config=options) as connection:
         try:
             connection.execute("SET TimeZone = 'UTC'")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
@@ -12,19 +11,22 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables import naming
 from lakehouse.query import duckdb
 from lakehouse.query.result import Result
+from resources.aws.athena import Athena
+from resources.by_key import Resources, find_resource, resource_of
+from resources.snowflake.snowflake import Snowflake
 
 
-def in_snowflake(statement: str, clients: Any) -> Result:
+def in_snowflake(statement: str, resources: Resources) -> Result:
     """Run a statement in Snowflake.
 
     Raises:
         LakehouseError: Snowflake refuses the statement.
         Unreachable: Snowflake does not answer.
     """
-    return Result(*clients.snowflake.query(statement))
+    return Result(*resource_of(resources, "snowflake", Snowflake).query(statement))
 
 
-def in_spark(statement: str, clients: Any) -> Result:
+def in_spark(statement: str, resources: Resources) -> Result:
     """Run a statement in Spark.
 
     Raises:
@@ -33,7 +35,7 @@ def in_spark(statement: str, clients: Any) -> Result:
     """
     # This logger prints every error as JSON, in addition to raising it.
     PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
-    session = clients.spark.session(clients.catalog.spark_settings())
+    session = resources.spark.session(resources.catalog.spark_settings())
     try:
         session.catalog.setCurrentCatalog(naming.CATALOG)
         # Not collect(), which returns timestamps as local times without a time zone.
@@ -45,26 +47,25 @@ def in_spark(statement: str, clients: Any) -> Result:
         ) from error
 
 
-def in_athena(statement: str, clients: Any) -> Result:
+def in_athena(statement: str, resources: Resources) -> Result:
     """Run a statement in Athena.
 
     Raises:
         LakehouseError: The environment has no Athena, or Athena refuses the statement.
         Unreachable: Athena does not answer.
     """
-    if not hasattr(clients, "athena"):
+    if (athena := find_resource(resources, "athena", Athena)) is None:
         raise LakehouseError(
             "The current environment has no Athena. Nothing was run. Add `athena: {region: …}` to it in "
             "lakehouse.yaml, or choose another environment with LAKEHOUSE_ENV"
         )
-    return Result(*clients.athena.query(statement))
+    return Result(*athena.query(statement))
 
 
-ENGINES: dict[str, Callable[[str, Any], Result]] = {
+ENGINES: dict[str, Callable[[str, Resources], Result]] = {
     "snowflake": in_snowflake,
     "athena": in_athena,
     "duckdb": duckdb.query,
     "spark": in_spark,
 }
-"""Functions that run a statement, by engine. Arguments: the statement, and the environment's resources as
-attributes."""
+"""Functions that run a statement, by engine. Arguments: the statement, and the environment's resources."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from pkgutil import resolve_name
-from typing import Any
 
 from lakehouse.config.environment import SYSTEMS, environment_name
 from lakehouse.config.loader import Config
@@ -16,6 +15,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
 from lakehouse.readers.reader import Reader, Registration
+from resources.by_key import Resources
 
 GROUP = "lakehouse.readers"
 
@@ -51,11 +51,11 @@ def reader_of(name: str) -> Reader | None:
     return next((reader for reader in registered() if reader.name == name), None)
 
 
-def publish(config: Config, topic: Topic, clients: Any) -> dict[Reader, Registration]:
+def publish(config: Config, topic: Topic, resources: Resources) -> dict[Reader, Registration]:
     """Expose a topic's published table in each reader of the current environment, one after the other.
 
     Raises:
         LakehouseError: The topic has no published table, or a reader refuses; see `Reader.publish`.
     """
-    ref, table = clients.catalog.chain(topic.table_in(config.namespace)).require_published()
-    return {reader: reader.publish_tables(topic, ref, table, clients) for reader in configured(config)}
+    ref, table = resources.catalog.chain(topic.table_in(config.namespace)).require_published()
+    return {reader: reader.publish_tables(topic, ref, table, resources) for reader in configured(config)}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from resources.aws.glue import Glue
+from resources.by_key import Resources, resource_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -25,18 +27,18 @@ class GlueReader(MetadataPointer):
     description = "Registered in the AWS Glue Data Catalog."
     check_description = "Glue's metadata_location points to a snapshot that passed its audit and is not outdated."
 
-    def look_up(self, ref: TableRef, clients: Any) -> Pointer | None:
+    def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
         """Return Glue's registration, including the version that an update requires."""
-        registration = clients.glue.registration(*ref.identifier)
+        registration = resource_of(resources, self.resource, Glue).registration(*ref.identifier)
         if registration is None:
             return None
         location, written = registration.metadata_location, registration.own_location
         is_own = None if written is None else written == location
         return Pointer(location, registration.table_uuid, registration, is_own)
 
-    def point(self, topic: Topic, ref: TableRef, table: Table, clients: Any, expected: Pointer | None) -> str:
+    def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
         """Create or update the registration. If Glue is the Iceberg catalog itself, each commit already did."""
-        glue, catalog = clients.glue, clients.catalog
+        glue, catalog = resource_of(resources, self.resource, Glue), resources.catalog
         if topic.engine == "tableflow":
             location = expected.metadata_location if expected else "no such table"
             raise UnclearState(
@@ -65,6 +67,7 @@ class GlueReader(MetadataPointer):
         )
         return str(registration.metadata_location)
 
-    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
+    def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         """Return the catalog's ARN, and the table's name in it."""
-        return f"arn:aws:glue:{clients.glue.region}:{clients.glue.catalog_id}", f"table/{ref.namespace}/{ref.name}"
+        glue = resource_of(resources, self.resource, Glue)
+        return f"arn:aws:glue:{glue.region}:{glue.catalog_id}", f"table/{ref.namespace}/{ref.name}"

@@ -18,6 +18,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import reader_of
+from resources.by_key import Resources
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -50,27 +51,27 @@ class Materialized:
     bytes: int | None = None
 
 
-def dataset(config: Config, stage: str, topic: Topic, clients: Any) -> tuple[str, str]:
+def dataset(config: Config, stage: str, topic: Topic, resources: Resources) -> tuple[str, str]:
     """Return the namespace and name of the dataset that a stage's asset represents.
 
     Args:
         config: The configuration.
         stage: The first part of the asset's key.
         topic: The topic of the asset.
-        clients: Has the resources `kafka`, `catalog` and those of the readers as attributes.
+        resources: Include `kafka`, `catalog` and those of the readers.
 
     Raises:
         KeyError: No stage has that name.
     """
-    ref = table_of(config, topic, clients)
+    ref = table_of(config, topic, resources)
     if stage == "kafka":
-        return f"kafka://{clients.kafka.servers.partition(',')[0]}", topic.topic
+        return f"kafka://{resources.kafka.servers.partition(',')[0]}", topic.topic
     if stage == "iceberg":
-        warehouse = urlsplit(clients.catalog.warehouse)
+        warehouse = urlsplit(resources.catalog.warehouse)
         path = "/".join(part for part in (warehouse.path.strip("/"), *ref.identifier) if part)
         return f"{warehouse.scheme}://{warehouse.netloc}", path
     if reader := reader_of(stage):
-        return reader.dataset(ref, clients)
+        return reader.dataset(ref, resources)
     raise KeyError(stage)
 
 
@@ -85,7 +86,7 @@ def upstream(config: Config, stage: str, topic: Topic) -> tuple[str, Topic] | No
     return None
 
 
-def completed(config: Config, topic: Topic, materialized: Materialized, clients: Any) -> RunEvent:
+def completed(config: Config, topic: Topic, materialized: Materialized, resources: Resources) -> RunEvent:
     """Return the event of one materialization.
 
     Its run id is derived from its contents, so sending it twice has the same effect as sending it once.
@@ -109,11 +110,11 @@ def completed(config: Config, topic: Topic, materialized: Materialized, clients:
         eventTime=datetime.fromtimestamp(materialized.seconds, UTC).isoformat(),
         run=Run(str(uuid.uuid5(uuid.UUID(materialized.run_id), job)), {"parent": parent}),
         job=Job(config.namespace, job, {"jobType": kind}),
-        inputs=[InputDataset(*dataset(config, *source, clients))] if source else [],
+        inputs=[InputDataset(*dataset(config, *source, resources))] if source else [],
         outputs=[
             OutputDataset(
-                *dataset(config, materialized.stage, topic, clients),
-                facets=_facets(config, materialized, clients),
+                *dataset(config, materialized.stage, topic, resources),
+                facets=_facets(config, materialized, resources),
                 outputFacets={"outputStatistics": statistics} if materialized.rows is not None else {},
             )
         ],
@@ -121,7 +122,7 @@ def completed(config: Config, topic: Topic, materialized: Materialized, clients:
     )
 
 
-def _facets(config: Config, materialized: Materialized, clients: Any) -> dict[str, Any]:
+def _facets(config: Config, materialized: Materialized, resources: Resources) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as lineage
     from openlineage.client.facet_v2 import schema_dataset
 
@@ -133,7 +134,7 @@ def _facets(config: Config, materialized: Materialized, clients: Any) -> dict[st
         inputs = {
             name: lineage.Fields(
                 [
-                    lineage.InputField(*dataset(config, stage, config.topic(topic), clients), column)
+                    lineage.InputField(*dataset(config, stage, config.topic(topic), resources), column)
                     for stage, topic, column in columns
                 ]
             )

@@ -3,7 +3,7 @@ them."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import duckdb
 from pyiceberg.table import StaticTable
@@ -14,21 +14,22 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals, summable_columns
+from resources.by_key import Resources
 from resources.iceberg.catalog import published_table
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: str, clients: Any) -> TableTotals:
+def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: str, resources: Resources) -> TableTotals:
     """Count the rows of a metadata file's table and sum its columns: pyiceberg reads them, DuckDB adds them up.
 
     Raises:
         ConfigError: An entry of the topic's `sensitive` is not a column.
         LakehouseError: The metadata file has no snapshot.
     """
-    table, snapshot_id = served(engine, topic, metadata_location, clients)
-    columns = scales(topic, ref, table, clients)
+    table, snapshot_id = served(engine, topic, metadata_location, resources)
+    columns = scales(topic, ref, table, resources)
     # If there is no column to sum, any column will do to count the rows.
     stream = table.scan(selected_fields=tuple(columns) or (table.schema().fields[0].name,)).to_arrow_batch_reader()
     sums = "".join(f", SUM({DUCKDB.identifier(column)}::DECIMAL(38,{scale}))" for column, scale in columns.items())
@@ -39,13 +40,13 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
     return TableTotals.of(engine, snapshot_id, columns, row)
 
 
-def served(label: str, topic: Topic, metadata_location: str, clients: Any) -> tuple[Table, int]:
+def served(label: str, topic: Topic, metadata_location: str, resources: Resources) -> tuple[Table, int]:
     """Return the table as a metadata file describes it, with the columns of that time, and its snapshot id.
 
     Raises:
         LakehouseError: The file has no snapshot.
     """
-    table = StaticTable.from_metadata(metadata_location, clients.catalog.file_io())
+    table = StaticTable.from_metadata(metadata_location, resources.catalog.file_io())
     if table.metadata.current_snapshot_id is None:
         raise LakehouseError(
             f"{label} exposes a metadata file of '{topic.name}' without a snapshot: {metadata_location}. Nothing was "
@@ -54,7 +55,7 @@ def served(label: str, topic: Topic, metadata_location: str, clients: Any) -> tu
     return table, table.metadata.current_snapshot_id
 
 
-def scales(topic: Topic, ref: TableRef, served: Table, clients: Any) -> dict[str, int]:
+def scales(topic: Topic, ref: TableRef, served: Table, resources: Resources) -> dict[str, int]:
     """Return the columns of a table to sum, with the number of digits after the decimal point.
 
     Sensitive columns are excluded: the sum of one row, or the difference between the sums of two tables, reveals a
@@ -64,7 +65,7 @@ def scales(topic: Topic, ref: TableRef, served: Table, clients: Any) -> dict[str
         ConfigError: An entry of `sensitive` is not a column.
         LakehouseError: The table does not exist.
     """
-    table = published_table(clients.catalog, ref)
+    table = published_table(resources.catalog, ref)
     if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:
         # Column ids of a recreated table do not identify the same columns.
         return {}

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.reader import Reader, Registration
+from resources.by_key import Resources
 from resources.iceberg.snapshots import snapshot_at
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ class MetadataPointer(Reader):
     """A reader whose pointer is never moved back, and never over a commit made through the reader by another writer."""
 
     @abstractmethod
-    def look_up(self, ref: TableRef, clients: Any) -> Pointer | None:
+    def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
         """Return the registration of a table; None if there is none.
 
         Raises:
@@ -46,7 +47,7 @@ class MetadataPointer(Reader):
         """
 
     @abstractmethod
-    def point(self, topic: Topic, ref: TableRef, table: Table, clients: Any, expected: Pointer | None) -> str:
+    def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
         """Register the table's metadata file in place of the expected registration, and return its location.
 
         Raises:
@@ -56,23 +57,23 @@ class MetadataPointer(Reader):
             Unreachable: The reader does not answer.
         """
 
-    def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
+    def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
         """Move the pointer to the table as loaded, unless it is there already or at a later state."""
         from resources.iceberg.registrations import is_current
 
-        pointer = self.look_up(ref, clients)
+        pointer = self.look_up(ref, resources)
         if pointer and pointer.table_uuid in (None, str(table.metadata.table_uuid)):
             location = pointer.metadata_location
             # The pointer was looked up after the table was loaded, so another process may have published since.
-            if is_current(self.label, location, clients.catalog, table, is_own=pointer.is_own):
-                return Registration(location, snapshot_at(location, clients.catalog.file_io()))
-        location = self.point(topic, ref, table, clients, pointer)
+            if is_current(self.label, location, resources.catalog, table, is_own=pointer.is_own):
+                return Registration(location, snapshot_at(location, resources.catalog.file_io()))
+        location = self.point(topic, ref, table, resources, pointer)
         return Registration(location, table.metadata.current_snapshot_id)
 
-    def current(self, ref: TableRef, clients: Any) -> Registration | None:
+    def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the registered metadata file and its snapshot."""
-        pointer = self.look_up(ref, clients)
+        pointer = self.look_up(ref, resources)
         if pointer is None:
             return None
         location = pointer.metadata_location
-        return Registration(location, snapshot_at(location, clients.catalog.file_io()))
+        return Registration(location, snapshot_at(location, resources.catalog.file_io()))

@@ -6,11 +6,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.tables.table_ref import TableRef
+from resources.by_key import Resources
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,8 +46,8 @@ class Reader(ABC):
     `lakehouse.resources`, by the resource's key. The assets of each topic with their checks and freshness, `lakehouse
     status`, publication by streams, and lineage are built from this protocol.
 
-    Every method takes `clients`, which has the Dagster resources of an environment as attributes, by their keys: at
-    least `catalog` and the reader's own.
+    Every method takes the Dagster resources of an environment: at least `catalog` and the reader's own, which
+    `resource_of` returns with its type (resources/by_key.py).
 
     Attributes:
         name: The first part of its assets' keys.
@@ -78,14 +79,14 @@ class Reader(ABC):
     min_interval_seconds: ClassVar[float] = 0.0
 
     @abstractmethod
-    def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
+    def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
         """Expose a table as it was loaded, unless the reader already exposes that state or a later one.
 
         Args:
             topic: The topic of the table, as declared in lakehouse.yaml.
             ref: The table.
             table: The table as loaded. Another process may have published since.
-            clients: See the class.
+            resources: See the class.
 
         Raises:
             CommitConflict: Another process changed the reader's state at the same time.
@@ -95,7 +96,7 @@ class Reader(ABC):
         """
 
     @abstractmethod
-    def current(self, ref: TableRef, clients: Any) -> Registration | None:
+    def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the exposed state without the number of rows; None if the reader does not have the table.
 
         It is called every minute for each topic, so it must not consume paid compute.
@@ -106,19 +107,19 @@ class Reader(ABC):
         """
 
     @abstractmethod
-    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
+    def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         """Return the table's namespace and name in OpenLineage (https://openlineage.io/docs/spec/naming)."""
 
-    def counted(self, ref: TableRef, clients: Any) -> Registration | None:
+    def counted(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the same as `current`, with the number of rows if the reader can count them."""
-        return self.current(ref, clients)
+        return self.current(ref, resources)
 
     def table_name(self, ref: TableRef) -> str:
         """Return the name of a table in queries of this system."""
         return str(ref)
 
     def publish_tables(
-        self, topic: Topic, ref: TableRef, table: Table, clients: Any, publish: Publish | None = None
+        self, topic: Topic, ref: TableRef, table: Table, resources: Resources, publish: Publish | None = None
     ) -> Registration:
         """Expose the newest table of a topic; if the reader lacks it, expose the tables that it continues first.
 
@@ -128,7 +129,7 @@ class Reader(ABC):
             topic: The topic.
             ref: Its newest table.
             table: The table as loaded.
-            clients: See the class.
+            resources: See the class.
             publish: Exposes one table, for example in a session; `Reader.publish` if None.
 
         Raises:
@@ -137,14 +138,14 @@ class Reader(ABC):
         """
 
         def expose(ref: TableRef, table: Table) -> Registration:
-            return publish(topic, ref, table) if publish else self.publish(topic, ref, table, clients)
+            return publish(topic, ref, table) if publish else self.publish(topic, ref, table, resources)
 
-        if ref.first and self.current(ref, clients) is None:
-            for earlier, closed in clients.catalog.chain(TableRef(ref.namespace, ref.first)).closed:
+        if ref.first and self.current(ref, resources) is None:
+            for earlier, closed in resources.catalog.chain(TableRef(ref.namespace, ref.first)).closed:
                 last = closed.current_snapshot()
                 if last is not None and earlier != ref:
                     expose(earlier, closed)
-                    shown = self.current(earlier, clients)
+                    shown = self.current(earlier, resources)
                     if shown is None or shown.snapshot_id != last.snapshot_id:
                         raise CommitConflict(
                             f"{self.label} does not show snapshot {last.snapshot_id} of {self.table_name(earlier)}, "
@@ -155,11 +156,11 @@ class Reader(ABC):
         return expose(ref, table)
 
     @contextmanager
-    def session(self, clients: Any) -> Iterator[Publish]:
+    def session(self, resources: Resources) -> Iterator[Publish]:
         """Open a context for publishing many tables; an error in one of them ends it."""
-        yield lambda topic, ref, table: self.publish(topic, ref, table, clients)
+        yield lambda topic, ref, table: self.publish(topic, ref, table, resources)
 
-    def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
+    def query_totals(self, topic: Topic, ref: TableRef, resources: Resources) -> TableTotals:
         """Count the rows of the table as this system exposes them, and sum its columns.
 
         Raises:
@@ -167,21 +168,21 @@ class Reader(ABC):
         """
         from lakehouse.readers.metadata_file import query_totals
 
-        return query_totals(self.engine, topic, ref, self.require(topic, ref, clients).metadata_location, clients)
+        return query_totals(self.engine, topic, ref, self.require(topic, ref, resources).metadata_location, resources)
 
-    def require(self, topic: Topic, ref: TableRef, clients: Any, *, count: bool = False) -> Registration:
+    def require(self, topic: Topic, ref: TableRef, resources: Resources, *, count: bool = False) -> Registration:
         """Return the exposed state.
 
         Args:
             topic: The topic, for the message.
             ref: The table.
-            clients: See the class.
+            resources: See the class.
             count: Whether to count the rows.
 
         Raises:
             LakehouseError: The system does not have the table.
         """
-        registration = (self.counted if count else self.current)(ref, clients)
+        registration = (self.counted if count else self.current)(ref, resources)
         if registration is None:
             missing = f"{self.label} has no table {self.table_name(ref)}"
             raise LakehouseError(f"{missing}. Nothing was changed. Materialize {self.name}/{topic.name}")

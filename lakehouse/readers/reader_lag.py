@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -18,6 +18,7 @@ from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
+from resources.by_key import Resources
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import commits
 from resources.kafka import bookmark_topic
@@ -25,7 +26,7 @@ from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.readable_offsets import leaderless_error
 
 if TYPE_CHECKING:
-    from resources.kafka.kafka import Kafka
+    from resources.protocols import KafkaClient
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,29 +52,29 @@ def stages_of(config: Config, topic: Topic) -> list[str]:
     return [*derived, "iceberg", *readers]
 
 
-def measure_lag(stage: str, config: Config, topic: Topic, clients: Any) -> StageLag:
+def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) -> StageLag:
     """Measure one stage of one topic. A failure is part of the result, so one broken topic does not hide the others.
 
     Args:
         stage: The stage.
         config: The configuration.
         topic: The topic.
-        clients: Has the required resources as attributes.
+        resources: Include the required ones.
     """
     reader = reader_of(stage)
     stage_lag = StageLag(topic.name, stage, topic.max_lag_seconds)
     try:
         # A pause stops ingestion only; readers still expose what is published.
-        if reader is None and (topic_pause := pauses(clients.catalog, config.namespace).get(topic.name)):
+        if reader is None and (topic_pause := pauses(resources.catalog, config.namespace).get(topic.name)):
             stage_lag = replace(stage_lag, paused=topic_pause.describe())
         now_ms = int(time.time() * 1000)
         behind: Lag | SnapshotLag | None
         if reader:
-            behind, shows = _in_reader(reader, config, topic, clients, now_ms)
+            behind, shows = _in_reader(reader, config, topic, resources, now_ms)
         elif stage == "kafka":
-            behind, shows = _derived(config, topic, clients, now_ms)
+            behind, shows = _derived(config, topic, resources, now_ms)
         else:
-            behind, shows = _iceberg(config, topic, clients, now_ms)
+            behind, shows = _iceberg(config, topic, resources, now_ms)
     except Exception as error:
         if stack_trace := trace(error):
             _LOG.error("%s/%s could not be measured. %s", stage, topic.name, stack_trace)
@@ -81,7 +82,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, clients: Any) -> Stage
     return replace(stage_lag, behind=behind, shows=shows)
 
 
-def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag | SnapshotLag, None]:
+def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag | SnapshotLag, None]:
     """Return the lag of a derived topic behind the table of its source.
 
     Raises:
@@ -89,12 +90,12 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
     """
     source = config.topic(topic.source.upstream)
     if source.engine == "tableflow":
-        return _derived_from_tableflow(config, topic, source, clients, now_ms), None
-    last = clients.catalog.chain(source.table_in(config.namespace)).last_batch
+        return _derived_from_tableflow(config, topic, source, resources, now_ms), None
+    last = resources.catalog.chain(source.table_in(config.namespace)).last_batch
     if last is None:
         return Lag(0, 0.0), None
-    log = read_log(clients.kafka, source.topic)
-    bookmark = _bookmark(topic, clients.kafka)
+    log = read_log(resources.kafka, source.topic)
+    bookmark = _bookmark(topic, resources.kafka)
     since = bookmark.offsets if bookmark and bookmark.is_of(last.cluster_id, last.topic_id) else {}
     pending_offsets = pending({p: since.get(p, 0) for p in last.end}, last.end)
     for partition, position in pending_offsets.items():
@@ -104,18 +105,20 @@ def _derived(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[L
                 f"{position}) whose records Kafka no longer has. How long they have waited is unknown. "
                 f"Materialize kafka/{topic.name}"
             )
-    oldest = clients.kafka.oldest_timestamp(source.topic, pending_offsets, last.end) if pending_offsets else {}
+    oldest = resources.kafka.oldest_timestamp(source.topic, pending_offsets, last.end) if pending_offsets else {}
     return lag(pending_offsets, last.end, oldest, now_ms), None
 
 
-def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients: Any, now_ms: int) -> SnapshotLag:
+def _derived_from_tableflow(
+    config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int
+) -> SnapshotLag:
     """Return the lag of a derived topic behind the snapshots of Tableflow.
 
     Raises:
         LakehouseError: The snapshot that it was derived from is expired.
     """
-    table = catalog_of(source, clients).load(table_of(config, source, clients))
-    bookmark = _bookmark(topic, clients.kafka)
+    table = catalog_of(source, resources).load(table_of(config, source, resources))
+    bookmark = _bookmark(topic, resources.kafka)
     derived_from = bookmark.snapshot_id if bookmark else None
     behind = snapshots_behind(commits(table) if table else [], derived_from, now_ms)
     if behind is None:
@@ -126,43 +129,43 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, clients
     return behind
 
 
-def _bookmark(topic: Topic, kafka: Kafka) -> Bookmark | None:
+def _bookmark(topic: Topic, kafka: KafkaClient) -> Bookmark | None:
     """Return the bookmark of a derived topic; None if there is none since the topic was created."""
     target = kafka.describe([topic.topic]).get(topic.topic)
     bookmark = bookmark_topic.read(kafka, derived_bookmark_name(topic), settled=False) if target else None
     return bookmark if bookmark and target and bookmark.target_id == target.topic_id else None
 
 
-def _iceberg(config: Config, topic: Topic, clients: Any, now_ms: int) -> tuple[Lag, int | None]:
+def _iceberg(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag, int | None]:
     """Return the lag of a table behind its topic, by the same rule as ingestion, and the table's snapshot.
 
     Raises:
         LakehouseError: The topic does not exist, unless this project creates it and has not done so yet.
         UnclearState: Ingestion would stop.
     """
-    chain = clients.catalog.chain(topic.table_in(config.namespace))
+    chain = resources.catalog.chain(topic.table_in(config.namespace))
     (ref, table), last = chain.newest, chain.last_batch
     snapshot_id = table.metadata.current_snapshot_id if table else None
-    topic_state = clients.kafka.describe([topic.topic]).get(topic.topic)
+    topic_state = resources.kafka.describe([topic.topic]).get(topic.topic)
     if topic_state is None:
         if last is None and not topic.source.is_external:
             return Lag(0, 0.0, nothing=True), snapshot_id
-        raise clients.kafka.missing_topic_error(topic.topic)
+        raise resources.kafka.missing_topic_error(topic.topic)
     if topic_state.leaderless:
-        raise leaderless_error(clients.kafka, topic.topic, topic_state.leaderless)
+        raise leaderless_error(resources.kafka, topic.topic, topic_state.leaderless)
     # Count records of open transactions as well, so that a hanging transaction shows up as lag.
-    remaining = next_batch(last, read_log(clients.kafka, topic.topic, committed=False), ref.name)
+    remaining = next_batch(last, read_log(resources.kafka, topic.topic, committed=False), ref.name)
     pending_offsets = pending(remaining.start, remaining.end)
-    oldest = clients.kafka.oldest_timestamp(topic.topic, pending_offsets, remaining.end) if pending_offsets else {}
+    oldest = resources.kafka.oldest_timestamp(topic.topic, pending_offsets, remaining.end) if pending_offsets else {}
     return lag(pending_offsets, remaining.end, oldest, now_ms), snapshot_id
 
 
 def _in_reader(
-    reader: Reader, config: Config, topic: Topic, clients: Any, now_ms: int
+    reader: Reader, config: Config, topic: Topic, resources: Resources, now_ms: int
 ) -> tuple[SnapshotLag | None, int | None]:
-    first = table_of(config, topic, clients)
-    ref, _ = clients.catalog.chain(first).published or (first, None)
-    registration = reader.current(ref, clients)
+    first = table_of(config, topic, resources)
+    ref, _ = resources.catalog.chain(first).published or (first, None)
+    registration = reader.current(ref, resources)
     snapshot_id = registration.snapshot_id if registration else None
-    table = clients.catalog.load(ref)
+    table = resources.catalog.load(ref)
     return snapshots_behind(commits(table) if table else [], snapshot_id, now_ms), snapshot_id

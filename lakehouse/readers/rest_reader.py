@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from resources.by_key import Resources, resource_of
+from resources.iceberg.rest_catalog import RestCatalog
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -22,23 +24,23 @@ class RestCatalogReader(MetadataPointer):
     description = "Registered in an Iceberg REST catalog."
     check_description = "The REST catalog points to a snapshot that passed its audit and is not outdated."
 
-    def look_up(self, ref: TableRef, clients: Any) -> Pointer | None:
+    def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
         """Return the catalog's registration of the table."""
-        registration = clients.rest_catalog.registration(*ref.shown)
+        registration = resource_of(resources, self.resource, RestCatalog).registration(*ref.shown)
         return Pointer(registration.metadata_location, registration.table_uuid, registration) if registration else None
 
-    def point(self, topic: Topic, ref: TableRef, table: Table, clients: Any, expected: Pointer | None) -> str:
+    def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
         """Register the table, or move the registration. The server does not compare the previous state."""
-        location: str = clients.rest_catalog.publish(
+        registration = resource_of(resources, self.resource, RestCatalog).publish(
             *ref.shown,
             metadata_location=table.metadata_location,
             table_uuid=str(table.metadata.table_uuid),
             expected=expected.registration if expected else None,
-        ).metadata_location
-        return location
+        )
+        return registration.metadata_location
 
-    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
+    def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         """Return the server's address and the table in its catalog; OpenLineage specifies no names for REST
         catalogs."""
-        catalog = clients.rest_catalog
+        catalog = resource_of(resources, self.resource, RestCatalog)
         return catalog.uri.rstrip("/"), f"{catalog.warehouse}.{ref}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
@@ -13,7 +13,9 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals
 from lakehouse.readers.reader import Publish, Reader, Registration
+from resources.by_key import Resources, resource_of
 from resources.iceberg.snapshots import snapshot_at
+from resources.snowflake.snowflake import Snowflake
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -40,64 +42,68 @@ class SnowflakeReader(Reader):
     min_interval_seconds = 3.0
     """Each refresh costs credits. Commits within the interval are exposed by the next refresh."""
 
-    def publish(self, topic: Topic, ref: TableRef, table: Table, clients: Any) -> Registration:
+    def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
         """Create the table and the objects that it needs if they are missing, and refresh the table."""
-        clients.snowflake.ensure_account_objects(clients.catalog.warehouse)
-        volume = clients.snowflake.tableflow_external_volume if topic.engine == "tableflow" else ""
-        clients.snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier, volume=volume)
-        clients.snowflake.disable_auto_refresh(*ref.shown)
-        clients.snowflake.refresh(*ref.shown)
-        return self.require(topic, ref, clients, count=True)
+        snowflake = _snowflake(resources)
+        snowflake.ensure_account_objects(resources.catalog.warehouse)
+        volume = snowflake.tableflow_external_volume if topic.engine == "tableflow" else ""
+        snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier, volume=volume)
+        snowflake.disable_auto_refresh(*ref.shown)
+        snowflake.refresh(*ref.shown)
+        return self.require(topic, ref, resources, count=True)
 
-    def current(self, ref: TableRef, clients: Any) -> Registration | None:
+    def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the metadata file that Snowflake reads, without using a warehouse."""
-        location = clients.snowflake.metadata_location(*ref.shown)
-        return _registration(location, clients) if location else None
+        location = _snowflake(resources).metadata_location(*ref.shown)
+        return _registration(location, resources) if location else None
 
-    def counted(self, ref: TableRef, clients: Any) -> Registration | None:
+    def counted(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the metadata file and the number of rows, which requires a warehouse."""
-        state = clients.snowflake.table_state(*ref.shown)
-        return _registration(state.metadata_location, clients, state.row_count) if state else None
+        state = _snowflake(resources).table_state(*ref.shown)
+        return _registration(state.metadata_location, resources, state.row_count) if state else None
 
-    def dataset(self, ref: TableRef, clients: Any) -> tuple[str, str]:
+    def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         """Return the account, and the table with its database and schema."""
-        table = f"{naming.snowflake_name(clients.snowflake.database)}.{self.table_name(ref)}"
-        return f"snowflake://{clients.snowflake.account_identifier}", table
+        snowflake = _snowflake(resources)
+        table = f"{naming.snowflake_name(snowflake.database)}.{self.table_name(ref)}"
+        return f"snowflake://{snowflake.account_identifier}", table
 
     def table_name(self, ref: TableRef) -> str:
         """Return schema and table in Snowflake's spelling."""
         return naming.snowflake_name(str(ref))
 
     @contextmanager
-    def session(self, clients: Any) -> Iterator[Publish]:
+    def session(self, resources: Resources) -> Iterator[Publish]:
         """Keep one connection open, and only refresh the tables that this session has already created or looked up."""
         ready: set[TableRef] = set()
+        snowflake = _snowflake(resources)
 
         def publish(topic: Topic, ref: TableRef, table: Table) -> Registration:
             if ref not in ready:
-                registration = self.publish(topic, ref, table, clients)
+                registration = self.publish(topic, ref, table, resources)
                 ready.add(ref)
                 return registration
-            clients.snowflake.refresh(*ref.shown)
+            snowflake.refresh(*ref.shown)
             return Registration(table.metadata_location, table.metadata.current_snapshot_id)
 
-        with clients.snowflake.keep_session():
+        with snowflake.keep_session():
             yield publish
 
-    def query_totals(self, topic: Topic, ref: TableRef, clients: Any) -> TableTotals:
+    def query_totals(self, topic: Topic, ref: TableRef, resources: Resources) -> TableTotals:
         """Count and sum in SQL; repeat the query if the table was refreshed meanwhile."""
         from lakehouse.readers.metadata_file import scales, served
 
-        parts = (clients.snowflake.database, *ref.shown)
+        snowflake = _snowflake(resources)
+        parts = (snowflake.database, *ref.shown)
         name = SNOWFLAKE.identifier(*map(naming.snowflake_name, parts))
         for _ in range(ATTEMPTS):
-            before = self.require(topic, ref, clients)
-            table, snapshot_id = served(self.label, topic, before.metadata_location, clients)
-            columns = scales(topic, ref, table, clients)
+            before = self.require(topic, ref, resources)
+            table, snapshot_id = served(self.label, topic, before.metadata_location, resources)
+            columns = scales(topic, ref, table, resources)
             quoted = {column: SNOWFLAKE.identifier(naming.snowflake_name(column)) for column in columns}
             sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in columns.items())
-            _, [row] = clients.snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")  # noqa: S608 (all quoted)
-            after = self.current(ref, clients)
+            _, [row] = snowflake.query(f"SELECT COUNT(*){sums} FROM {name}")  # noqa: S608 (all quoted)
+            after = self.current(ref, resources)
             if after and after.metadata_location == before.metadata_location:
                 return TableTotals.of(self.engine, snapshot_id, columns, row)
         raise LakehouseError(
@@ -106,5 +112,9 @@ class SnowflakeReader(Reader):
         )
 
 
-def _registration(location: str, clients: Any, rows: int | None = None) -> Registration:
-    return Registration(location, snapshot_at(location, clients.catalog.file_io()), rows)
+def _snowflake(resources: Resources) -> Snowflake:
+    return resource_of(resources, SnowflakeReader.resource, Snowflake)
+
+
+def _registration(location: str, resources: Resources, rows: int | None = None) -> Registration:
+    return Registration(location, snapshot_at(location, resources.catalog.file_io()), rows)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Any
 
 from pyiceberg.table import Table
 
@@ -21,6 +20,7 @@ from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
 from lakehouse.streaming.stream_events import Commit, Event, TopicServed
 from resources.build import with_own_connections
+from resources.by_key import Resources
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class ReaderPublisher:
     Args:
         reader: The reader.
         namespace: The namespace of the tables.
-        clients: Has the catalog and the reader's resource as attributes, whose connections are copied.
+        resources: Include the catalog and the reader's resource, whose connections are copied.
         on_event: Called with each result, from this publisher's thread.
     """
 
@@ -86,12 +86,13 @@ class ReaderPublisher:
         self,
         reader: Reader,
         namespace: str,
-        clients: Any,
+        resources: Resources,
         on_event: Callable[[TablePublished | PublicationFailed], None],
     ) -> None:
         self.reader, self.downstream = reader, list[ReaderPublisher]()
-        copies = {name: with_own_connections(getattr(clients, name)) for name in {"catalog", reader.resource}}
-        self._namespace, self._clients, self._on_event = namespace, SimpleNamespace(**copies), on_event
+        copies = {name: with_own_connections(getattr(resources, name)) for name in {"catalog", reader.resource}}
+        self._namespace, self._on_event = namespace, on_event
+        self._resources: Resources = SimpleNamespace(**copies)
         self._session = ExitStack()
         self._publish: Publish | None = None
         self._requests: dict[str, PublicationRequest] = {}
@@ -143,7 +144,7 @@ class ReaderPublisher:
     def _serve(self, request: PublicationRequest) -> None:
         began, topic = time.monotonic(), request.topic
         try:
-            loaded = request.loaded or self._clients.catalog.chain(topic.table_in(self._namespace)).published
+            loaded = request.loaded or self._resources.catalog.chain(topic.table_in(self._namespace)).published
             registration = self._published(topic, *loaded) if loaded else None
         except Exception as error:
             with self._changed:
@@ -170,8 +171,8 @@ class ReaderPublisher:
     def _published(self, topic: Topic, ref: TableRef, table: Table) -> Registration:
         try:
             if self._publish is None:
-                self._publish = self._session.enter_context(self.reader.session(self._clients))
-            return self.reader.publish_tables(topic, ref, table, self._clients, self._publish)
+                self._publish = self._session.enter_context(self.reader.session(self._resources))
+            return self.reader.publish_tables(topic, ref, table, self._resources, self._publish)
         except Exception:
             # The session may be lost, or its credentials may have been rotated.
             self._publish = None
@@ -180,18 +181,18 @@ class ReaderPublisher:
 
 
 def reader_publishers(
-    config: Config, clients: Any, on_event: Callable[[TablePublished | PublicationFailed], None]
+    config: Config, resources: Resources, on_event: Callable[[TablePublished | PublicationFailed], None]
 ) -> list[ReaderPublisher]:
     """Return a publisher with its own connections for each reader of the current environment, linked to its upstream's.
 
     Args:
         config: The configuration.
-        clients: Has the catalog and the readers' resources as attributes.
+        resources: Include the catalog and the readers' resources.
         on_event: Called with each result, from the publishers' threads.
     """
     publishers: dict[str, ReaderPublisher] = {}
     for reader in configured(config):
-        publishers[reader.name] = ReaderPublisher(reader, config.namespace, clients, on_event)
+        publishers[reader.name] = ReaderPublisher(reader, config.namespace, resources, on_event)
         if upstream := publishers.get(reader.upstream):
             upstream.downstream.append(publishers[reader.name])
     return list(publishers.values())

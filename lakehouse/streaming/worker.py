@@ -19,8 +19,8 @@ from lakehouse.streaming.scheduler import POLL_SECONDS
 from lakehouse.streaming.stream_context import StreamContext
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff, TopicRecovered, TopicServed
 from resources.iceberg.pauses import require_unpaused
-from resources.kafka.kafka import Kafka
 from resources.kafka.readable_offsets import readable_offsets
+from resources.protocols import KafkaClient
 
 
 class Worker:
@@ -67,14 +67,14 @@ class Worker:
             self._clients.close()
         self._clients = None
 
-    def _next(self, kafka: Kafka) -> str | None:
+    def _next(self, kafka: KafkaClient) -> str | None:
         with self._context.lock:
             if self._scheduler.is_poll_due(time.monotonic()):
                 self._poll(kafka, self._context.topics)
                 self._scheduler.polled_at = time.monotonic()
             return self._scheduler.acquire(time.monotonic())
 
-    def _poll(self, kafka: Kafka, names: Iterable[str]) -> None:
+    def _poll(self, kafka: KafkaClient, names: Iterable[str]) -> None:
         """Store the topics' end offsets and faults. Several entries of lakehouse.yaml may share a Kafka topic."""
         topics = {name: self._context.topics[name].topic for name in names}
         readable, faults = readable_offsets(kafka, [*dict.fromkeys(topics.values())])

@@ -11,7 +11,7 @@ from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka.transactions import Outgoing, wait_until_visible
 
 if TYPE_CHECKING:
-    from resources.kafka.kafka import Kafka
+    from resources.protocols import KafkaClient
 
 PARTITIONS = 12
 """A transaction that a killed process left open blocks the readers of one of them."""
@@ -30,7 +30,7 @@ def dead_letter_bookmark_name(topic: Topic) -> str:
     return f"lakehouse.{topic.name}.dead_letters"
 
 
-def ensure(kafka: Kafka) -> None:
+def ensure(kafka: KafkaClient) -> None:
     """Create the topic of bookmarks if it does not exist.
 
     Raises:
@@ -47,7 +47,7 @@ def ensure(kafka: Kafka) -> None:
         )
 
 
-def read(kafka: Kafka, name: str, *, settled: bool = True) -> Bookmark | None:
+def read(kafka: KafkaClient, name: str, *, settled: bool = True) -> Bookmark | None:
     """Return the newest bookmark of a name, or None if it has none.
 
     Args:
@@ -74,7 +74,7 @@ def read(kafka: Kafka, name: str, *, settled: bool = True) -> Bookmark | None:
     return Bookmark.from_json(value) if value else None
 
 
-def message(kafka: Kafka, name: str, bookmark: Bookmark) -> Outgoing:
+def message(kafka: KafkaClient, name: str, bookmark: Bookmark) -> Outgoing:
     """Return the message that sets a bookmark, as the last one of a transaction."""
     # A broker may not have learned yet of a topic that was just created.
     described = kafka.describe([TOPIC]).get(TOPIC)

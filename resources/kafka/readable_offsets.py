@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lakehouse.core.errors import Unreachable
-from resources.kafka.kafka import Kafka, Offsets
+from resources.kafka.kafka import Offsets
+from resources.protocols import KafkaClient
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class TopicOffsets:
     partitions: dict[int, Offsets]
 
 
-def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, TopicOffsets], dict[str, Exception]]:
+def readable_offsets(kafka: KafkaClient, topics: Sequence[str]) -> tuple[dict[str, TopicOffsets], dict[str, Exception]]:
     """Return the offsets of the topics that exist; an unreadable topic does not affect the others.
 
     Returns:
@@ -54,7 +55,7 @@ def readable_offsets(kafka: Kafka, topics: Sequence[str]) -> tuple[dict[str, Top
     return readable | more_readable, errors | more_errors
 
 
-def leaderless_error(kafka: Kafka, topic: str, partitions: Sequence[int]) -> Unreachable:
+def leaderless_error(kafka: KafkaClient, topic: str, partitions: Sequence[int]) -> Unreachable:
     """Return the error for partitions without a leader, whose offsets would delay a request for all topics."""
     check = f"the brokers of partition {', '.join(map(str, partitions))} of topic '{topic}': it has no leader"
     return Unreachable("Kafka", kafka.servers, check)

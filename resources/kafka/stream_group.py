@@ -20,7 +20,7 @@ from lakehouse.core.errors import LakehouseError, Unreachable
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
 
-    from resources.kafka.kafka import Kafka
+    from resources.protocols import KafkaClient
 
 Assignment = frozenset[tuple[str, int]]
 """Partitions that are assigned to a stream, as (topic, partition)."""
@@ -71,7 +71,7 @@ class StreamGroup:
 
     def __init__(
         self,
-        kafka: Kafka,
+        kafka: KafkaClient,
         name: str,
         topics: Collection[str],
         release: Callable[[], None],

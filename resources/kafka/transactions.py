@@ -14,8 +14,8 @@ from resources.kafka.kafka_retry import POLL_SECONDS
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from resources.kafka.kafka import Kafka
     from resources.kafka.kafka_messages import Headers
+    from resources.protocols import KafkaClient
 
 TIMEOUT_SECONDS = 300
 """Time after which Kafka aborts an open transaction; the brokers' default limit is 15 minutes."""
@@ -62,7 +62,7 @@ class Outgoing:
         return len(self.key or b"") + len(self.value or b"") + headers + OVERHEAD_BYTES
 
 
-def begin(kafka: Kafka, transactional_id: str) -> Producer:
+def begin(kafka: KafkaClient, transactional_id: str) -> Producer:
     """Open a producer, which fences off an older process with the same id.
 
     Raises:
@@ -75,7 +75,7 @@ def begin(kafka: Kafka, transactional_id: str) -> Producer:
     return producer
 
 
-def message_limit(kafka: Kafka, topic: str) -> int:
+def message_limit(kafka: KafkaClient, topic: str) -> int:
     """Return the maximum bytes of a batch in the topic; Kafka's default without permission to read the setting.
 
     Raises:
@@ -84,7 +84,7 @@ def message_limit(kafka: Kafka, topic: str) -> int:
     return int(kafka.topic_setting(topic, "max.message.bytes") or DEFAULT_LIMIT)
 
 
-def commit(kafka: Kafka, producer: Producer, messages: Iterable[Outgoing]) -> None:
+def commit(kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing]) -> None:
     """Produce all messages or none, and return when readers see them.
 
     Raises:
@@ -144,7 +144,7 @@ def split(messages: Iterable[Outgoing]) -> Iterator[Iterator[Outgoing]]:
         yield part()
 
 
-def wait_until_visible(kafka: Kafka, topic: str, partition: int | None = None) -> None:
+def wait_until_visible(kafka: KafkaClient, topic: str, partition: int | None = None) -> None:
     """Wait until read_committed consumers see the end of the log, since commit markers follow the commit's response.
 
     Args:

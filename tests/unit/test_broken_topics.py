@@ -17,8 +17,10 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.core.text.markdown import plain
+from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
+from resources.snowflake.snowflake import Snowflake
 
 NAMES = ("carts", "orders", "trades", "users")
 UNCLEAR = "Glue has a table shop.orders that is not an Iceberg table. Nothing was changed"
@@ -52,7 +54,7 @@ class Brokers(Kafka):
         return dict.fromkeys(positions)
 
 
-class PartlyBrokenGlue:
+class PartlyBrokenGlue(Glue):
     """Glue in which one table is not an Iceberg table, and another makes the client fail unexpectedly."""
 
     def registration(self, namespace, name):
@@ -62,7 +64,7 @@ class PartlyBrokenGlue:
             raise ValueError(f"cannot parse {ROW}")
 
 
-class RefusingSnowflake:
+class RefusingSnowflake(Snowflake):
     """Snowflake that refuses requests for one table."""
 
     def metadata_location(self, namespace, name):
@@ -82,8 +84,10 @@ def systems(tmp_path):
     return {
         "kafka": Brokers(bootstrap_servers="127.0.0.1:1"),
         "catalog": Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db"),
-        "glue": PartlyBrokenGlue(),
-        "snowflake": RefusingSnowflake(),
+        "glue": PartlyBrokenGlue(region="us-east-1", catalog_id="1"),
+        "snowflake": RefusingSnowflake(
+            database="D", warehouse="W", region="us-east-1", glue_catalog_id="1", aws_role_arn="a"
+        ),
     }
 
 

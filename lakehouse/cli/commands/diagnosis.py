@@ -24,8 +24,8 @@ def doctor(environment: str | None) -> None:
     """
     if environment:
         config = loader.load(environment=environment)
-        with dg.build_resources(build_resources(config, environment)) as clients:
-            diagnostics = list(examine(config, clients))
+        with dg.build_resources(build_resources(config, environment)) as resources:
+            diagnostics = list(examine(config, resources))
     else:
         from lakehouse.local import doctor
         from lakehouse.local.home import Home

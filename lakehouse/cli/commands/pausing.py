@@ -21,8 +21,8 @@ def pause(topic: str, reason: str) -> None:
     """
     declared = loader.load()
     declared.topic_written_by_spark(topic)
-    with open_clients(declared) as systems:
-        echo(f"{topic}: {pauses.pause(systems.catalog, declared.namespace, topic, reason).describe()}")
+    with open_clients(declared) as resources:
+        echo(f"{topic}: {pauses.pause(resources.catalog, declared.namespace, topic, reason).describe()}")
     echo(f"Resume with `lakehouse unpause {topic}`")
 
 
@@ -31,9 +31,9 @@ def pause(topic: str, reason: str) -> None:
 def unpause(topic: str) -> None:
     """Resume TOPIC from the offsets in its table: streams within seconds, sensors with their next tick."""
     declared = loader.load()
-    with open_clients(declared) as systems:
+    with open_clients(declared) as resources:
         # The pause is removed first, because lakehouse.yaml may no longer declare the topic.
-        if not pauses.unpause(systems.catalog, declared.namespace, topic):
+        if not pauses.unpause(resources.catalog, declared.namespace, topic):
             declared.topic(topic)
             raise LakehouseError(f"Topic '{topic}' is not paused. Nothing was changed. See `lakehouse status`")
     echo(f"{topic}: resumed")

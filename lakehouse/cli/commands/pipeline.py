@@ -24,6 +24,8 @@ from lakehouse.definitions import defs
 from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import transform
+from resources.by_key import resource_of
+from resources.kafka.kafka import Kafka
 
 
 @click.command()
@@ -90,8 +92,8 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
             )
             plans = [schema_plan.plan(declared, topics[0], schema_file, table)]
         else:
-            with open_clients(declared) as systems:
-                plans = [schema_plan.plan_registered(declared, each_topic, systems) for each_topic in topics]
+            with open_clients(declared) as resources:
+                plans = [schema_plan.plan_registered(declared, each_topic, resources) for each_topic in topics]
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     values = [schema.to_json() for schema in plans]
@@ -157,13 +159,13 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     try:
         declared = loader.load()
         names = list(topics or (*declared.topics, *declared.routes))
-        with open_clients(declared) as systems:
-            kafka_topics = systems.kafka.topics() if declared.routes else []
+        with open_clients(declared) as resources:
+            kafka_topics = resource_of(resources, "kafka", Kafka).topics() if declared.routes else []
             routed = [topic for topic in declared.routed_topics(kafka_topics) if not topics]
             selected = [declared.topic(name) for name in names if name not in declared.routes] + routed
             outcomes = [
                 *check_runner.run_asset_checks(declared, names, kafka_topics),
-                *check_runner.run_declared_checks(declared, selected, systems),
+                *check_runner.run_declared_checks(declared, selected, resources),
             ]
             for topic, reason in failures([name for name in names if name in declared.topics]).items():
                 outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))

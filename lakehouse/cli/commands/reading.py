@@ -29,8 +29,8 @@ def status() -> None:
         home = Home.default()
         show.servers(stack.status(home), home)
     declared = loader.load()
-    with open_clients(declared) as systems:
-        console.console.print(console.topics(measure_status(declared, systems)))
+    with open_clients(declared) as resources:
+        console.console.print(console.topics(measure_status(declared, resources)))
         for topic, reason in failures([*declared.topics]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
         for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
@@ -60,8 +60,8 @@ def query(sql: str, engine: str, output: str) -> None:
     DuckDB runs in this process on full copies of the catalog's tables. Snowflake and Athena query the snapshots that
     were last published to them.
     """
-    with open_clients(loader.load()) as systems:
-        result = ENGINES[engine](sql, systems)
+    with open_clients(loader.load()) as resources:
+        result = ENGINES[engine](sql, resources)
     match output:
         case "csv":
             echo(result.csv(), nl=False)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
-from typing import Any
 
 import click
 
@@ -25,6 +24,7 @@ from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 from lakehouse.pipeline.replay import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
+from resources.by_key import Resources
 
 
 @click.command()
@@ -71,8 +71,8 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
 
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as systems, hide_values(entry):
-        pending = pending_dead_letters(systems.catalog, declared.namespace, entry, newest)
+    with open_clients(declared) as resources, hide_values(entry):
+        pending = pending_dead_letters(resources.catalog, declared.namespace, entry, newest)
     if as_json:
         echo(json.dumps(asdict(pending), indent=2, default=str))
         return
@@ -100,11 +100,11 @@ def redrive(topic: str, poison: bool) -> None:
     """
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as systems, hide_values(entry):
-        result = redrive_letters(declared.namespace, entry, systems, poison=poison)
+    with open_clients(declared) as resources, hide_values(entry):
+        result = redrive_letters(declared.namespace, entry, Clients.of(resources), poison=poison)
         echo(result.describe())
         if result.recovered:
-            _publish_to_readers(declared, topic, systems)
+            _publish_to_readers(declared, topic, resources)
     if result.attempted > result.recovered:
         remaining = result.attempted - result.recovered
         echo(f"{pluralize(remaining, 'dead letter')} left. List the reasons with `lakehouse dead-letters {topic}`")
@@ -132,12 +132,12 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     """
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as systems, hide_values(entry):
-        result = replay_range(declared.namespace, entry, systems, since, branch)
+    with open_clients(declared) as resources, hide_values(entry):
+        result = replay_range(declared.namespace, entry, Clients.of(resources), since, branch)
         rows = pluralize(result.counts.rows, "row")
         echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
         if result.snapshot_id and not branch:
-            _publish_to_readers(declared, topic, systems)
+            _publish_to_readers(declared, topic, resources)
 
 
 @click.command()
@@ -156,8 +156,8 @@ def resume(topic: str, where: str, reason: str) -> None:
     """
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as systems:
-        position = resume_at(systems, declared.namespace, entry, where, reason)
+    with open_clients(declared) as resources:
+        position = resume_at(Clients.of(resources), declared.namespace, entry, where, reason)
     for partition, offset in sorted(position.end.items()):
         echo(f"partition {partition}: was at {position.start[partition]:,}, continues at {offset:,}")
 
@@ -195,15 +195,15 @@ def maintain(topics: tuple[str, ...]) -> None:
     """
     declared = loader.load()
     entries = [declared.topic_written_by_spark(name) for name in topics or declared.spark_topics]
-    with open_clients(declared) as systems:
+    with open_clients(declared) as resources:
         for entry in entries:
             with hide_values(entry):
-                for result in maintenance.maintain(declared.namespace, entry, systems.catalog, systems.spark):
+                for result in maintenance.maintain(declared.namespace, entry, resources.catalog, resources.spark):
                     echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
 
 
-def _publish_to_readers(declared: Config, topic: str, systems: Any) -> None:
+def _publish_to_readers(declared: Config, topic: str, resources: Resources) -> None:
     """Publish to the readers, because no run of Dagster follows a snapshot that the command line published."""
-    for reader, published in publish(declared, declared.topic(topic), systems).items():
+    for reader, published in publish(declared, declared.topic(topic), resources).items():
         rows = "" if published.rows is None else f", {published.rows:,} rows"
         echo(f"{reader.label} shows snapshot {published.snapshot_id}{rows}")

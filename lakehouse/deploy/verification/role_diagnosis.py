@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pyspark.errors import PySparkException
 
@@ -12,6 +11,7 @@ from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Service
 from resources.aws.assumed_role import boto3_session
+from resources.by_key import Resources
 
 ROLE_SETTINGS = {
     "ingestion": ("catalog", "role_arn"),
@@ -30,22 +30,22 @@ TRUST = (
 )
 
 
-def examine(config: Config, clients: Any) -> Iterator[Diagnostic]:
+def examine(config: Config, resources: Resources) -> Iterator[Diagnostic]:
     """Yield a diagnostic of the caller, of each component, and of the executors. Nothing is changed.
 
     Args:
         config: lakehouse.yaml.
-        clients: Has the systems of the environment as attributes; `catalog` and `spark` at least.
+        resources: Those of the environment; `catalog` and `spark` at least.
     """
-    region = clients.catalog.region
+    region = resources.catalog.region
     yield _identity("AWS credentials", "", region, "Set AWS credentials: `aws sts get-caller-identity` has to work")
     for component, (system, setting) in ROLE_SETTINGS.items():
-        role_arn = getattr(getattr(clients, system, None), setting, "")
+        role_arn = getattr(getattr(resources, system, None), setting, "")
         if role_arn:
             yield _identity(component, role_arn, region, TRUST)
         else:
             yield Diagnostic(component, True, "assumes no role: the credentials of the process apply")
-    yield _executors(config, clients)
+    yield _executors(config, resources)
 
 
 def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> Diagnostic:
@@ -56,20 +56,20 @@ def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> D
         return Diagnostic(subject, False, f"{role_arn} {error}".strip(), remedy)
 
 
-def _executors(config: Config, clients: Any) -> Diagnostic:
+def _executors(config: Config, resources: Resources) -> Diagnostic:
     """Let executors read a row of the first table that has one: they assume the role by themselves."""
     subject, remedy = "Spark executors", f"{TRUST}: executors have credentials of their own, and must reach AWS STS"
     try:
         for topic in config.topics.values():
             if topic.engine != "spark":
                 continue
-            published = clients.catalog.chain(topic.table_in(config.namespace)).published
+            published = resources.catalog.chain(topic.table_in(config.namespace)).published
             if published is None:
                 continue
             ref, _ = published
-            session = clients.spark.session(clients.catalog.spark_settings())
+            session = resources.spark.session(resources.catalog.spark_settings())
             session.table(ref.spark_path()).limit(1).collect()
-            return Diagnostic(subject, True, f"read {ref} as {clients.catalog.role_arn or 'themselves'}")
+            return Diagnostic(subject, True, f"read {ref} as {resources.catalog.role_arn or 'themselves'}")
     except (LakehouseError, PySparkException) as error:
         return Diagnostic(subject, False, str(error).partition("\n")[0], remedy)
     return Diagnostic(

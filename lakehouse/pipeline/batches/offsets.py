@@ -28,7 +28,7 @@ from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_tab
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, last_batch
 from resources.iceberg.table_chain import SUCCESSOR
-from resources.kafka.kafka import Kafka
+from resources.protocols import KafkaClient
 from spark.tables import write
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def parse_offsets(where: str) -> dict[int, int]:
     return offsets
 
 
-def parse_position(log: Log, kafka: Kafka, where: str, unnamed: Positions | None = None) -> Batch:
+def parse_position(log: Log, kafka: KafkaClient, where: str, unnamed: Positions | None = None) -> Batch:
     """Return a position as an empty batch that ends there.
 
     Args:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from lakehouse.core.offsets.batch import Log
-from resources.kafka.kafka import Kafka
+from resources.protocols import KafkaClient
 
 
-def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
+def read_log(kafka: KafkaClient, topic: str, *, committed: bool = True) -> Log:
     """Return the topic's identity, and its offsets immediately after.
 
     Args:
@@ -30,7 +30,7 @@ def read_log(kafka: Kafka, topic: str, *, committed: bool = True) -> Log:
     )
 
 
-def topic_id(kafka: Kafka, topic: str) -> str:
+def topic_id(kafka: KafkaClient, topic: str) -> str:
     """Return the id of a topic.
 
     Raises:

@@ -15,16 +15,15 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.commits.audit import CheckResult
-from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import counts_by_snapshot, history
-from resources.iceberg.tableflow_catalog import TableflowCatalog
+from resources.protocols import ReadableCatalog
 from spark.tables import staged_checks
 from spark.tables.staged_checks import Result
 
 
 def run_checks(
     spark: SparkSession,
-    catalog: Catalog | TableflowCatalog,
+    catalog: ReadableCatalog,
     topic: Topic,
     declared: Mapping[str, Check],
     table: Table,
@@ -92,9 +91,7 @@ def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> Non
     staged_checks.validate(spark, topic.quarantine, Scope(path, path, {}))
 
 
-def referenced_snapshots(
-    catalog: Catalog | TableflowCatalog, namespace: str, declared: Mapping[str, Check]
-) -> dict[str, str]:
+def referenced_snapshots(catalog: ReadableCatalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:
     """Return the newest snapshots of the tables that checks refer to, as SQL by table name.
 
     Raises:
@@ -107,7 +104,7 @@ def referenced_snapshots(
     }
 
 
-def _published(catalog: Catalog | TableflowCatalog, first: TableRef, check: str) -> str:
+def _published(catalog: ReadableCatalog, first: TableRef, check: str) -> str:
     """Return the newest snapshot of another table as SQL."""
     published = catalog.chain(first).published
     if published is None:

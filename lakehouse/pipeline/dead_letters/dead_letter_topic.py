@@ -27,11 +27,11 @@ from lakehouse.pipeline.dead_letters import letters
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
+from resources.protocols import KafkaClient
 from spark.tables import dead_letters
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.clients import Clients
-    from resources.kafka.kafka import Kafka
 
 _LOG = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     return int(new.num_rows)
 
 
-def _has_letters_of(topic: Topic, kafka: Kafka) -> bool:
+def _has_letters_of(topic: Topic, kafka: KafkaClient) -> bool:
     """Return whether the topic of dead letters has some of this entry."""
     target = topic.dead_letter_topic
     for partition, offsets in kafka.offsets([target])[target].items():

@@ -14,7 +14,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats import format_of, of_type, record_types
 from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
-from resources.schema_registry import SchemaRegistry
+from resources.protocols import RegistryClient
 from spark.decoding.decode import Codec, Decoding
 
 
@@ -119,7 +119,7 @@ class TopicSchemas:
         )
 
 
-def resolve_schemas(registry: SchemaRegistry, topic: Topic) -> TopicSchemas:
+def resolve_schemas(registry: RegistryClient, topic: Topic) -> TopicSchemas:
     """Return the schemas of a topic: the newest version defines the columns, and every version decodes its own records.
 
     Versions that cannot share columns with newer ones are in `conflicts`; see `decide_schema`.
@@ -200,7 +200,7 @@ def side_schema(
     return _read(format_of(name), MessageSchema(tuple(versions), tuple(read_by or versions), record))
 
 
-def _side(registry: SchemaRegistry, topic: Topic, name: str, which: Literal["key", "value"]) -> SideSchema:
+def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key", "value"]) -> SideSchema:
     format_ = format_of(name)
     if isinstance(format_, RegisteredFormat):
         return side_schema(name, _versions(registry, topic, which), topic.record if which == "value" else "")
@@ -215,7 +215,7 @@ def _read(format_: Format, schema: MessageSchema) -> SideSchema:
     return SideSchema(schema, format_.columns(reader), resolve_name(format_.decoder)(schema, reader))
 
 
-def _versions(registry: SchemaRegistry, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:
+def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:
     """Return the versions of a subject that may have written this side of the messages, oldest first."""
     subject = topic.subject(which)
     versions = registry.versions(subject)

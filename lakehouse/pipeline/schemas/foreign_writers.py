@@ -16,7 +16,7 @@ from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
-from resources.schema_registry import SchemaRegistry
+from resources.protocols import RegistryClient
 from spark.decoding import decode
 
 FOREIGN_WRITERS = 64
@@ -49,7 +49,7 @@ BY_HAND = Lookup(10_000, 600)
 
 
 def with_foreign_writers(
-    registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
+    registry: RegistryClient, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
 ) -> TopicSchemas:
     """Extend the schemas by those of other subjects whose ids occur in the records.
 
@@ -110,7 +110,7 @@ def with_foreign_writers(
 
 
 def _with_foreign_keys(
-    registry: SchemaRegistry, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
+    registry: RegistryClient, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
 ) -> TopicSchemas:
     """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
     name = known.topic.effective_key_format
@@ -135,7 +135,7 @@ def _with_foreign_keys(
     return replace(known, key=side_schema(name, (*foreign, *of_subject), "", known.key.schema.read_by))
 
 
-def _foreign(registry: SchemaRegistry, id_: int, deadline: float) -> RegisteredSchema | None:
+def _foreign(registry: RegistryClient, id_: int, deadline: float) -> RegisteredSchema | None:
     """Return the schema of an id; None if the registry has none or it exceeds the reference limits."""
     try:
         return registry.by_id(id_, deadline)
@@ -161,7 +161,7 @@ def _is_harmless(name: str, record: str, schema: RegisteredSchema) -> bool:
 
 
 def _is_own(
-    registry: SchemaRegistry,
+    registry: RegistryClient,
     topic: Topic,
     which: Literal["key", "value"],
     schema: RegisteredSchema,

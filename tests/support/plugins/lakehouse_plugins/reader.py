@@ -4,9 +4,12 @@ import json
 from pathlib import Path
 
 import dagster as dg
+from pyiceberg.table import Table
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from resources.by_key import Resources, resource_of
 
 
 class Shelf(dg.ConfigurableResource):
@@ -28,14 +31,14 @@ class ShelfReader(MetadataPointer):
     description = "On a shelf."
     check_description = "The shelf shows a published snapshot."
 
-    def look_up(self, ref, clients):
-        file = clients.shelf.file(ref)
+    def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
+        file = resource_of(resources, self.resource, Shelf).file(ref)
         return Pointer(*json.loads(file.read_text()), None) if file.exists() else None
 
-    def point(self, topic, ref, table, clients, expected):
+    def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
         content = [table.metadata_location, str(table.metadata.table_uuid)]
-        clients.shelf.file(ref).write_text(json.dumps(content))
+        resource_of(resources, self.resource, Shelf).file(ref).write_text(json.dumps(content))
         return table.metadata_location
 
-    def dataset(self, ref, clients):
-        return f"file://{clients.shelf.folder}", str(ref)
+    def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
+        return f"file://{resource_of(resources, self.resource, Shelf).folder}", str(ref)
