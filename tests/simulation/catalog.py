@@ -227,4 +227,5 @@ class SimulatedCatalog(Catalog):
 
 @cache
 def _template() -> SimulatedCatalog:
-    return SimulatedCatalog(type="sql", uri="sqlite://", warehouse="memory://")
+    settings: dict[str, Any] = {"type": "sql", "uri": "sqlite://", "warehouse": "memory://"}
+    return SimulatedCatalog(**settings)

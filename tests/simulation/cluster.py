@@ -22,7 +22,7 @@ SESSION_SECONDS = 10
 
 
 class MemoryCluster:
-    """The client protocol of resources.kafka.kafka.Kafka that a stream uses.
+    """The methods of resources.protocols.KafkaClient that a stream uses.
 
     Attributes:
         topics: The topics by name.
@@ -31,6 +31,14 @@ class MemoryCluster:
     """
 
     servers = "memory:9092"
+
+    # No program of a schedule calls these.
+    enqueue: Any
+    messages: Any
+    offsets_at: Any
+    producer: Any
+    topic_setting: Any
+    translate_errors: Any
 
     def __init__(self, world: World, partitions: Mapping[str, int]):
         self._world = world
@@ -95,7 +103,7 @@ class MemoryCluster:
             raise LookupError(f"topic {batch.topic} cannot be read")
         return self.topics[batch.topic].read(batch)
 
-    def consumer(self, group: str, *, settings: Mapping[str, Any]) -> MemoryConsumer:
+    def consumer(self, group: str, *, settings: Mapping[str, Any]) -> Any:
         """Return a consumer, which is a member of a group from its first poll on."""
         assert self._world.current is not None
         return MemoryConsumer(self, self._groups.setdefault(group, Group(self)), self._world.current.machine)

@@ -40,6 +40,7 @@ from lakehouse.core.errors import Stalled
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables.target import Target
 from tests.simulation.catalog import MemoryIcebergCatalog
+from tests.simulation.cluster import MemoryCluster
 from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, write_data
 from tests.simulation.world import World
@@ -63,12 +64,12 @@ class Letter:
 
 
 class MemorySpark:
-    """The client protocol of resources.spark.spark.Spark, and its own session."""
+    """The client protocol resources.protocols.SparkClient, and its own session."""
 
-    def __init__(self, world: World, kafka: MemoryKafka, iceberg: MemoryIcebergCatalog):
+    def __init__(self, world: World, kafka: MemoryKafka | MemoryCluster, iceberg: MemoryIcebergCatalog):
         self.world, self.kafka, self.iceberg = world, kafka, iceberg
 
-    def session(self, settings: Mapping[str, str]) -> MemorySpark:
+    def session(self, settings: Mapping[str, str]) -> Any:
         """Return the session."""
         return self
 
@@ -193,11 +194,12 @@ class MemorySpark:
         parent = table.snapshot_by_id(parent_id) if parent_id else None
         manifests = parent.manifests(table.io) if parent else []
         removed_paths = {file.file_path for file in removed}
-        entries = (
+        entries: list[ManifestEntry] = (
             [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)] if removed else []
         )
         written = []
-        for number, changes in enumerate((entries, added)):
+        both: tuple[Sequence[ManifestEntry | DataFile], ...] = entries, added
+        for number, changes in enumerate(both):
             if not changes:
                 continue
             location = f"{base}-m{number}.avro"

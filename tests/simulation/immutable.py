@@ -38,6 +38,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.formats import evolution
+from lakehouse.formats.columns import table_schema
 from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
@@ -170,14 +171,16 @@ PURE: dict[Any, dict[str, Any]] = {
         )
     },
     ManifestWriterV2: {
-        "_meta": property(by(lambda self: (id(self._schema), self._spec), ManifestWriterV2._meta.fget, has_ids=True))
+        "_meta": property(
+            by(lambda self: (id(self._schema), self._spec), vars(ManifestWriterV2)["_meta"].fget, has_ids=True)
+        )
     },
     pyarrow.parquet: {"read_metadata": by(lambda file: file.getvalue(), pyarrow.parquet.read_metadata)},
     Schema: {"as_struct": by_identity(Schema.as_struct)},
     PartitionSpec: {"partition_type": by_identity(PartitionSpec.partition_type)},
     evolution: {"changes": by(_shape_key, evolution.changes, has_ids=True)},
     decoding: {"side_schema": by(_side_key, decoding.side_schema)},
-    schema_decision: {"table_schema": by(_columns_key, schema_decision.table_schema)},
+    schema_decision: {"table_schema": by(_columns_key, table_schema)},
     filters: {"of_batch": by(_batch_key, filters.of_batch)},
     TopicSchemas: {"decoding": by_identity(TopicSchemas.decoding)},
     Batch: {"from_json": by(lambda token: token, Batch.from_json)},
@@ -236,7 +239,7 @@ def parsed_once() -> Iterator[None]:
             lists[manifest_list] = tuple(read_manifest_list(io.new_input(manifest_list)))
         return lists[manifest_list]
 
-    manifests = {
+    manifests: dict[Any, dict[str, Any]] = {
         ManifestFile: {"fetch_manifest_entry": fetch_once},
         pyiceberg.table.snapshots: {"_manifests": list_once},
     }

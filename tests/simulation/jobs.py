@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from typing import Any
 
 import spark.decoding.control
 import spark.decoding.decode
@@ -15,7 +16,7 @@ import spark.tables.write
 from tests.simulation import decoding_jobs, letter_jobs, maintenance_jobs, write_jobs
 from tests.simulation.world import replaced
 
-REPLACED = {
+REPLACED: dict[Any, dict[str, Any]] = {
     spark.records: {"read_range": decoding_jobs.read_range, "is_readable": decoding_jobs.is_readable},
     spark.decoding.control: {"decode_controls": decoding_jobs.decode_controls},
     spark.decoding.decode: {

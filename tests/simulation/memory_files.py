@@ -100,7 +100,7 @@ class RecordWriter:
     """Writes a file of records: the interface of pyiceberg's AvroOutputFile, without the encoding."""
 
     def __init__(self, output_file: OutputFile, **schemas: Any):
-        self.output_file, self._written = output_file, []
+        self.output_file, self._written = output_file, list[ManifestEntry]()
 
     def __enter__(self) -> RecordWriter:
         return self

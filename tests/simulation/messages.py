@@ -1,4 +1,4 @@
-"""Topics of messages in memory, with transactional producers: the rest of the protocol of resources.kafka.kafka.Kafka.
+"""Topics of messages in memory, with transactional producers: the rest of resources.protocols.KafkaClient.
 
 A producer with the same transactional id fences an older one off and aborts its transaction, and the coordinator aborts
 a transaction that is open for too long (Kafka, KIP-98). The source topic of the simulation is in kafka.py.
@@ -113,13 +113,13 @@ class MessageKafka(MemoryKafka):
         """Yield the committed messages of a range."""
         return iter(self._call("messages", lambda: self.committed(topic, partition, start, end)))
 
-    def producer(self, *, transactional_id: str, **_: Any) -> MemoryProducer:
+    def producer(self, **config: Any) -> Any:
         """Return a producer."""
-        return MemoryProducer(self, transactional_id)
+        return MemoryProducer(self, config["transactional_id"])
 
     @staticmethod
     def enqueue(
-        producer: MemoryProducer,
+        producer: Any,
         topic: str,
         key: bytes | None,
         value: bytes | None,

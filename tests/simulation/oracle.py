@@ -314,15 +314,15 @@ class Oracle:
         existing = [every[place].key for place in rows]
         if not rows <= possible.keys() or len(existing) > len(set(existing)):
             return False
-        for places in by_key.values():
-            certain = [place for place in places if place in good]
-            is_row = any(place in rows for place in places)
+        for of_key in by_key.values():
+            certain = [place for place in of_key if place in good]
+            is_row = any(place in rows for place in of_key)
             if self.mode == "dedup":
                 if certain and not is_row:
                     return False
                 continue
             # The rows that the key may have: that of its newest certain record, or of a later one that is uncertain.
-            last = places[places.index(certain[-1]) :] if certain else places
+            last = of_key[of_key.index(certain[-1]) :] if certain else of_key
             may_be_absent = not certain or any(possible[place].value is None for place in last)
             may_be_row = any(place in rows and possible[place].value is not None for place in last)
             if not (may_be_row if is_row else may_be_absent):

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import requests
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.config.environment import environment_name
@@ -79,7 +79,7 @@ class ReaderSchedule(Schedule):
         self.config = Config(
             namespace=NAMESPACE,
             topics={NAME: self.topic},
-            environments={environment_name(): settings},  # type: ignore[dict-item]
+            environments={environment_name(): settings},
         )
         self.readers = SimpleNamespace(
             catalog=self.clients.catalog,
@@ -214,6 +214,7 @@ class ReaderSchedule(Schedule):
         if location is None or self.foreign is not None:
             return
         metadata = self.iceberg.metadata_at(location)
+        assert isinstance(metadata, TableMetadataV2)
         sequence_number = metadata.last_sequence_number + 1
         snapshot = Snapshot(
             snapshot_id=metadata.new_snapshot_id(),

@@ -233,7 +233,8 @@ def _refused(status: int) -> tuple[int, Any]:
 
 def simulated_rest_catalog(move: Any) -> RestCatalog:
     """Return the production client, whose requests MemoryRestServer handles while it replaces `requests.request`."""
-    return RestCatalog(uri="https://rest.memory", warehouse="lake", move=move)
+    settings: dict[str, Any] = {"uri": "https://rest.memory", "warehouse": "lake", "move": move}
+    return RestCatalog(**settings)
 
 
 NAMED = r'"([^"]*)"'
@@ -371,5 +372,5 @@ class SimulatedSnowflake(Snowflake):
 
 @cache
 def _snowflake() -> SimulatedSnowflake:
-    roles = {"aws_role_arn": "arn:aws:iam::1:role/memory", "glue_catalog_id": "1", "region": "memory"}
+    roles: dict[str, Any] = {"aws_role_arn": "arn:aws:iam::1:role/memory", "glue_catalog_id": "1", "region": "memory"}
     return SimulatedSnowflake(warehouse="WH", database="DB", host="memory", **roles)

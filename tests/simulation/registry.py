@@ -40,7 +40,7 @@ derived messages, of the topic's next schema, and of one that does not fit its t
 
 
 class MemoryRegistry:
-    """The client protocol of resources.schema_registry.SchemaRegistry that the pipeline uses.
+    """The client protocol resources.protocols.RegistryClient.
 
     Attributes:
         ids: The ids of all schemas.

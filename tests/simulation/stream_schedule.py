@@ -61,8 +61,8 @@ class StreamSchedule:
         self._kafka = MemoryCluster(world, {"orders": choices.of((1, 2)), "refunds": 1})
         self._registry = MemoryRegistry(world, "orders", "refunds")
         self._iceberg = MemoryIcebergCatalog(world)
-        spark = MemorySpark(world, self._kafka, self._iceberg)  # type: ignore[arg-type]
-        self._clients = Clients(self._kafka, self._registry, spark, SimulatedCatalog.on(self._iceberg))  # type: ignore[arg-type]
+        spark = MemorySpark(world, self._kafka, self._iceberg)
+        self._clients = Clients(self._kafka, self._registry, spark, SimulatedCatalog.on(self._iceberg))
         limits = {"max_records_per_batch": choices.of((4, 2)), "continuous": True}
         mode = choices.of(("append", "upsert"))
         orders = {"mode": mode, "key": ("id",) if mode == "upsert" else (), "errors": "log"}
@@ -72,8 +72,8 @@ class StreamSchedule:
             Topic(name="copies", kafka_topic="orders", errors="log", **limits),
             Topic(name="refunds", errors=choices.of(("log", "suspend")), **limits),
         )
-        environments = {environment_name(): {}}
-        self._config = Config(namespace=NAMESPACE, topics={t.name: t for t in topics}, environments=environments)
+        by_name = {topic.name: topic for topic in topics}
+        self._config = Config(namespace=NAMESPACE, topics=by_name, environments={environment_name(): {}})
         self._oracles = {t.name: Oracle(t.mode, self._kafka.topics[t.topic], spark, is_shared=True) for t in topics}
         self._sources = {
             name: SourceTopic(choices, world, log, *(self._oracles[t.name] for t in topics if t.topic == name))
@@ -158,11 +158,11 @@ class StreamSchedule:
         """Run a stream with its publishers, as assets/streaming/service.py does without Dagster."""
         process, ends = self.world.current, self._ends()
         assert process is not None
-        stream = Stream(self._config, self._config.topics.values(), self._clients, once=once)  # type: ignore[arg-type]
+        stream = Stream(self._config, self._config.topics.values(), self._clients, once=once)
         self._streams[stream] = process.machine
         glue, snowflake = SimulatedGlue.on(self._glue), SimulatedSnowflake.on(self._snowflake)
-        systems = SimpleNamespace(catalog=self._clients.catalog, glue=glue, snowflake=snowflake)
-        publishers = reader_publishers(self._config, systems, lambda outcome: None)
+        readers = SimpleNamespace(catalog=self._clients.catalog, glue=glue, snowflake=snowflake)
+        publishers = reader_publishers(self._config, readers, lambda outcome: None)
         for publisher in publishers:
             publisher.start()
         for event in stream.run():

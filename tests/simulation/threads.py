@@ -149,8 +149,8 @@ def threads_in_memory(world: World, on_event: Callable[[Event], None]) -> dict[A
     memory, connections = threads(world), {"with_own_connections": lambda resource: resource}
 
     def context(*arguments: Any) -> StreamContext:
-        events: Any = MemoryQueue(world, MAX_EVENTS, on_event)
-        return StreamContext(*arguments, events=events, lock=memory.Condition())
+        replacing: Any = {"events": MemoryQueue(world, MAX_EVENTS, on_event), "lock": memory.Condition()}
+        return StreamContext(*arguments, **replacing)
 
     return {
         lakehouse.streaming.stream: {"threading": memory, "StreamContext": context},

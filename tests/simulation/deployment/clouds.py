@@ -152,7 +152,8 @@ class Clouds:
         )
         key = ServiceUserKey(address="snowflake/key", name=service_user.name, user=lambda: service_user, after=(user,))
         # `aws/secrets` stands for the bucket, too: without Tableflow no resource of Confluent uses it.
-        return [kept, *confluent.all(None, kept), user, key]
+        bucket: Any = kept
+        return [kept, *confluent.all(None, bucket), user, key]
 
 
 @lru_cache(maxsize=4)
@@ -197,7 +198,7 @@ def _transport(world: CloudWorld, clouds: Clouds) -> Callable[..., requests.Resp
         authorization = SimpleNamespace(username=auth[0], password=auth[1])
 
         def effect() -> requests.Response:
-            response = clouds.confluent.respond(_Request(method, path, args, json, authorization))  # type: ignore[arg-type]
+            response = clouds.confluent.respond(_Request(method, path, args, json, authorization))
             return _response(response.status_code, response.content_type or "", response.get_data())
 
         def failed(reason: str) -> Exception:

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError, EndpointConnectionError, ReadTimeoutError
 
 from resources.aws.secrets_manager import CURRENT, PREVIOUS
-from tests.simulation.world import World
+
+if TYPE_CHECKING:
+    from tests.simulation.deployment.clouds import CloudWorld
 
 READS = ("get_", "describe_", "list_")
 
@@ -100,7 +102,7 @@ class MemorySecretsClient:
 
     exceptions = SimpleNamespace(**ERRORS)
 
-    def __init__(self, world: World, store: MemorySecrets):
+    def __init__(self, world: CloudWorld, store: MemorySecrets):
         self._world, self._store = world, store
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
