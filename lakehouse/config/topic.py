@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
 
@@ -57,7 +57,7 @@ class Metadata(ConfigModel):
         return metadata_columns.names(dict.fromkeys((*self.columns, *metadata_columns.REQUIRED)), self.naming)
 
 
-def _duration(value: Any) -> Any:
+def _duration(value: object) -> object:
     """Parse a duration such as `30d`, `12h` or `90m`; return any other value as it is."""
     match = re.fullmatch(r"(\d+)([dhm])", value) if isinstance(value, str) else None
     if match is None:
@@ -191,7 +191,7 @@ class Topic(ConfigModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _name_as_tableflow_does(cls, entry: Any) -> Any:
+    def _name_as_tableflow_does(cls, entry: object) -> object:
         """Complete an entry whose table Tableflow creates with Tableflow's names of metadata columns."""
         if not isinstance(entry, dict) or entry.get("engine") != "tableflow":
             return entry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import ConfigModel
@@ -354,7 +354,7 @@ def _types(loc: Location) -> Mapping[str, type[ConfigModel]]:
     return checks.registered() if loc[2] == "checks" else sources.registered()
 
 
-def reserved_keys(raw: Any) -> list[tuple[Location, str]]:
+def reserved_keys(raw: object) -> list[tuple[Location, str]]:
     """Return keys of the file that the loader sets itself, such as a topic's name and the file's folder."""
     at: list[Location] = [(key,) for key in ("root", "file") if isinstance(raw, dict) and key in raw]
     match raw:

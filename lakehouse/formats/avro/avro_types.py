@@ -10,11 +10,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import MAX_DEPTH, Budget, require_json
 from lakehouse.formats.schema import RegisteredSchema
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 MAX_BRANCHES = 64
 """Maximum branches of a union."""
@@ -135,7 +138,7 @@ def digits(size: int) -> int:
     return math.floor(math.log10(2) * (8 * size - 1)) if size else 0
 
 
-def accepts(type_: Type, default: Any) -> bool:
+def accepts(type_: Type, default: JsonValue) -> bool:
     """Return whether a JSON value is a valid default of a type (Avro specification, Complex Types: Records)."""
     match type_.kind:
         case "union":
@@ -154,7 +157,7 @@ def accepts(type_: Type, default: Any) -> bool:
         case "bytes":
             return isinstance(default, str) and all(ord(character) < 256 for character in default)
         case "fixed":
-            return accepts(Type("bytes"), default) and len(default) == type_.size
+            return isinstance(default, str) and accepts(Type("bytes"), default) and len(default) == type_.size
         case "enum":
             return default in type_.symbols
         case "array":

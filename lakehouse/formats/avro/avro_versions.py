@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.avro.avro_types import Field, Type, partners, union
@@ -87,7 +86,7 @@ def _json(type_: Type) -> str:
     return (kinds | numbers).get(type_.kind, "str")
 
 
-def _json_of(value: Any) -> str:
+def _json_of(value: object) -> str:
     name = type(value).__name__
     return "number" if name in ("int", "float") else name
 

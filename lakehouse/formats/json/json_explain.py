@@ -152,7 +152,7 @@ def _integer(number: Decimal, path: str) -> Iterator[str]:
         yield f"{path}: an integer does not fit 64 bits"
 
 
-def _any(value: Any, path: str) -> Iterator[str]:
+def _any(value: object, path: str) -> Iterator[str]:
     """Yield the reasons why a value without a schema does not fit JSON text."""
     if isinstance(value, _Number) and math.isinf(float(value)):
         yield f"{path}: a number does not fit a double"
@@ -163,7 +163,7 @@ def _any(value: Any, path: str) -> Iterator[str]:
         yield from _any(item, path)
 
 
-def _has_infinite(value: Any) -> bool:
+def _has_infinite(value: object) -> bool:
     """Return whether a value of any type contains a number that exceeds a double, also in repeated members."""
     match value:
         case _Number():
@@ -175,7 +175,7 @@ def _has_infinite(value: Any) -> bool:
     return False
 
 
-def _item(value: Any, field: Field, path: str) -> Iterator[str]:
+def _item(value: object, field: Field, path: str) -> Iterator[str]:
     if value is not None:
         yield from _value(value, field, path)
     elif field.required:
@@ -192,7 +192,7 @@ def _is_time(pattern: str, text: str, kind: type[date]) -> bool:
     return True
 
 
-def _kind(value: Any) -> str:
+def _kind(value: object) -> str:
     match value:
         case _Number():
             return "a number"

@@ -6,33 +6,36 @@ Source: the metaschemas of JSON Schema, drafts 4 to 2020-12. Keywords without an
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 from lakehouse.formats.json.json_references import escaped, items
 
+if TYPE_CHECKING:
+    from pydantic import JsonValue
+
 TYPES = ("array", "boolean", "integer", "null", "number", "object", "string")
 
-Check = tuple[Callable[[Any], bool], str]
+Check = tuple[Callable[[object], bool], str]
 """A condition on a value, and what it requires."""
 
 
-def _is_schema(value: Any) -> bool:
+def _is_schema(value: object) -> bool:
     return isinstance(value, dict | bool)
 
 
-def _is_text(value: Any) -> bool:
+def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_list(value: Any) -> bool:
+def _is_list(value: object) -> bool:
     return isinstance(value, list)
 
 
-def _is_names(value: Any) -> bool:
+def _is_names(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
-def _is_type(value: Any) -> bool:
+def _is_type(value: object) -> bool:
     names = value if isinstance(value, list) else [value]
     return bool(names) and all(isinstance(name, str) and name in TYPES for name in names)
 
@@ -58,7 +61,7 @@ MEMBERS: Mapping[str, Check] = {
 """Checks of keywords, and of the members of keywords."""
 
 
-def fault(schema: Any) -> tuple[str, str] | None:
+def fault(schema: JsonValue) -> tuple[str, str] | None:
     """Return the first keyword of a schema that is not valid; None if there is none. Nested schemas are not checked.
 
     Returns:
@@ -66,7 +69,9 @@ def fault(schema: Any) -> tuple[str, str] | None:
     """
     if not _is_schema(schema):
         return "", SCHEMA[1]
-    for keyword in KEYWORDS if isinstance(schema, dict) else ():
+    if not isinstance(schema, dict):
+        return None
+    for keyword in KEYWORDS:
         if keyword not in schema:
             continue
         value = schema[keyword]

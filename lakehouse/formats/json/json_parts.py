@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget
 from lakehouse.formats.json.json_keywords import fault
 from lakehouse.formats.json.json_references import References, Resource, entries
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 CHOICES = ("oneOf", "anyOf")
 CONDITIONS = ("if", "then", "else")
@@ -45,7 +48,7 @@ class Documents:
         budget: The counters of this schema.
     """
 
-    def __init__(self, whole: Any, files: Mapping[str, Any], budget: Budget):
+    def __init__(self, whole: JsonValue, files: Mapping[str, JsonValue], budget: Budget):
         self._whole, self._budget = whole, budget
         self._references = References(whole, files, budget)
 
@@ -57,7 +60,7 @@ class Documents:
         """
         return self.parts(self._whole, Part({}, self._references.root))
 
-    def parts(self, schema: Any, within: Part) -> list[Part]:
+    def parts(self, schema: JsonValue, within: Part) -> list[Part]:
         """Return the parts of a subschema; none if it allows everything.
 
         Raises:
@@ -96,7 +99,7 @@ class Documents:
                 return False
         return True
 
-    def _collect(self, schema: Any, within: Part, parts: list[Part]) -> None:
+    def _collect(self, schema: JsonValue, within: Part, parts: list[Part]) -> None:
         if invalid := fault(schema):
             place, rule = invalid
             pointer = self._references.pointer(schema) + place
@@ -110,18 +113,19 @@ class Documents:
         with self._budget.level():
             resource = self._references.around(schema, within.resource)
             is_reference = "$ref" in schema and resource.has_exclusive_references
-            keywords = {key: schema[key] for key in ("description",) if key in schema} if is_reference else schema
+            valid: dict[str, Any] = schema
+            keywords = {key: valid[key] for key in ("description",) if key in valid} if is_reference else valid
             part = Part(keywords, resource, within.opened, within.is_choice)
             parts.append(part)
             if "$ref" in schema:
-                self._collect(*self._resolved(schema["$ref"], part), parts)
+                self._collect(*self._resolved(valid["$ref"], part), parts)
             for schemas in keywords.get("allOf", ()):
                 self._collect(schemas, part, parts)
             for choice in CHOICES:
                 if len(alternatives := branches(keywords, choice)) == 1:
                     self._collect(alternatives[0], replace(part, is_choice=True), parts)
 
-    def _resolved(self, reference: str, within: Part) -> tuple[Any, Part]:
+    def _resolved(self, reference: str, within: Part) -> tuple[JsonValue, Part]:
         """Return the target of a `$ref`, and a Part with its resource."""
         target, resource = self._references.target(reference, within.resource)
         if id(target) in within.opened:
@@ -143,7 +147,7 @@ def branches(keywords: Mapping[str, Any], choice: str) -> list[Any]:
     return [one for one in keywords.get(choice, ()) if not _is_null(one)]
 
 
-def _is_null(schema: Any) -> bool:
+def _is_null(schema: JsonValue) -> bool:
     if not isinstance(schema, dict):
         return False
     is_constant = schema.get("enum") == [None] or ("const" in schema and schema["const"] is None)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget
+
+if TYPE_CHECKING:
+    from pydantic import JsonValue
 
 EXCLUSIVE = re.compile(r"draft-0[3-7]\b")
 """Drafts, by their `$schema`, in which validators ignore the other keywords of a schema with a `$ref`."""
@@ -28,7 +31,7 @@ class Resource:
         dialect: Its `$schema`, or else that of the schema around it; empty if unknown.
     """
 
-    schema: Any
+    schema: JsonValue
     uri: str
     dialect: str
 
@@ -47,7 +50,7 @@ class References:
         budget: The counters of this schema.
     """
 
-    def __init__(self, whole: Any, files: Mapping[str, Any], budget: Budget):
+    def __init__(self, whole: JsonValue, files: Mapping[str, JsonValue], budget: Budget):
         self._budget = budget
         self._by_uri: dict[str, list[Resource]] = {}
         self._by_schema: dict[int, Resource] = {}
@@ -55,11 +58,11 @@ class References:
         self.root = self._add(whole, "", dialect)
         self._files = {name: self._add(document, name, dialect) for name, document in files.items()}
 
-    def around(self, schema: Any, outer: Resource) -> Resource:
+    def around(self, schema: JsonValue, outer: Resource) -> Resource:
         """Return the resource that a schema is, or else the one around it."""
         return self._by_schema.get(id(schema), outer) if isinstance(schema, dict) else outer
 
-    def target(self, reference: str, within: Resource) -> tuple[Any, Resource]:
+    def target(self, reference: str, within: Resource) -> tuple[JsonValue, Resource]:
         """Return the target of a `$ref`, and the resource in which it is.
 
         Raises:
@@ -76,7 +79,7 @@ class References:
             raise SchemaError(f"The JSON Schema refers to '{reference}', which {what}. Correct it")
         return target, resource
 
-    def pointer(self, schema: Any) -> str:
+    def pointer(self, schema: JsonValue) -> str:
         """Return the pointer to a schema, with the name of the registered reference that contains it."""
         stack = [(f"{name}#", file.schema) for name, file in self._files.items()] + [("#", self.root.schema)]
         while stack:
@@ -86,7 +89,7 @@ class References:
             stack.extend((f"{pointer}/{escaped(key)}", inner) for key, inner in items(value))
         return "#"
 
-    def _add(self, document: Any, uri: str, dialect: str) -> Resource:
+    def _add(self, document: JsonValue, uri: str, dialect: str) -> Resource:
         """Add a document and the schemas with an `$id` within it."""
         root = Resource(document, _joined(uri, _id(document)), _dialect(document, dialect))
         self._put(root)
@@ -123,7 +126,7 @@ class References:
             f"The JSON Schema refers to '{name}', which is not registered as its reference. Register the reference"
         )
 
-    def _pointed(self, resource: Resource, pointer: str) -> tuple[Any, Resource]:
+    def _pointed(self, resource: Resource, pointer: str) -> tuple[JsonValue, Resource]:
         value, tokens = resource.schema, pointer.removeprefix("/").split("/")
         self._budget.spend_entries(len(tokens))
         for token in tokens:
@@ -137,7 +140,7 @@ class References:
             resource = self.around(value, resource)
         return value, resource
 
-    def _anchored(self, resource: Resource, anchor: str) -> Any:
+    def _anchored(self, resource: Resource, anchor: str) -> JsonValue:
         """Return the schema with the anchor in a resource; the resource itself if the anchor is empty."""
         if not anchor:
             return resource.schema
@@ -154,7 +157,7 @@ class References:
         return None
 
 
-def entries(schema: dict[str, Any]) -> int:
+def entries(schema: dict[str, JsonValue]) -> int:
     """Return the number of keywords of one schema and of their immediate entries."""
     return sum(1 + (len(value) if isinstance(value, dict | list) else 0) for value in schema.values())
 
@@ -164,7 +167,7 @@ def escaped(key: str | int) -> str:
     return str(key).replace("~", "~0").replace("/", "~1")
 
 
-def items(value: Any) -> Iterator[tuple[str | int, Any]]:
+def items(value: JsonValue) -> Iterator[tuple[str | int, JsonValue]]:
     """Yield the members of an object by name, or the items of a list by position; none of other values."""
     if isinstance(value, dict):
         yield from value.items()
@@ -172,7 +175,7 @@ def items(value: Any) -> Iterator[tuple[str | int, Any]]:
         yield from enumerate(value)
 
 
-def _id(schema: Any, outer: Resource | None = None) -> str:
+def _id(schema: JsonValue, outer: Resource | None = None) -> str:
     """Return the `$id` of a document, or of a schema in a resource; empty if it has none, or only an anchor."""
     if not isinstance(schema, dict) or (outer and outer.has_exclusive_references and "$ref" in schema):
         return ""
@@ -183,7 +186,7 @@ def _id(schema: Any, outer: Resource | None = None) -> str:
     return "" if fragment else name
 
 
-def _dialect(schema: Any, outer: str) -> str:
+def _dialect(schema: JsonValue, outer: str) -> str:
     dialect = schema.get("$schema") if isinstance(schema, dict) else None
     return dialect if isinstance(dialect, str) else outer
 

@@ -63,7 +63,7 @@ def explain(
     return next(_of_message(message, written, wanted, ""), None)
 
 
-def _missing(message: Any, path: str) -> Iterator[str]:
+def _missing(message: Message, path: str) -> Iterator[str]:
     """Yield the required fields that are missing.
 
     Protobuf's own FindInitializationErrors ends the process if such a message has a map of scalars (protobuf 6.33.6).
@@ -88,7 +88,7 @@ def _missing(message: Any, path: str) -> Iterator[str]:
             yield from _missing(value, f"{field_path}.")
 
 
-def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, ...], path: str) -> Iterator[str]:
+def _of_message(message: Message, written: tuple[Field, ...], wanted: tuple[Field, ...], path: str) -> Iterator[str]:
     pairs = partners(wanted, written)
     for column in wanted:
         field = pairs.get(column.name)
@@ -112,7 +112,7 @@ def _of_message(message: Any, written: tuple[Field, ...], wanted: tuple[Field, .
             yield from _of_value(getattr(message, field.name), field, column, field_path)
 
 
-def _is_unset(message: Any, name: str) -> bool:
+def _is_unset(message: Message, name: str) -> bool:
     kind = type(message)
     field = kind.DESCRIPTOR.fields_by_name[name]
     if field.is_repeated:
