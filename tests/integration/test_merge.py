@@ -106,9 +106,9 @@ def test_commits_after_interrupted_merge_have_exactly_their_properties(spark, mo
     branch.replace(("id",), [("a", 2, False)])
 
     snapshots = spark.sql(f"SELECT operation, summary FROM {branch.table}.snapshots ORDER BY committed_at").collect()
-    own = [{k: v for k, v in row["summary"].items() if k.startswith("lakehouse.")} for row in snapshots]
+    properties = [{k: v for k, v in row["summary"].items() if k.startswith("lakehouse.")} for row in snapshots]
     batch = {"lakehouse.batch": "1"}
-    assert own == [{}, batch, {"lakehouse.part": "delete"}, {**batch, "lakehouse.parts": "2"}]
+    assert properties == [{}, batch, {"lakehouse.part": "delete"}, {**batch, "lakehouse.parts": "2"}]
 
 
 def raise_interrupt(*_):

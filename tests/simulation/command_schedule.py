@@ -52,7 +52,6 @@ class CommandSchedule(DerivationSchedule):
     def __init__(self, choices: Choices):
         super().__init__(choices)
         self.world.rare_factor = 5
-        self.oracle.chosen = None  # `latest` is where the log ends when the command reads it.
         self.left_out = choices.of((OMITTED, (*OMITTED, *RESETTING)))
         # A redrive and a replay add rows that the table lacks, so that the derivation looks for late rows.
         self.recovering = choices.of((("ingest", "redrive", "replay"), ("ingest",)))
@@ -65,9 +64,14 @@ class CommandSchedule(DerivationSchedule):
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of derivation; an operator may resume at the end of the log, too."""
-        position = lambda: self.choices.of((self.source.resumable(self.oracle), "latest"))  # noqa: E731
-        resuming = {"resume": lambda: resume(self.clients, NAMESPACE, self.topic, position(), RESUMED)}
-        return super().programs() | resuming
+        return super().programs() | {"resume": self.resume}
+
+    def resume(self) -> None:
+        """Resume the table at offsets, or at the end of the log, which the command reads."""
+        position = self.choices.of((self.source.resumable(self.oracle), "latest"))
+        if position == "latest":
+            self.oracle.chosen = None
+        resume(self.clients, NAMESPACE, self.topic, position, RESUMED)
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return the events of derivation; that an earlier release continued the table in another one; and that an

@@ -53,7 +53,7 @@ class Oracle:
         rolled_back_to: The snapshot that an operator is rolling main back to.
         uncertain: Places of records that the broker deleted while a batch or replay may have been reading them.
         has_dropped: Whether an operator dropped a table with rows.
-        chosen: The positions that operators chose; None after one that they did not name by offsets.
+        chosen: The positions that operators chose; None if tests decide, or after one that is not named by offsets.
         every_letter: Places of all records that ever were dead letters. After a rollback, some become rows in a batch.
     """
 
@@ -63,7 +63,7 @@ class Oracle:
         self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
         self.every_letter: set[Place] = set()
-        self.chosen: list[dict[int, int]] | None = []
+        self.chosen: list[dict[int, int]] | None = None
         self.has_dropped = False
         self.position: Position = ("", {})
         self.furthest: dict[str, dict[int, int]] = {}
@@ -170,7 +170,7 @@ class Oracle:
         topic_id = batch["topic_id"]
         start, end = ({int(p): o for p, o in batch[bound].items()} for bound in ("start", "end"))
         known = self.position[1] if topic_id == self.position[0] else {}
-        if reason != RESUMED:
+        if reason is None or (self.chosen is not None and reason != RESUMED):
             if self.position[0] not in ("", topic_id):
                 self._violate(f"a batch of topic {topic_id} follows one of {self.position[0]} without a decision")
             for p, offset in start.items():

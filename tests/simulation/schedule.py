@@ -180,7 +180,7 @@ class Schedule:
         Raises:
             Violation: A promise was broken.
         """
-        world, choices = self.world, self.choices
+        world, choices, self.oracle.chosen = self.world, self.choices, []
         world.fault_percent, world.switch_percent = choices.of(self.fault_percents), choices.of((0, 10, 40))
         self.chosen, world.faults = choices.without_some(self.actions), choices.without_some(FAULTS)
         # The first kinds are good records.

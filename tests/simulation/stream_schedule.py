@@ -240,6 +240,8 @@ class StreamSchedule:
     def _run(self) -> None:
         world, choices = self.world, self.choices
         world.fault_percent, world.switch_percent = choices.of((0, 1, 4)), choices.of((0, 5, 20))
+        for oracle in self._oracles.values():
+            oracle.chosen = []
         self._sources["orders"].produce()
         world.start("stream-0", self._programs()["stream"])
         for turn in range(TURNS):

@@ -176,8 +176,8 @@ def _completes(snapshot: Snapshot, staged: Staged) -> bool:
 
     It has no other property of the project, such as the offsets of another batch, which would become the position.
     """
-    own = _own_properties(snapshot)
-    return not _is_silent(snapshot) and {name: own[name] for name in own if name != PARTS} == staged.summary
+    properties = {name: value for name, value in _own_properties(snapshot).items() if name != PARTS}
+    return not _is_silent(snapshot) and properties == staged.summary
 
 
 def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
@@ -193,9 +193,9 @@ def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
 
 def _is_silent(snapshot: Snapshot) -> bool:
     """Return whether a snapshot is a partial commit, or the empty first snapshot of a new table's branch."""
-    own = _own_properties(snapshot)
+    properties = _own_properties(snapshot)
     first = snapshot.parent_snapshot_id is None and summary_of(snapshot).get("total-records", "0") == "0"
-    return own.keys() == {PART} or (first and not own)
+    return properties.keys() == {PART} or (first and not properties)
 
 
 def _own_properties(snapshot: Snapshot) -> dict[str, str]:

@@ -36,12 +36,12 @@ def test_recorded_choices_replay_the_deployment_schedule():
 
 
 def test_simulation_runs_the_functions_of_planner_and_rotation():
-    from lakehouse.deploy import resource, rotation
+    from lakehouse.deploy import resource, rotation, waiting
     from lakehouse.deploy.confluent.keys import account_key, key_rotation, stored_api_keys
     from lakehouse.deploy.planning import planner
     from lakehouse.deploy.snowflake import key_pair, key_pair_rotation
     from resources.aws import secrets_manager
-    from resources.confluent import api_client, waiting
+    from resources.confluent import api_client
     from resources.snowflake import snowflake_connection
 
     deployment = planner, resource, rotation, account_key, stored_api_keys, key_rotation, key_pair, key_pair_rotation
