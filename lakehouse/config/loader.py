@@ -210,7 +210,10 @@ def load(
 def _named(name: str, topic: dict[str, Any], folder: Path, line: int) -> dict[str, Any]:
     """Return a topic's settings with its name, its line and the content of its schema file.
 
-    A missing schema file is reported by the validation.
+    The content of a file that cannot be read is empty, which the validation reports.
     """
-    file = folder / str(topic.get("value_schema_file", ""))
-    return {**topic, "name": name, "line": line, "value_schema": file.read_text() if file.is_file() else ""}
+    try:
+        schema = (folder / str(topic.get("value_schema_file", ""))).read_text()
+    except (OSError, ValueError):
+        schema = ""
+    return {**topic, "name": name, "line": line, "value_schema": schema}

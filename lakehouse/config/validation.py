@@ -49,7 +49,11 @@ def semantic_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
     accepted = TableNames()
     tables = {topic.table: topic for topic in config.topics.values()}
     for name, route in config.routes.items():
-        route_faults = [*_route_faults(name, route, config), *_topic_faults(route, tables)]
+        route_faults = [
+            *_route_faults(name, route, config),
+            *_topic_faults(route, tables),
+            *_schema_file_faults(config, route),
+        ]
         faults += [(("routes", name, *location), message) for location, message in route_faults]
     for name, topic in config.topics.items():
         at = ("topics", name)
@@ -60,9 +64,7 @@ def semantic_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
         accepted.add(topic)
         faults += [((*at, *location), message) for location, message in _topic_faults(topic, tables)]
         faults += [((*at, "sensitive"), message) for message in _unknown_sensitive(config, topic)]
-        if topic.value_schema_file and not (config.root / topic.value_schema_file).is_file():
-            problem = f"file '{topic.value_schema_file}' does not exist in {config.root}. Correct the path"
-            faults.append(((*at, "value_schema_file"), problem))
+        faults += [((*at, *location), message) for location, message in _schema_file_faults(config, topic)]
         faults += [((*at, *location), message) for location, message in topic.source.faults(config, topic)]
     return [*faults, *_cycles(config)]
 
@@ -97,8 +99,19 @@ def _route_faults(name: str, route: Route, config: ValidatedConfig) -> Iterator[
         route.table_name.format_map(groups)
     except re.error as error:
         yield ("pattern",), f"not a valid regular expression: {error}. Correct the pattern"
-    except (KeyError, ValueError, IndexError) as error:
+    except KeyError as error:
         yield ("table",), f"the template names {error}, which is not a group of 'pattern'. Add (?P<name>…) to it"
+    except (ValueError, IndexError, AttributeError, TypeError) as error:
+        yield ("table",), f"not a valid template: {error}. Write the groups of 'pattern' as {{name}}"
+
+
+def _schema_file_faults(config: ValidatedConfig, entry: Topic) -> Iterator[tuple[Location, str]]:
+    """Yield why a schema file cannot be used: without its content the table would have one column of text."""
+    file = entry.value_schema_file
+    if file and not (config.root / file).is_file():
+        yield ("value_schema_file",), f"file '{file}' does not exist in {config.root}. Correct the path"
+    elif file and not entry.value_schema.strip():
+        yield ("value_schema_file",), f"file '{file}' has no text in UTF-8. Write the JSON Schema to it"
 
 
 def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -240,8 +253,8 @@ def _declared_fields(
         files, format_ = (topic.value_schema_file,), format_of(topic.value_format)
     if topic.mode == "debezium" or not files or not all((config.root / file).is_file() for file in files):
         return None
-    versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
     try:
+        versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
         shapes = [format_.shape(MessageSchema(version, version)) for version in versions]
     except (ValueError, SchemaError):
         # The fault of the schema itself is reported at the key that names the file, or at registration.
@@ -355,15 +368,15 @@ def _types(loc: Location) -> Mapping[str, type[ConfigModel]]:
 
 
 def reserved_keys(raw: object) -> list[tuple[Location, str]]:
-    """Return keys of the file that the loader sets itself, such as a topic's name and the file's folder."""
+    """Return keys of the file that the loader sets itself, such as an entry's name and the file's folder."""
     at: list[Location] = [(key,) for key in ("root", "file") if isinstance(raw, dict) and key in raw]
-    match raw:
-        case {"topics": dict() as topics}:
-            at += [
-                ("topics", name, key)
-                for name, topic in topics.items()
-                if isinstance(topic, dict)
-                for key in ("name", "line", "value_schema")
-                if key in topic
-            ]
+    for kind in ("topics", "routes"):
+        entries = raw.get(kind) if isinstance(raw, dict) else None
+        at += [
+            (kind, name, key)
+            for name, entry in (entries.items() if isinstance(entries, dict) else ())
+            if isinstance(entry, dict)
+            for key in ("name", "line", "value_schema")
+            if key in entry
+        ]
     return [(loc, "unknown key. Remove it") for loc in at]

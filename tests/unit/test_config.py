@@ -178,6 +178,35 @@ SOURCES = {
 }
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "file 's.json' does not exist in"),
+        (b"", "file 's.json' has no text in UTF-8. Write the JSON Schema to it"),
+        (b" \n", "file 's.json' has no text in UTF-8"),
+        (b'{"title": "caf\xe9"}', "file 's.json' has no text in UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["topics", "routes"])
+def test_load_unusable_schema_file_is_refused(tmp_path, content, message, kind):
+    """Without the schema, the table would silently get one column of text instead of the declared columns."""
+    if content is not None:
+        (tmp_path / "s.json").write_bytes(content)
+    entry = "{value_format: json, value_schema_file: s.json}"
+    entries = f"topics: {{a: {entry}}}\n"
+    if kind == "routes":
+        entries = f"topics: {{}}\nroutes: {{a: {entry.replace('{', '{pattern: x, ', 1)}}}\n"
+    text = f"namespace: n\n{entries}{ENVIRONMENTS}"
+    assert f"{kind}.a.value_schema_file: {message}" in error_message(tmp_path, text)
+
+
+@pytest.mark.parametrize("schema", [b"\xe9", b'{"type": "record", "name": "R"}', b'{"type": "record", "fields": [1]}'])
+def test_load_avro_file_that_is_no_schema_is_refused(tmp_path, schema):
+    (tmp_path / "s.avsc").write_bytes(schema)
+    text = f"namespace: n\ntopics:\n  a:\n    sensitive: [b]\n{SOURCES['datagen']}{ENVIRONMENTS}"
+    assert "topics.a.source.schema_file: 's.avsc' is not an Avro record schema: " in error_message(tmp_path, text)
+
+
 @pytest.mark.parametrize("source", SOURCES)
 def test_load_sensitive_column_must_be_in_schema_file(tmp_path, source):
     fields = [{"name": "userid", "type": "string", "aliases": ["user"]}, {"name": "ssn", "type": "long"}]

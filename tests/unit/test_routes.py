@@ -41,6 +41,10 @@ def test_routed_declared_entry_precedes_first_matching_route(tmp_path):
     [
         ("{pattern: '('}", "routes.r.pattern: not a valid regular expression"),
         ("{pattern: 'a', table: '{b}'}", "routes.r.table: the template names 'b', which is not a group"),
+        ("{pattern: 'a', table: 'b_{}'}", "routes.r.table: not a valid template: "),
+        ("{pattern: '(?P<e>a)', table: '{e.x}'}", "routes.r.table: not a valid template: 'str' object has no"),
+        ("{pattern: '(?P<e>a)', table: '{e[x]}'}", "routes.r.table: not a valid template: string indices must be"),
+        ("{pattern: 'a', value_schema: '{}'}", "routes.r.value_schema: unknown key. Remove it"),
         ("{pattern: 'a', mode: upsert}", "routes.r: 'mode: upsert' needs the columns"),
         ("{pattern: 'a', kafka_topic: b}", "routes.r: a route matches existing topics only"),
         ("{patern: 'a'}", "routes.r.patern: unknown key. Did you mean 'pattern'?"),

@@ -70,9 +70,13 @@ def field_names(schema: str) -> list[str]:
     """Return the names of the top-level fields of a record schema, in order.
 
     Raises:
-        SchemaError: The schema is not a record.
+        SchemaError: The schema is not a record, or a field has no name.
+        ValueError: The schema is not JSON.
     """
     parsed = json.loads(schema)
     if not isinstance(parsed, dict) or parsed.get("type") != "record":
         raise SchemaError("The Avro schema is not a record, so it has no columns. Wrap the value in a record")
-    return [field["name"] for field in parsed["fields"]]
+    try:
+        return [field["name"] for field in parsed["fields"]]
+    except (KeyError, TypeError) as error:
+        raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
