@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
@@ -9,14 +10,19 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import publish
+from resources.by_key import resource_of
 from resources.iceberg.catalog import Catalog
+from resources.kafka.kafka import Kafka
 
 if TYPE_CHECKING:
     from lakehouse.local.stack import State
 
 
-def restore() -> list[str]:
+def restore(*, with_routes: bool) -> list[str]:
     """Register every published table of the Iceberg catalog with the readers, as the assets do.
+
+    Args:
+        with_routes: Whether to include the topics in Kafka that routes match.
 
     Returns:
         The names of the restored topics.
@@ -26,9 +32,10 @@ def restore() -> list[str]:
     """
     config = loader.load()
     with open_clients(config) as resources:
+        names = resource_of(resources, "kafka", Kafka).topics() if config.routes and with_routes else ()
         topics = [
             topic
-            for topic in config.topics.values()
+            for topic in (*config.topics.values(), *config.routed_topics(names))
             if _is_published(resources.catalog, topic.table_in(config.namespace))
         ]
         for topic in topics:
@@ -42,12 +49,18 @@ def _is_published(catalog: Catalog, ref: TableRef) -> bool:
 
 
 class Restoring:
-    """Runs `restore` in a thread while the servers that start after Glue and Snowflake come up."""
+    """Runs `restore` in a thread while the servers that start after Glue and Snowflake come up.
+
+    Args:
+        servers: The servers that are started. Without Kafka, tables of routes cannot be restored.
+    """
 
     IN_MEMORY = frozenset({"aws", "snowflake"})
     REQUIRED = IN_MEMORY | {"s3"}
 
-    def __init__(self) -> None:
+    def __init__(self, servers: Collection[str]) -> None:
+        self._with_routes = "kafka" in servers
+        self._required = self.REQUIRED | ({"kafka"} if self._with_routes else set())
         self._pool = ThreadPoolExecutor(1)
         self._ready: dict[str, bool] = {}
         self._restored: Future[list[str]] | None = None
@@ -58,9 +71,9 @@ class Restoring:
         Nothing is restored if Glue and Snowflake were running before.
         """
         self._ready[state.name] = state.seconds > 0
-        is_complete = self._ready.keys() >= self.REQUIRED
+        is_complete = self._ready.keys() >= self._required
         if is_complete and self._restored is None and any(self._ready[server] for server in self.IN_MEMORY):
-            self._restored = self._pool.submit(restore)
+            self._restored = self._pool.submit(restore, with_routes=self._with_routes)
 
     def result(self) -> list[str]:
         """Wait for `restore` and return the names of the restored topics. Raises what `restore` raises."""

@@ -24,7 +24,8 @@ def up(only: tuple[str, ...], kafka_sasl: bool | None) -> None:
     """
     if unknown := set(only) - set(stack.SERVERS):
         raise click.BadParameter(f"no server {', '.join(sorted(unknown))}. Servers: {', '.join(stack.SERVERS)}")
-    restoring = Restoring()
-    show.up(Home.default(), only or tuple(stack.SERVERS), restoring.on_ready, kafka_sasl)
+    servers = only or tuple(stack.SERVERS)
+    restoring = Restoring(servers)
+    show.up(Home.default(), servers, restoring.on_ready, kafka_sasl)
     if restored := restoring.result():
         click.echo(f"Registered again in Glue and Snowflake: {', '.join(restored)}")
