@@ -19,6 +19,7 @@ from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
 from resources.by_key import Resources
+from resources.iceberg.catalog import published_table
 from resources.iceberg.snapshots import commits, live_rows_at
 
 
@@ -60,8 +61,10 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
 
     def compare(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         resources = context.resources
-        ref, table = resources.catalog.chain(table_of(config, topic, resources)).require_published()
+        ref, _ = resources.catalog.chain(table_of(config, topic, resources)).require_published()
         registration = reader.require(topic, ref, resources, count=True)
+        # The table is loaded after the reader answered, because a snapshot may be published meanwhile.
+        table = published_table(resources.catalog, ref)
         behind = snapshots_behind(commits(table), registration.snapshot_id, int(time.time() * 1000))
         lag = StageLag(topic.name, reader.name, topic.max_lag_seconds, behind, registration.snapshot_id)
         expected = None
