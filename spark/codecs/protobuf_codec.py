@@ -17,6 +17,7 @@ from pyspark.sql import types as T
 from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.protobuf import protobuf_format
+from lakehouse.formats.protobuf.message_indexes import other_indexes, own_indexes
 from lakehouse.formats.protobuf.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
 from lakehouse.formats.protobuf.protobuf_fields import Field
 from lakehouse.formats.protobuf.protobuf_versions import fits, partners
@@ -24,7 +25,7 @@ from lakehouse.formats.schema import RegisteredSchema
 from spark.codecs.protobuf_handler import name, structs
 from spark.codecs.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 from spark.decoding import framing_columns
-from spark.decoding.conditions import first_of
+from spark.decoding.conditions import first_of, some
 from spark.decoding.decode import Codec
 
 
@@ -57,12 +58,16 @@ class ProtobufCodec(Codec):
     def control(self) -> bytes:
         """An empty message of one of the writers."""
         id_ = max(self.writers)
-        return frame(id_) + self._index[id_]
+        return frame(id_) + self._indexes[id_][0]
 
     def decode(self, data: Column) -> Column:
-        body = self._by_writer(data, lambda id_: F.substring(data, FRAME_BYTES + 1 + len(self._index[id_]), MAX_LENGTH))
+        bodies = []
+        for id_, indexes in self._indexes.items():
+            for head in (frame(id_) + index for index in indexes):
+                body = F.substring(data, len(head) + 1, MAX_LENGTH)
+                bodies.append((F.substring(data, 1, len(head)) == F.lit(head), body))
         read = F.arrow_udf(self._decoder(), self._type)  # type: ignore[call-overload]  # its stub lacks this form
-        return read(self.schema_id(data), body)
+        return read(self.schema_id(data), first_of(bodies))
 
     def schema_id(self, data: Column) -> Column:
         return framing_columns.by_schema_id(data, self.writers, F.lit)
@@ -71,16 +76,22 @@ class ProtobufCodec(Codec):
         return framing_columns.is_framed(data)
 
     def other(self, data: Column) -> Column:
-        """Return whether a message has a known schema, but is of another type than this table's."""
-        return self._by_writer(data, lambda _: F.lit(False)).isNull() & self.schema_id(data).isNotNull()
+        """Return whether a message has a known schema and selects another message of it than this table's."""
+        by_length: dict[int, list[bytes]] = {}
+        for id_, schema in self.writers.items():
+            for index in sorted(other_indexes(protobuf_format.message(schema, self.record))):
+                head = frame(id_) + index
+                by_length.setdefault(len(head), []).append(head)
+        return some([F.substring(data, 1, length).isin(heads) for length, heads in by_length.items()])
 
     def explain(self, data: bytes) -> str | None:
         id_ = schema_id(data)
         if id_ is None or id_ not in self.writers or len(data) == FRAME_BYTES:
             return None
-        start = FRAME_BYTES + len(self._index[id_])
-        if data[FRAME_BYTES:start] != self._index[id_]:
+        index = next((index for index in self._indexes[id_] if data.startswith(index, FRAME_BYTES)), None)
+        if index is None:
             return f"byte {FRAME_BYTES} of the value does not select message '{self.sources[id_][1]}'"
+        start = FRAME_BYTES + len(index)
         descriptors, message, written = self.sources[id_]
         return explain(data, start, message_class(descriptors, message), written, self.fields)
 
@@ -97,16 +108,12 @@ class ProtobufCodec(Codec):
         }
 
     @cached_property
-    def _index(self) -> dict[int, bytes]:
-        messages = {id_: protobuf_format.message(schema, self.record) for id_, schema in self.writers.items()}
-        return {id_: protobuf_format.message_index(message) for id_, message in messages.items()}
-
-    def _by_writer(self, data: Column, then: Callable[[int], Column]) -> Column:
-        branches = []
-        for id_ in sorted(self.writers):
-            head = frame(id_) + self._index[id_]
-            branches.append((F.substring(data, 1, len(head)) == F.lit(head), then(id_)))
-        return first_of(branches)
+    def _indexes(self) -> dict[int, list[bytes]]:
+        """The message indexes that select this table's message, by registry id."""
+        return {
+            id_: sorted(own_indexes(protobuf_format.message(schema, self.record)))
+            for id_, schema in sorted(self.writers.items())
+        }
 
     @property
     def _type(self) -> T.StructType:

@@ -208,3 +208,22 @@ def test_ingest_protobuf_keys_are_decoded(resources):
     stream.ingest()
 
     assert {row["id"]: row["name"] for row in stream.rows()} == {2: "c"}
+
+
+def test_ingest_bytes_that_select_no_message_are_dead_letters_beside_other_types(resources):
+    """With `record`, messages of other types are left to other entries, which must not include what is no message."""
+    text = """syntax = "proto3"; message Outer { map<string, int32> counts = 1; message Inner { int32 x = 1; } }
+    message Order { int64 id = 1; } message Other { message Deep { int32 x = 1; } }"""
+    settings = {"key": [], "value_format": "protobuf", "record": "Order"}
+    stream = Stream(resources, partitions=1, settings=settings)
+    schema_id, order = register(f"{stream.name}-value", text), message_class(text, "Order")(id=7)
+    others = [b"\x00", b"\x04\x00\x02", b"\x04\x00\x00", b"\x02\x04", b"\x04\x04\x00"]
+    bad = [b"\x02\x06", b"\x04\x02\x00", b"\xff\xff\xff", b"\x02"]
+    values = [framed(schema_id, order, index) for index in (b"\x02\x02", *others, *bad)]
+    frame = struct.pack(">bI", 0, schema_id)
+    stream.produce([{"value": value} for value in (*values, frame)])
+
+    stream.ingest()
+
+    assert [row["id"] for row in stream.rows()] == [7]
+    assert [letter["value"] for letter in stream.dead_letters()] == [*values[1 + len(others) :], frame]

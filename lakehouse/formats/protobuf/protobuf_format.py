@@ -22,6 +22,7 @@ from lakehouse.formats.budget import Budget, require_characters, require_fields
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
+from lakehouse.formats.protobuf.message_indexes import require_distinct
 from lakehouse.formats.protobuf.protobuf_compiler import compile_sources, require_plain_names
 from lakehouse.formats.protobuf.protobuf_fields import Field, Kind
 from lakehouse.formats.protobuf.protobuf_versions import merged
@@ -133,8 +134,11 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
         record: The message's full name; if empty, the message is the first of the file.
 
     Raises:
-        SchemaError: A schema does not have the message, is recursive, or does not compile.
+        SchemaError: A schema does not have the message, is recursive, does not compile, or has another message with the
+            same message indexes.
     """
+    for schema in schemas if record else ():
+        require_distinct(message(schema, record))
     newest, fields = message(schemas[-1], record), message_fields(schemas[-1], record)
     for older in reversed(schemas[:-1]):
         if (name := message(older, record).full_name) != newest.full_name:
@@ -190,20 +194,6 @@ def has(schema: RegisteredSchema, record: str) -> bool:
         return False
 
 
-def message_index(descriptor: Descriptor) -> bytes:
-    """Return the message indexes of the wire format, which follow the schema id (Confluent, Wire format).
-
-    They are the position of the message among its siblings, for each level from the outermost in, as zigzag varints
-    after their count. The first message of the file is abbreviated to a single zero.
-    """
-    path: list[int] = []
-    while (parent := descriptor.containing_type) is not None:
-        path.insert(0, [m.name for m in parent.nested_types].index(descriptor.name))
-        descriptor = parent
-    path.insert(0, list(descriptor.file.message_types_by_name).index(descriptor.name))
-    return b"\x00" if path == [0] else b"".join(_varint(2 * n) for n in (len(path), *path))
-
-
 def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
     """Return the descriptors of the schema and all its imports, with its own last.
 
@@ -226,13 +216,6 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
     imports = "".join(f'import "{name}";' for name in dependencies)
     imported = compile_sources(f'syntax = "proto3";{imports}', dict(references))
     return FileDescriptorSet(file=[*imported.file[:-1], root])
-
-
-def _varint(n: int) -> bytes:
-    out = b""
-    while n > 127:
-        out, n = out + bytes([n & 127 | 128]), n >> 7
-    return out + bytes([n])
 
 
 class _Walk:
