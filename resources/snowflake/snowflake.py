@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 REFRESH_TIMEOUT_SECONDS = 300
 """Limit for one request, which may be a long refresh."""
 
+ATTEMPTS = 3
+"""Number of counts of a table's rows until one is not interrupted by a refresh."""
+
 DOES_NOT_EXIST = (2003, 2043)
 """Snowflake's error numbers for an object that does not exist, or that the role may not access."""
 
@@ -251,8 +254,7 @@ class Snowflake(dg.ConfigurableResource):
             LakehouseError: As `connect`.
         """
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
-            _, [(information,)] = self._run(connection, sql.iceberg_table_information(*self._name(schema, table)))
-            return str(json.loads(information)["metadataLocation"])
+            return self._metadata_location(connection, self._name(schema, table))
         return None
 
     def table_state(self, schema: str, table: str) -> TableState | None:
@@ -261,13 +263,21 @@ class Snowflake(dg.ConfigurableResource):
         The metadata file contains the snapshot's id.
 
         Raises:
-            LakehouseError: As `connect`.
+            LakehouseError: As `connect`, or the table was refreshed during each attempt to count its rows.
         """
         name = self._name(schema, table)
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
-            _, [(information,)] = self._run(connection, sql.iceberg_table_information(*name))
-            _, [(rows,)] = self._run(connection, sql.count_rows(*name))
-            return TableState(json.loads(information)["metadataLocation"], int(rows))
+            before = self._metadata_location(connection, name)
+            for _ in range(ATTEMPTS):
+                _, [(rows,)] = self._run(connection, sql.count_rows(*name))
+                after = self._metadata_location(connection, name)
+                if after == before:
+                    return TableState(after, int(rows))
+                before = after
+            raise LakehouseError(
+                f"Snowflake's table {'.'.join(name)} was refreshed during each of {ATTEMPTS} counts of its rows. "
+                f"Nothing was compared. Run the check again"
+            )
         return None
 
     def drop_iceberg_table(self, schema: str, table: str) -> None:
@@ -322,6 +332,10 @@ class Snowflake(dg.ConfigurableResource):
         columns, rows = self._run(connection, sql.show(kind, *name))
         if name[-1] not in [row[columns.index("name")] for row in rows]:
             self._run(connection, creation)
+
+    def _metadata_location(self, connection: SnowflakeConnection, name: tuple[str, str, str]) -> str:
+        _, [(information,)] = self._run(connection, sql.iceberg_table_information(*name))
+        return str(json.loads(information)["metadataLocation"])
 
     def _name(self, schema: str, table: str) -> tuple[str, str, str]:
         return self.database, naming.snowflake_name(schema), naming.snowflake_name(table)

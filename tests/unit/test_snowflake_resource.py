@@ -1,17 +1,36 @@
-"""The Snowflake resource before it connects: imports, and errors of the private key."""
+"""The Snowflake resource without a server: errors of the private key, and states read while a table is refreshed."""
 
 from __future__ import annotations
 
+import json
+from contextlib import contextmanager
+from itertools import chain, repeat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from resources.snowflake.snowflake import Snowflake
+from resources.snowflake.snowflake import Snowflake, TableState
 
 
-def snowflake(key_path: Path) -> Snowflake:
-    return Snowflake(
+class Refreshed(Snowflake):
+    """An account with one table. An item of `answers` is its metadata file, with as many rows as the number in it."""
+
+    _answers: Any = None
+
+    @contextmanager
+    def connect(self):
+        yield None
+
+    def _run(self, connection, statement, params=()):
+        number = next(self._answers)
+        is_count = "COUNT(*)" in statement
+        return [""], [(number if is_count else json.dumps({"metadataLocation": f"{number}.metadata.json"}),)]
+
+
+def snowflake(key_path: Path, kind: type[Snowflake] = Snowflake) -> Any:
+    return kind(
         account="LOCAL",
         user="LOADER",
         private_key_path=str(key_path),
@@ -39,3 +58,18 @@ def test_query_invalid_key_file_is_refused(tmp_path: Path):
     path.write_text("not a key")
     with pytest.raises(LakehouseError, match=r"key\.p8 is not a readable PEM private key"):
         snowflake(path).query("select 1")
+
+
+@pytest.mark.parametrize("refreshes", [(1, 2, 2), (1, 1, 2), (1, 1, 2, 3, 3)])
+def test_table_state_has_the_rows_of_its_metadata_file(tmp_path: Path, refreshes: tuple[int, ...]):
+    account = snowflake(tmp_path / "key.p8", Refreshed)
+    last = refreshes[-1]
+    account._answers = chain(refreshes, repeat(last))
+    assert account.table_state("S", "T") == TableState(f"{last}.metadata.json", last)
+
+
+def test_table_state_of_table_in_constant_change_is_refused(tmp_path: Path):
+    account = snowflake(tmp_path / "key.p8", Refreshed)
+    account._answers = iter(range(100))
+    with pytest.raises(LakehouseError, match=r"table DB\.S\.T was refreshed during each of 3 counts .* Run the check"):
+        account.table_state("s", "t")
