@@ -41,7 +41,7 @@ class _Cursor:
     """State between ticks.
 
     Attributes:
-        after: The last entry that was measured.
+        after: The last topic that was measured, as `entry/topic`.
         asked: Time of the last requested run, in seconds since the epoch, by topic.
     """
 
@@ -52,6 +52,8 @@ class _Cursor:
 def freshness_sensor(config: Config) -> dg.SensorDefinition:
     """Return the sensor that reports the check `fresh` of every stage and requests runs for stale stages."""
     entries = {**config.spark_topics, **config.routes}
+    # The last lags by topic. One tick may measure only some topics of a route, whose check covers all of them.
+    known: dict[str, list[StageLag]] = {}
 
     @dg.sensor(
         name="freshness",
@@ -68,16 +70,29 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
         rejected = _rejected_topics(config, resources.kafka)
-        order = sorted(entries, key=lambda name: (name <= cursor.after, name))
-        for name in order:
-            entry = entries[name]
-            stages, topics = stages_of(config, entry), topics_of(entry, context.instance)
-            lags = [measure_lag(stage, config, topic, resources) for topic in topics for stage in stages]
-            events += _evaluations(entry, stages, [*lags, *rejected.get(name, ())], context.instance)
-            requests += _run_requests(cursor, entry, stages, lags, context.instance)
-            cursor.after = name
+        topics = {name: topics_of(entry, context.instance) for name, entry in entries.items()}
+        places = {f"{name}/{topic.name}": (name, topic) for name in entries for topic in topics[name]}
+        for gone in known.keys() - places:
+            del known[gone]
+        measured = [name for name in entries if not topics[name]]
+        for place in sorted(places, key=lambda place: (place <= cursor.after, place)):
+            name, topic = places[place]
+            stages = stages_of(config, entries[name])
+            known[place] = [measure_lag(stage, config, topic, resources) for stage in stages]
+            requests += _run_requests(cursor, entries[name], stages, known[place], context.instance)
+            cursor.after = place
+            measured.append(name)
             if time.monotonic() - began > BUDGET_SECONDS:
                 break
+        for name in dict.fromkeys(measured):
+            if missing := {f"{name}/{topic.name}" for topic in topics[name]} - known.keys():
+                context.log.info(
+                    f"{name}: {len(missing):,} of {len(topics[name]):,} topics are measured by later ticks"
+                )
+                continue
+            lags = [lag for topic in topics[name] for lag in known[f"{name}/{topic.name}"]]
+            stages = stages_of(config, entries[name])
+            events += _evaluations(entries[name], stages, [*lags, *rejected.get(name, ())], context.instance)
         return dg.SensorResult(asset_events=events, run_requests=requests, cursor=json.dumps(asdict(cursor)))
 
     return freshness

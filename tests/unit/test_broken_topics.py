@@ -124,7 +124,7 @@ def test_freshness_broken_topics_leave_others_measured(config, systems, instance
         assert "ValueError" in checks["glue/trades"].description
         assert ROW not in str(checks["glue/trades"]) + caplog.text
         assert "in registration" in caplog.text
-        assert json.loads(cursor)["after"] == NAMES[-1]
+        assert json.loads(cursor)["after"] == f"{NAMES[-1]}/{NAMES[-1]}"
 
 
 def test_freshness_failed_measurement_is_stored_as_failed_check(config, systems, instance):
