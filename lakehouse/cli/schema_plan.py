@@ -22,9 +22,8 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes
-from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import RegisteredSchema, Shape
-from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_naming
 from resources.by_key import Resources
 
@@ -118,15 +117,15 @@ def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan
     """
     ref = topic.table_in(config.namespace)
     try:
-        shape = read(file)
-        target = as_table(shape, topic)
+        schemas = read(file, topic)
+        target = as_table(schemas, table)
         if table is not None:
             require_naming(topic, table, str(ref))
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
     if table is None:
         return Plan(ref, is_new=True)
-    planned = tuple(changes(table, Shape(target.as_struct(), shape.previous_names)))
+    planned = tuple(changes(table, Shape(target.as_struct(), schemas.previous_names)))
     return Plan(ref, planned, tuple(readers(config, topic, planned)))
 
 
@@ -150,8 +149,8 @@ def plan_registered(config: Config, topic: Topic, resources: Resources) -> Plan:
     return Plan(ref, decision.changes, effects, is_new=table is None)
 
 
-def read(file: Path) -> Shape:
-    """Return the columns of a schema file: Avro (.avsc), JSON Schema (.json) or Protobuf (.proto).
+def read(file: Path, topic: Topic) -> TopicSchemas:
+    """Return a schema file as the only version of a topic's values: Avro (.avsc), JSON Schema (.json) or Protobuf.
 
     Raises:
         ConfigError: The file's suffix is unknown.
@@ -161,8 +160,12 @@ def read(file: Path) -> Shape:
     if file.suffix not in by_suffix:
         raise ConfigError(f"{file}: the suffix of a schema file must be {', '.join(by_suffix)}. Rename the file")
     format_ = by_suffix[file.suffix]
-    versions = (RegisteredSchema(0, file.read_text(), format_.schema_type),)
-    return format_.shape(MessageSchema(versions, versions))
+    try:
+        text = file.read_text()
+    except UnicodeDecodeError as error:
+        raise SchemaError(f"{file} is not text in UTF-8. Convert the file") from error
+    value = side_schema(format_.name, [RegisteredSchema(0, text, format_.schema_type)], topic.record)
+    return TopicSchemas(topic, value, None)
 
 
 def current_schema(config: Config, topic: Topic) -> Schema | None:
@@ -179,14 +182,19 @@ def current_schema(config: Config, topic: Topic) -> Schema | None:
     return table.schema() if table else None
 
 
-def as_table(shape: Shape, topic: Topic) -> Schema:
-    """Return the schema of the table that ingestion creates for records of this shape.
+def as_table(schemas: TopicSchemas, table: Schema | None = None) -> Schema:
+    """Return the schema of the table that ingestion creates for records of these schemas.
+
+    Args:
+        schemas: The schema of a topic's values. Columns that only its keys have are not known.
+        table: The present table, whose key columns keep their types.
 
     Raises:
         SchemaError: No table can have this schema.
     """
-    key = [NestedField(1, name, StringType(), required=False) for name in topic.key]
-    return table_schema(topic.metadata.names, shape.struct, StructType(*key))
+    topic, types = schemas.topic, {field.name: field.field_type for field in table.fields} if table else {}
+    key = [NestedField(1, name, types.get(name, StringType()), required=False) for name in topic.key]
+    return table_schema(topic.metadata.names, schemas.struct, StructType(*key))
 
 
 def readers(config: Config, topic: Topic, planned: Sequence[Change]) -> Iterator[str]:

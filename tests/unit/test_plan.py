@@ -4,9 +4,13 @@ import json
 
 import pytest
 from click.testing import CliRunner
+from pyiceberg.types import LongType, NestedField, StructType
 
+from lakehouse.cli import schema_plan
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.loader import PROJECT, Config
+from lakehouse.config.topic import Topic
+from lakehouse.formats.columns import table_schema
 
 TRADES = json.loads((PROJECT / "schemas/stock_trades.avsc").read_text())
 
@@ -101,3 +105,39 @@ def test_plan_unknown_topic_or_format_exits_2(plan, tmp_path):
     result = CliRunner().invoke(main, ["plan", "users", str(other), "--against", str(other)])
     assert result.exit_code == 2
     assert "must be .avsc, .json, .proto" in result.output
+
+
+ROW = '{"type": "record", "name": "Row", "fields": [{"name": "total", "type": "long"}]}'
+ENVELOPE = f"""{{"type": "record", "name": "Envelope", "fields": [{{"name": "before", "type": ["null", {ROW}]}},
+{{"name": "after", "type": ["null", "Row"]}}, {{"name": "op", "type": "string"}}]}}"""
+MESSAGES = 'syntax = "proto3"; message Other { string x = 1; } message Row { int64 total = 1; }'
+OF_TABLE = {
+    "a key column that only the message key has": ("orders.avsc", ROW, {"mode": "upsert", "key_format": "avro"}),
+    "the row of a change event": ("orders.avsc", ENVELOPE, {"mode": "debezium", "key_format": "avro"}),
+    "the message that the entry names": ("orders.proto", MESSAGES, {"value_format": "protobuf", "record": "Row"}),
+}
+
+
+@pytest.mark.parametrize("case", OF_TABLE)
+def test_plan_file_has_the_columns_that_ingestion_reads(tmp_path, case):
+    name, text, settings = OF_TABLE[case]
+    topic = Topic.model_validate({"name": "orders", "key": "id"} | settings)
+    config = Config(namespace="shop", topics={"orders": topic}, environments={})
+    (tmp_path / name).write_text(text)
+    columns = [NestedField(1, column, LongType(), required=False) for column in ("total", "id")]
+    table = table_schema(topic.metadata.names, StructType(*columns), None)
+
+    planned = schema_plan.plan(config, topic, tmp_path / name, table)
+
+    assert planned.is_accepted and planned.changes == (), planned.changes
+
+
+@pytest.mark.parametrize("is_current", [True, False])
+def test_plan_file_that_is_no_text_is_reported(tmp_path, monkeypatch, is_current):
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(PROJECT / "lakehouse.yaml"))
+    file, good = tmp_path / "new.avsc", str(PROJECT / "schemas/stock_trades.avsc")
+    file.write_bytes('{"doc": "café"}'.encode("latin-1"))
+    schema, against = (good, str(file)) if is_current else (str(file), good)
+    result = CliRunner().invoke(main, ["plan", "stock_trades", schema, "--against", against])
+    assert result.exit_code == (2 if is_current else 1)
+    assert "new.avsc is not text in UTF-8. Convert the file" in result.output

@@ -86,7 +86,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
         topics = [declared.topic(topic)] if topic else list(declared.topics.values())
         if schema_file:
             table = (
-                schema_plan.as_table(schema_plan.read(against), topics[0])
+                schema_plan.as_table(schema_plan.read(against, topics[0]))
                 if against
                 else schema_plan.current_schema(declared, topics[0])
             )
