@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import warnings
 from pathlib import Path
 from typing import NoReturn
@@ -18,7 +19,7 @@ from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.validation import check_column_faults
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.text.terminal import echo
 from lakehouse.definitions import defs
 from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
@@ -26,6 +27,8 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import transform
 from resources.by_key import resource_of
 from resources.kafka.kafka import Kafka
+
+_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -104,7 +107,13 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 
 @click.command("dry-run")
 @click.argument("topics", nargs=-1)
-@click.option("--records", default=1_000, show_default=True, help="Maximum number of newest records per topic.")
+@click.option(
+    "--records",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Maximum number of newest records per topic.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
 def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
@@ -131,8 +140,10 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                     with hide_values(topic):
                         result = ingest_sample(declared.namespace, topic, clients, records)
                     outcomes += check_runner.as_outcomes(asset, result.findings)
-                except LakehouseError as error:
-                    outcomes.append(check_runner.Outcome(asset, "dry_run", "error", str(error)))
+                except Exception as error:
+                    if where := trace(error):
+                        _LOG.error("The dry run of %s failed. %s", topic.name, where)
+                    outcomes.append(check_runner.Outcome(asset, "dry_run", "error", reason(error)))
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
     _report(outcomes, as_json, junit)
