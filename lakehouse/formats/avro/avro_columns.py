@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.avro.avro_types import MAX_PRECISION, Type
 from lakehouse.formats.columns import distinct
+from lakehouse.formats.json import json_text
 from lakehouse.formats.schema import BRANCH, Shape
 
 if TYPE_CHECKING:
@@ -70,7 +71,8 @@ class _Columns:
             if column.aliases:
                 self.previous_names[at] = column.aliases
             type_ = self.type(column.type, at)
-            fields.append(NestedField(self.next_id(), column.name, type_, required=False, doc=column.doc))
+            doc = json_text.avro_comment(column.doc)
+            fields.append(NestedField(self.next_id(), column.name, type_, required=False, doc=doc))
         if not fields:
             where = f" at '{path.rstrip('.')}'" if path else ""
             raise SchemaError(
