@@ -45,14 +45,21 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
 
     Args:
         config: The configuration.
-        names: Entries of lakehouse.yaml.
+        names: Entries of lakehouse.yaml, or topics that routes match.
         kafka_topics: The topics in Kafka, to be matched with routes.
     """
     from lakehouse.definitions import defs
 
     loaded = defs()
+    matches = config.match_routes(kafka_topics)
+    routed = [
+        (route.name, name)
+        for route, name, topic in matches
+        if isinstance(topic, Topic) and not {route.name, name}.isdisjoint(names)
+    ]
+    entries = {*names, *(route for route, _ in routed)}
     chosen = [
-        check for check in loaded.asset_checks or () if all(k.asset_key.path[1] in names for k in check.check_keys)
+        check for check in loaded.asset_checks or () if all(k.asset_key.path[1] in entries for k in check.check_keys)
     ]
     job = dg.define_asset_job("check", dg.AssetSelection.checks(*chosen))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -60,9 +67,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
         for route in config.routes.values():
             definition = partitions(route)
             assert definition and definition.name
-            matches = config.match_routes(kafka_topics)
-            topics = [name for other, name, topic in matches if other is route and isinstance(topic, Topic)]
-            instance.add_dynamic_partitions(definition.name, topics)
+            instance.add_dynamic_partitions(definition.name, [name for of, name in routed if of == route.name])
         run = (
             dg.Definitions.merge(loaded, dg.Definitions(jobs=[job]))
             .resolve_job_def("check")
