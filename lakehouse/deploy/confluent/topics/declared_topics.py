@@ -53,15 +53,19 @@ class DeclaredTopics:
 
     @cached_property
     def dead_letters(self) -> dict[str, Topic]:
-        """The first entry that names a topic of dead letters, by that topic."""
-        return {topic.dead_letter_topic: topic for topic in reversed(self.all) if topic.dead_letter_topic}
+        """The first entry that names a topic of dead letters, by that topic. Spark's account may create none."""
+        return {entry.dead_letter_topic: entry for entry in reversed(self._entries) if entry.dead_letter_topic}
 
     @cached_property
     def written(self) -> list[str]:
         """The topics that Spark's account produces to: derived topics, and those that receive dead letters."""
         derived = [topic.topic for topic in self.all if topic.source.writes]
-        letters = [topic.dead_letter_topic for topic in (*self.all, *self.config.routes.values())]
+        letters = [entry.dead_letter_topic for entry in self._entries]
         return [name for name in dict.fromkeys([*derived, *letters]) if name]
+
+    @property
+    def _entries(self) -> list[Topic]:
+        return [*self.all, *self.config.routes.values()]
 
     @cached_property
     def hold_data(self) -> bool:
