@@ -199,7 +199,7 @@ def load(
             for validate in validations:
                 faults += validate(config)
         except ValidationError as error:
-            faults = [validation.schema_fault(details, Config) for details in error.errors()]
+            faults = list(dict.fromkeys(validation.schema_fault(details, Config) for details in error.errors()))
     if faults:
         raise ConfigError("\n".join(f"{path.name}:{line_of(node, at)}: {dotted(at)}: {fault}" for at, fault in faults))
     deployment = config.deployments.get(environment or environment_name())

@@ -179,6 +179,21 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(
+    ("kafka", "fault"),
+    [
+        ("{api_secret: [hunter2]}", "kafka.api_secret: must be text, an integer or `{env: NAME}`, but is of type list"),
+        ("{api_secret: {env: A, default: [hunter2]}}", "kafka.api_secret: must be text, an integer or `{env: NAME}`"),
+        ("{api_secret: hunter2, api_key: 1.5}", "kafka.api_key: must be text, an integer or `{env: NAME}`"),
+        ("hunter2", "kafka: must be a mapping (`key: value`), but is of type str"),
+    ],
+)
+def test_load_invalid_setting_of_system_is_not_quoted(tmp_path, kafka, fault):
+    message = error_message(tmp_path, f"namespace: n\ntopics: {{}}\nenvironments:\n  local:\n    kafka: {kafka}\n")
+    assert f"lakehouse.yaml:5: environments.local.{fault}" in message
+    assert "hunter2" not in message and len(message.splitlines()) <= 3
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "file 's.json' does not exist in"),
