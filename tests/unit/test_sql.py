@@ -4,6 +4,7 @@ import duckdb
 import pytest
 import sqlglot
 
+from lakehouse.config.checks import Range
 from lakehouse.core.sql.quoting import DUCKDB, SNOWFLAKE, SPARK
 from tests.support.hostile import HOSTILE
 
@@ -29,6 +30,17 @@ def test_spark_and_snowflake_read_back_quoted_names_and_texts(dialect, name, tex
 @pytest.mark.parametrize(("value", "sql"), [(True, "TRUE"), (False, "FALSE"), (-3, "-3"), (0.1, "0.1")])
 def test_literal_of_number_or_boolean_is_unquoted(dialect, value, sql):
     assert dialect.literal(value) == sql
+
+
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan"])
+def test_literal_of_number_that_is_not_finite_is_no_column(text):
+    """YAML has `.inf` and `.nan`, such as for the limit of a check."""
+    for dialect, name in ((SPARK, "spark"), (DUCKDB, "duckdb")):
+        [literal] = sqlglot.parse_one(f"SELECT {dialect.literal(float(text))}", read=name).selects
+        assert not literal.find(sqlglot.exp.Column)
+    [(value,)] = duckdb.sql(f"SELECT {DUCKDB.literal(float(text))}").fetchall()
+    assert repr(value) == text
+    assert Range(type="range", column="a", max=float(text)).condition == f"`a` <= CAST('{text}' AS DOUBLE)"
 
 
 def test_identifier_escapes_quotes():

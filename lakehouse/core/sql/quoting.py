@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -27,6 +28,9 @@ class Dialect:
             return str(value).upper()
         if isinstance(value, str):
             return f"'{''.join(self.escapes.get(character, character) for character in value)}'"
+        if isinstance(value, float) and not math.isfinite(value):
+            # Without quotes it would be the name of a column.
+            return f"CAST('{value}' AS DOUBLE)"
         return repr(value)
 
 
