@@ -22,8 +22,12 @@ MAX_LEVELS, MAX_DIGITS = 1000, 1000
 
 EXACT = Context(prec=MAX_DIGITS, Emin=-(10**12), Emax=10**12)
 
-DATE = r"^(?!0000)\d{4}-\d\d-\d\d$"
-MOMENT = r"^(?!0000)\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))$"
+_DAY = r"^(?!0000)\d{4}-\d\d-\d\d"
+_ZONE = r"([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))"
+_END = r"(?![\s\S])"
+"""The end of the text. A dollar sign would also match before a final line break, in Java as in Python."""
+DATE = _DAY + _END
+MOMENT = _DAY + r"[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?" + _ZONE + _END
 """RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
 
 DECIMAL = r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?"
