@@ -210,7 +210,7 @@ def test_ingest_protobuf_keys_are_decoded(resources):
     assert {row["id"]: row["name"] for row in stream.rows()} == {2: "c"}
 
 
-def test_ingest_bytes_that_select_no_message_are_dead_letters_beside_other_types(resources):
+def test_ingest_value_that_selects_no_message_is_dead_letter(resources):
     """With `record`, messages of other types are left to other entries, which must not include what is no message."""
     text = """syntax = "proto3"; message Outer { map<string, int32> counts = 1; message Inner { int32 x = 1; } }
     message Order { int64 id = 1; } message Other { message Deep { int32 x = 1; } }"""

@@ -393,7 +393,7 @@ def test_changes_protobuf_text_to_json_value_is_refused():
 
 @pytest.mark.parametrize("before", [None, "JSON text", "JSON text: an order"])
 @pytest.mark.parametrize("after", ["JSON text", "JSON text: an order", "an order"])
-def test_changes_description_of_avro_text_like_the_mark_is_accepted(before, after):
+def test_changes_description_of_avro_text_like_mark_is_accepted(before, after):
     """Text that producers fill with JSON is still text, whatever its description."""
 
     def shape(doc):
@@ -403,7 +403,7 @@ def test_changes_description_of_avro_text_like_the_mark_is_accepted(before, afte
     assert not [c for c in evolution.changes(Schema(*shape(before).struct.fields), shape(after)) if not c.accepted]
 
 
-def test_changes_column_of_avro_text_with_the_mark_of_an_earlier_release_is_accepted():
+def test_changes_mark_of_earlier_release_on_avro_text_is_accepted():
     table = Schema(NestedField(1, "x", StringType(), required=False, doc="JSON text"))
     text = json.dumps({"type": "record", "name": "R", "fields": [{"name": "x", "type": "string", "doc": "JSON text"}]})
     [change] = evolution.changes(table, avro_shape([RegisteredSchema(1, text)]))

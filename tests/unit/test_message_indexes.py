@@ -31,10 +31,10 @@ def schema(text):
     ],
 )
 def test_message_has_indexes_of_both_ways_to_number_it(record, indexes):
-    found = message(schema(FILE), record)
-    assert {index.hex() for index in own_indexes(found)} == indexes
+    selected = message(schema(FILE), record)
+    assert {index.hex() for index in own_indexes(selected)} == indexes
     everything = {"00", "0202", "040202", "040200", "06020200", "06020000", "0204"}
-    assert {index.hex() for index in other_indexes(found)} == everything - indexes
+    assert {index.hex() for index in other_indexes(selected)} == everything - indexes
 
 
 @pytest.mark.parametrize("index", ["040202", "040200"])
