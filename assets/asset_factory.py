@@ -26,7 +26,7 @@ def asset_spec(entry: Topic, system: str, deps: Sequence[Sequence[str]], **attri
     )
 
 
-Materialize = Callable[..., dg.MaterializeResult | Iterator[dg.AssetCheckResult | dg.MaterializeResult]]
+Materialize = Callable[..., dg.MaterializeResult | Iterator[dg.AssetCheckResult | dg.MaterializeResult] | None]
 
 
 def table_op(
@@ -35,6 +35,8 @@ def table_op(
     resources: Collection[str],
     check_specs: Iterable[dg.AssetCheckSpec] = (),
     config: type[dg.Config] | None = None,
+    *,
+    may_skip: bool = False,
 ) -> Callable[[Materialize], dg.AssetsDefinition]:
     """Return a decorator that makes a function the op that materializes an asset.
 
@@ -48,6 +50,7 @@ def table_op(
         resources: Keys of the required resources.
         check_specs: Checks whose results the function yields.
         config: Class of the run's configuration.
+        may_skip: Whether the function may return no result, so that the asset is not materialized.
     """
 
     def decorate(function: Materialize) -> dg.AssetsDefinition:
@@ -58,13 +61,13 @@ def table_op(
         def run(context: dg.AssetExecutionContext, _: Mapping[str, Any]) -> Iterator[object]:
             arguments = [config(**context.op_execution_context.op_config)] if config else []
             results = function(context, context.resources, *arguments)
-            yield from results if isinstance(results, Iterator) else [results]
+            yield from results if isinstance(results, Iterator) else filter(None, [results])
 
         node = dg.OpDefinition(
             run,
             name,
             ins=dict.fromkeys(upstream, NOTHING_IN),
-            outs=dict.fromkeys([name, *checks], NOTHING_OUT),
+            outs={name: dg.Out(dg.Nothing, is_required=not may_skip), **dict.fromkeys(checks, NOTHING_OUT)},
             config_schema=_schema(config) if config else None,
             required_resource_keys=set(resources),
             retry_policy=RETRY,

@@ -20,12 +20,15 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     """Return the sensor that reports each topic with new end offsets as a materialization of `kafka/<topic>`.
 
     It does not report observations, because only materializations trigger the automation conditions of assets
-    downstream. A new topic that a route matches becomes a partition of the route's assets.
+    downstream. A new topic that a route matches becomes a partition of the route's assets. A derived topic that was
+    paused gets a run, because nothing else computes it until its source changes again.
     """
 
     @dg.sensor(
         name="topic_offsets",
-        description="Records new offsets of topics. Its ticks show as skipped, because it never requests runs.",
+        # Requested runs select derived topics.
+        asset_selection=dg.AssetSelection.all(),
+        description="Records new offsets of topics. A tick without a run for a resumed topic shows as skipped.",
         minimum_interval_seconds=30,
         default_status=dg.DefaultSensorStatus.RUNNING,
     )
@@ -38,6 +41,11 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
             else:
                 context.log.error(f"Topic '{name}' is skipped. {topic_or_fault}")
         paused = _paused(context, catalog, config.namespace)
+        requests = [
+            dg.RunRequest(asset_selection=[dg.AssetKey(["kafka", name])], tags={"lakehouse/reason": "resumed"})
+            for name, topic in config.topics.items()
+            if topic.source.upstream and _is_resumed(versions, name, paused)
+        ]
         # Reports trigger automation, so paused topics are excluded. The first tick after a pause reports their offsets.
         entries = [one for one in entries if (one[1] or one[0].name) not in paused]
         readable, unreadable = readable_offsets(kafka, sorted({topic for _, _, topic in entries}))
@@ -61,7 +69,10 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
             if partition and (definition := partitions(entry)):
                 partition_requests.append(definition.build_add_request([partition]))
         return dg.SensorResult(
-            asset_events=events, dynamic_partitions_requests=partition_requests, cursor=json.dumps(versions)
+            asset_events=events,
+            run_requests=requests,
+            dynamic_partitions_requests=partition_requests,
+            cursor=json.dumps(versions),
         )
 
     return topic_offsets
@@ -74,6 +85,18 @@ def _paused(context: dg.SensorEvaluationContext, catalog: Catalog, namespace: st
     except Exception as error:
         context.log.error(f"The paused topics are unknown: {reason(error)}\n{trace(error)}")
         return ()
+
+
+def _is_resumed(versions: dict[str, str], name: str, paused: Collection[str]) -> bool:
+    """Return whether a derived topic was paused in the last tick and is not any more, and note in `versions` if it is.
+
+    The changes of its source during the pause requested runs that did nothing.
+    """
+    key = f"{name}/paused"  # no topic has a slash in its name
+    if name in paused:
+        versions[key] = "yes"
+        return False
+    return versions.pop(key, None) is not None
 
 
 def _new_version(versions: dict[str, str], name: str, offsets: Mapping[int, Offsets]) -> str | None:

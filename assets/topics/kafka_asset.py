@@ -14,12 +14,16 @@ from assets.freshness_checks import idle_policy
 from assets.topics import confluent_state
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.errors import Paused
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import source_resources
 from resources.by_key import Resources, resource_of
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.pauses import require_unpaused
 from resources.kafka.kafka import Offsets
+
+REQUESTED = frozenset({"dagster/from_automation_condition", "dagster/sensor_name"})
+"""Tags of runs that no person started: those of automation conditions, and of sensors."""
 
 
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
@@ -40,12 +44,21 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
 
     cloud = confluent_state.needed(config) if source.connector(entry.name) else frozenset()
 
-    @table_op(spec, pool=f"kafka_{group(entry)}", resources={*CLIENTS, *cloud, *source_resources(config, entry)})
-    def kafka_topic(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
+    needs = {*CLIENTS, *cloud, *source_resources(config, entry)}
+
+    @table_op(spec, pool=f"kafka_{group(entry)}", resources=needs, may_skip=source.writes)
+    def kafka_topic(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult | None:
         metadata: dict[str, Any] = {}
         with dagster_failures(entry, *_sources(config, entry)):
             if source.writes:
-                require_unpaused(resources.catalog, config.namespace, entry.name)
+                try:
+                    require_unpaused(resources.catalog, config.namespace, entry.name)
+                except Paused as error:
+                    if REQUESTED.isdisjoint(context.run.tags):
+                        raise
+                    # Every change of the source requests a run: failures would send an alert for each.
+                    context.log.info(str(error))
+                    return None
             resources.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
             produced = resolve_name(source.producer)(config, entry, Clients.of(resources)) if source.producer else None
             if produced:
