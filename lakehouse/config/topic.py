@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
+from pydantic_core import PydanticCustomError
 
 from lakehouse import formats
 from lakehouse.config import checks as check_types
@@ -57,12 +58,21 @@ class Metadata(ConfigModel):
         return metadata_columns.names(dict.fromkeys((*self.columns, *metadata_columns.REQUIRED)), self.naming)
 
 
+MAX_DAYS = 36_500
+"""Maximum duration in days, before which the calendar has dates."""
+
+
 def _duration(value: object) -> object:
-    """Parse a duration such as `30d`, `12h` or `90m`; return any other value as it is."""
-    match = re.fullmatch(r"(\d+)([dhm])", value) if isinstance(value, str) else None
-    if match is None:
+    """Parse a duration such as `30d`, `12h` or `90m`. A number has no unit: pydantic would read it as seconds."""
+    if isinstance(value, timedelta):
         return value
-    return timedelta(**{{"d": "days", "h": "hours", "m": "minutes"}[match[2]]: int(match[1])})
+    match = re.fullmatch(r"(\d{1,9})([dhm])", value) if isinstance(value, str) else None
+    minutes = {"d": 1440, "h": 60, "m": 1}[match[2]] * int(match[1]) if match else 0
+    if not 1 <= minutes <= MAX_DAYS * 1440:
+        raise PydanticCustomError(
+            "duration", f"must be days, hours or minutes such as 30d, 12h or 90m, from 1m to {MAX_DAYS}d"
+        )
+    return timedelta(minutes=minutes)
 
 
 def _written(value: timedelta) -> str:

@@ -179,6 +179,20 @@ SOURCES = {
 
 
 @pytest.mark.parametrize(
+    "value", ["30", "1.5", "yes", "P30D", "'30'", "30 days", "0d", "-1d", "999999999d", "[30d]", "~"]
+)
+@pytest.mark.parametrize("key", ["rows", "records", "snapshots"])
+def test_load_duration_without_unit_is_refused(tmp_path, key, value):
+    """Thirty would be seconds: maintenance would delete almost all rows, or Kafka records before they are ingested."""
+    text = f"namespace: n\ntopics:\n  a:\n    retention: {{{key}: {value}}}\n{ENVIRONMENTS}"
+    if (key, value) in (("rows", "~"), ("records", "~")):
+        assert getattr(load(tmp_path, text).topics["a"].retention, key) is None
+        return
+    message = error_message(tmp_path, text)
+    assert f"lakehouse.yaml:4: topics.a.retention.{key}: must be days, hours or minutes such as 30d" in message
+
+
+@pytest.mark.parametrize(
     ("kafka", "fault"),
     [
         ("{api_secret: [hunter2]}", "kafka.api_secret: must be text, an integer or `{env: NAME}`, but is of type list"),
