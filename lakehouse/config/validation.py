@@ -11,6 +11,7 @@ from lakehouse.config.base import ConfigModel
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
 from lakehouse.config.sources.declarations import Declarations
+from lakehouse.config.sources.source import is_file
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Metadata, Retention, Route, Topic
 from lakehouse.config.yaml_locations import Location
@@ -108,7 +109,7 @@ def _route_faults(name: str, route: Route, config: ValidatedConfig) -> Iterator[
 def _schema_file_faults(config: ValidatedConfig, entry: Topic) -> Iterator[tuple[Location, str]]:
     """Yield why a schema file cannot be used: without its content the table would have one column of text."""
     file = entry.value_schema_file
-    if file and not (config.root / file).is_file():
+    if file and not is_file(config, file):
         yield ("value_schema_file",), f"file '{file}' does not exist in {config.root}. Correct the path"
     elif file and not entry.value_schema.strip():
         yield ("value_schema_file",), f"file '{file}' has no text in UTF-8. Write the JSON Schema to it"
@@ -251,7 +252,7 @@ def _declared_fields(
     files, format_ = topic.source.schema_files, format_of(AvroFormat.name)
     if not files and topic.value_schema_file:
         files, format_ = (topic.value_schema_file,), format_of(topic.value_format)
-    if topic.mode == "debezium" or not files or not all((config.root / file).is_file() for file in files):
+    if topic.mode == "debezium" or not files or not all(is_file(config, file) for file in files):
         return None
     try:
         versions = [(RegisteredSchema(0, config.text(file)),) for file in files]

@@ -229,6 +229,14 @@ def test_load_unusable_schema_file_is_refused(tmp_path, content, message, kind):
     assert f"{kind}.a.value_schema_file: {message}" in error_message(tmp_path, text)
 
 
+def test_load_schema_in_place_of_path_is_refused(tmp_path):
+    text = json.dumps({"properties": {name * 9: {"type": "string"} for name in "abcdefghijklmnop"}})
+    sources = {"source": {"type": "datagen", "schema_file": text}, "key": "a"}
+    for entry, key in (({"value_format": "json", "value_schema_file": text}, "value_schema_file"), (sources, "source")):
+        written = f"namespace: n\ntopics:\n  a: {json.dumps(entry | {'sensitive': ['a']})}\n{ENVIRONMENTS}"
+        assert f"lakehouse.yaml:3: topics.a.{key}" in error_message(tmp_path, written)
+
+
 @pytest.mark.parametrize("schema", [b"\xe9", b'{"type": "record", "name": "R"}', b'{"type": "record", "fields": [1]}'])
 def test_load_avro_file_that_is_no_schema_is_refused(tmp_path, schema):
     (tmp_path / "s.avsc").write_bytes(schema)

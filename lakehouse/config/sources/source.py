@@ -59,6 +59,14 @@ class Source(ConfigModel):
         yield from ()
 
 
+def is_file(config: Declarations, file: str) -> bool:
+    """Return whether a file exists in the folder of the configuration; a schema in place of its path is none."""
+    try:
+        return (config.root / file).is_file()
+    except OSError:
+        return False
+
+
 def file_faults(config: Declarations, at: Location, file: str, key: Collection[str] = ()) -> Iterator[Fault]:
     """Yield problems of an Avro schema file: it must be a record that has the columns of the key.
 
@@ -68,7 +76,7 @@ def file_faults(config: Declarations, at: Location, file: str, key: Collection[s
         file: The path relative to lakehouse.yaml.
         key: The columns of the key.
     """
-    if not (config.root / file).is_file():
+    if not is_file(config, file):
         yield at, f"file '{file}' does not exist in {config.root}. Correct the path"
         return
     try:
