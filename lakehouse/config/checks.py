@@ -141,6 +141,12 @@ class AcceptedValues(ColumnCheck, RowCheck):
     def condition(self) -> str:
         return f"{_name(self.column)} IN ({', '.join(map(_literal, self.values))})"
 
+    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+        yield from super().faults(tables)
+        if len({isinstance(value, bool) for value in self.values}) > 1:
+            problem = "YAML reads yes, no, on and off as true or false, which no column has beside other values"
+            yield ("values",), f"{problem}. Write them in quotes"
+
 
 class Range(ColumnCheck, RowCheck):
     """The column is between two values, both included. Dates and times are written as text: `'2026-01-31'`."""

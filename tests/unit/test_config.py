@@ -111,6 +111,10 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
         ),
         (f"{CHECK}range, column: b, mn: 1}}}}\n", "topics.a.checks.c.mn: unknown key. Did you mean 'min'?"),
         (
+            f"{CHECK}accepted_values, column: b, values: [SE, NO, DK]}}}}\n",
+            "topics.a.checks.c.values: YAML reads yes, no, on and off as true or false",
+        ),
+        (
             f"{CHECK}range, column: b}}}}\n",
             "topics.a.checks.c: the range has no bounds, so nothing would be checked. Add 'min' or 'max'",
         ),
