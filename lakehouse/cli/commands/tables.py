@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import asdict
 
 import click
@@ -12,6 +13,7 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
+from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.core.text.terminal import echo
 from lakehouse.pipeline import maintenance
@@ -25,6 +27,8 @@ from lakehouse.pipeline.replay import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
 from resources.by_key import Resources
+
+_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -192,14 +196,29 @@ def maintain(topics: tuple[str, ...]) -> None:
     """Compact, expire and clean up the tables of TOPICS, or of all topics, as the schedule `maintenance` does nightly.
 
     Readers are not affected. What is kept is configured under `retention` in lakehouse.yaml.
+
+    \b
+    Exit code 0: all tables were maintained. 1: some were not; the others were.
     """
     declared = loader.load()
     entries = [declared.topic_written_by_spark(name) for name in topics or declared.spark_topics]
+    failed = []
     with open_clients(declared) as resources:
         for entry in entries:
-            with hide_values(entry):
-                for result in maintenance.maintain(declared.namespace, entry, resources.catalog, resources.spark):
-                    echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
+            try:
+                with hide_values(entry):
+                    for result in maintenance.maintain(declared.namespace, entry, resources.catalog, resources.spark):
+                        echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
+            except Exception as error:
+                if where := trace(error):
+                    _LOG.error("The maintenance of %s failed. %s", entry.name, where)
+                echo(f"{entry.name}: {reason(error)}", err=True)
+                failed.append(entry.name)
+    if failed:
+        raise LakehouseError(
+            f"The maintenance of {', '.join(failed)} failed, and that of the other topics is done. Remove the cause, "
+            f"and run `lakehouse maintain {' '.join(failed)}`"
+        )
 
 
 def _publish_to_readers(declared: Config, topic: str, resources: Resources) -> None:
