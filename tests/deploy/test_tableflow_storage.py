@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ import yaml
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
+from lakehouse.deploy.confluent.keys.key_rotation import rotate
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planning.planner import plan, plan_destroy
-from lakehouse.deploy.waiting import Failed
+from lakehouse.deploy.waiting import Failed, TimedOut
 from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, account, actions, inventory
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.documentation import block
@@ -128,6 +130,19 @@ def test_delete_retains_tables_in_storage_of_confluent(trades: Lake):
     trades.delete(delete_data=True)
     planned = {change.action for change in plan_destroy(trades.resources, delete_data=True)}
     assert planned == {"absent"} and not state.clusters and not state.tableflow_topics
+
+
+def test_rotate_key_of_tableflow_catalog_waits_until_accepted(trades: Lake):
+    """Spark reads the tables with the secret's current key, so one that Confluent refuses must not become it."""
+    trades.tableflow = Tableflow(storage="confluent")
+    trades.create()
+    [key] = [resource for resource in trades.resources if resource.address == "confluent/key/spark/tableflow"]
+    trades.age_keys(timedelta(days=30))
+    before = trades.secrets()[key.secret]
+    trades.vendor.state.key_lag = 1000
+    with pytest.raises(TimedOut, match="not accepted yet"):
+        rotate([*key.depends_on, key], clock=trades.sleepless.clock)
+    assert trades.secrets()[key.secret] == before
 
 
 @pytest.mark.parametrize(("before", "after"), [("own_bucket", "confluent"), ("confluent", "own_bucket")])
