@@ -115,8 +115,8 @@ class ApiClient:
             except requests.RequestException as error:
                 raise self._unreachable(type(error).__name__) from error
             if response.status_code < 300:
-                return self._json(call, response)
-            text = self._error_message(response)
+                return self._json(call, response, body)
+            text = self._error_message(response, body)
             if response.status_code != TOO_MANY and response.status_code not in BROKEN:
                 raise refusal(call, method, path, self.key.id, response.status_code, text, listing)
             may_have_acted |= response.status_code != TOO_MANY
@@ -213,7 +213,7 @@ class ApiClient:
             allow_redirects=False,
         )
 
-    def _json(self, call: str, response: requests.Response) -> Any:
+    def _json(self, call: str, response: requests.Response, body: Any) -> Any:
         if not response.content:
             return None
         try:
@@ -221,13 +221,15 @@ class ApiClient:
         except requests.exceptions.JSONDecodeError as error:
             raise ConfluentError(
                 f"{call} returned status {response.status_code}, but the body is not JSON "
-                f"({self._error_message(response)}). The call may have been executed. Check the address, "
+                f"({self._error_message(response, body)}). The call may have been executed. Check the address, "
                 f"and whether a proxy responds instead of the API"
             ) from error
 
-    def _error_message(self, response: requests.Response) -> ErrorMessage:
-        # The API, or a proxy in front of it, may quote the request with its secret.
-        text = response.text.replace(self.key.secret, "…") if self.key.secret else response.text
+    def _error_message(self, response: requests.Response, body: Any) -> ErrorMessage:
+        # The API, or a proxy in front of it, may quote the request with its secrets.
+        text = response.text
+        for secret in filter(None, (self.key.secret, *_secrets_of(body))):
+            text = text.replace(secret, "…")
         return error_message(response.headers.get("Content-Type", ""), text)
 
     def _exhausted(self, call: str, method: str, problem: str, may_have_acted: bool) -> Exception:
@@ -267,6 +269,15 @@ def single_match(what: str, matches: list[Any]) -> Any:
             f"but one"
         )
     return matches[0] if matches else None
+
+
+def _secrets_of(body: Any) -> Iterator[str]:
+    """Yield the values of a request's fields with the name of a secret, such as `client_secret`."""
+    if isinstance(body, Mapping):
+        for name, value in body.items():
+            if isinstance(value, str) and "secret" in name:
+                yield value
+            yield from _secrets_of(value)
 
 
 def _was_never_sent(error: requests.RequestException) -> bool:

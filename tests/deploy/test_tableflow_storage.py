@@ -19,7 +19,9 @@ from lakehouse.deploy.confluent.keys.key_rotation import rotate
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planning.planner import plan, plan_destroy
 from lakehouse.deploy.waiting import Failed, TimedOut
+from resources.confluent.api_errors import InvalidRequest
 from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, account, actions, inventory
+from tests.support.clouds.confluent.server import Fault
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.documentation import block
 
@@ -212,6 +214,18 @@ def test_create_open_catalog_with_replaced_secret_sends_it_again(cataloged: Lake
     cataloged.create()
     [config] = open_catalogs(cataloged)
     assert config["client_secret"] == CANARY
+
+
+@pytest.mark.parametrize("content_type", ["application/json", "text/html"])
+def test_refused_open_catalog_error_contains_no_secret(cataloged: Lake, content_type: str):
+    """APIs and proxies quote a request that they refuse, which has the catalog's client secret."""
+    text = json.dumps({"errors": [{"detail": f"unknown field in client_secret={CANARY}"}]})
+    refusal = (400, {"Content-Type": content_type}, text)
+    cataloged.vendor.faults = [
+        Fault(nth=2, on=lambda method, path: method == "POST" and "catalog-integrations" in path, response=refusal)
+    ]
+    with pytest.raises(InvalidRequest, match="unknown field in client_secret=…"):
+        cataloged.create()
 
 
 def test_create_open_catalog_with_other_settings_updates_in_place(cataloged: Lake):
