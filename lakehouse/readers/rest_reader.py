@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lakehouse.config.topic import Topic
+from lakehouse.core.errors import redact_credentials
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
 from resources.by_key import Resources, resource_of
@@ -43,4 +44,4 @@ class RestCatalogReader(MetadataPointer):
         """Return the server's address and the table in its catalog; OpenLineage specifies no names for REST
         catalogs."""
         catalog = resource_of(resources, self.resource, RestCatalog)
-        return catalog.uri.rstrip("/"), f"{catalog.warehouse}.{ref}"
+        return redact_credentials(catalog.uri.rstrip("/")), f"{catalog.warehouse}.{ref}"

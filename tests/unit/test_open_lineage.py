@@ -1,6 +1,7 @@
 """OpenLineage events of runs: each is sent exactly once, also after the server failed."""
 
 import json
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -8,8 +9,10 @@ import pytest
 from assets.sensors.lineage_sensor import OFF, lineage_sensor
 from lakehouse.config import loader
 from lakehouse.core.errors import Unreachable
+from lakehouse.readers import lineage
 from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.rest_catalog import RestCatalog
 from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
 from resources.snowflake.snowflake import Snowflake
@@ -169,6 +172,13 @@ def test_event_with_invalid_metadata_does_not_block_others(tick, server, instanc
     tick()
 
     assert [event["job"]["name"] for event in server.events] == ["snowflake/stock_trades"]
+
+
+def test_dataset_of_rest_catalog_has_no_credentials_of_its_address():
+    catalog = RestCatalog(uri="https://lake:hidden@polaris.example/api/catalog/", warehouse="lake")
+    config, resources = loader.load(), SimpleNamespace(rest_catalog=catalog)
+    namespace, name = lineage.dataset(config, "rest", config.topic("stock_trades"), resources)
+    assert (namespace, name) == ("https://polaris.example/api/catalog", "lake.trading.stock_trades")
 
 
 def test_event_without_run_is_not_sent(tick, server, instance):
