@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import threading
+from fnmatch import fnmatchcase
 
 import boto3
 import pytest
@@ -16,6 +17,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.polling import poll
+from lakehouse.deploy.aws.iam import policies
 from lakehouse.deploy.aws.iam.actions import actions, needed
 from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
@@ -96,6 +98,16 @@ def test_required_permissions_cover_all_calls(aws):
     prefixes = {"secrets-manager": "secretsmanager"}
     called = {(prefixes.get(service, service), operation) for service, operation in aws.called}
     assert {action for service, operation in called for action in actions(service, operation)} <= wanted
+
+
+def test_required_permissions_cover_all_secrets_and_their_calls(aws):
+    """The calls of `lakehouse deploy rotate`, which `create --day-count` makes as the administrator."""
+    names, at = aws.names(), f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:"
+    allowed = needed(names, "trading")
+    [rotation] = policies.rotation_access(policies.Deployment(ACCOUNT, REGION, "lake"), names.secrets)["Statement"]
+    for name in names.secrets:
+        granted = {action for arn, of in allowed.items() if fnmatchcase(f"{at}{name}-AbCdEf", arn) for action in of}
+        assert set(rotation["Action"]) <= granted, name
 
 
 def test_examine_other_account_region_and_no_keys_fail(credentials, aws):

@@ -41,7 +41,7 @@ DATABASE = ("CreateDatabase", "GetDatabase", "UpdateDatabase", "DeleteDatabase",
 WORKGROUP = ("CreateWorkGroup", "GetWorkGroup", "UpdateWorkGroup", "DeleteWorkGroup", "ListTagsForResource")
 SECRET = (
     *("CreateSecret", "DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage"),
-    *("DeleteSecret", "RestoreSecret"),
+    *("DeleteSecret", "RestoreSecret", "ListSecretVersionIds"),
 )
 
 
@@ -70,6 +70,7 @@ def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
         f"arn:aws:athena:{at}:workgroup/{names.workgroup}": _all("athena", WORKGROUP),
         f"{secrets}{names.confluent_secrets}/*": _all("secretsmanager", SECRET),
         f"{secrets}{names.snowflake_secret}-*": _all("secretsmanager", SECRET),
+        f"{secrets}{names.snowflake_secret}/*": _all("secretsmanager", SECRET),
         "*": ("secretsmanager:ListSecrets",),
     }
 
