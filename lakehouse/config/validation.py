@@ -167,6 +167,9 @@ def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[L
         minutes = topic.min_snapshot_age.total_seconds() / 60
         problem = f"readers may need a snapshot for {minutes:.0f} minutes (an hour, or twice max_lag_seconds)"
         yield ("retention", "snapshots"), f"{problem}, but it would expire before. Set at least {minutes:.0f}m"
+    if topic.deletes_rows and "kafka_timestamp" not in topic.metadata.names:
+        problem = "no row would be deleted, because the table has no Kafka timestamp"
+        yield ("retention", "rows"), f"{problem}. Add 'timestamp' to 'metadata.columns', or remove this key"
     yield from ((("sensitive",), message) for message in _sensitive_faults(topic))
     if topic.subject_strategy != "topic" and not topic.record:
         yield ("subject_strategy",), "this strategy names subjects by record type. Add 'record: <full name>'"

@@ -75,6 +75,10 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
             "  a: {retention: {snapshots: 1d}, max_lag_seconds: 50000}\n",
             "topics.a.retention.snapshots: readers may need a snapshot for 1667 minutes",
         ),
+        (
+            "  a: {retention: {rows: 30d}, metadata: {columns: [schema_id]}}\n",
+            "lakehouse.yaml:3: topics.a.retention.rows: no row would be deleted, because the table has no Kafka",
+        ),
         (f"  {'a' * 240}: {{}}\n", "a table name has at most 235 characters"),
         (
             "  a:\n    key: k\n    source:\n      type: datagen\n      schema_file: none.avsc\n",
