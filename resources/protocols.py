@@ -83,6 +83,9 @@ class KafkaClient(Protocol):
     def consumer(self, group: str, *, settings: Mapping[str, str | int]) -> Consumer:
         """Return a consumer for a group."""
 
+    def renew_login(self, client: Consumer) -> None:
+        """Give a client the login that is valid now."""
+
     def translate_errors(self) -> AbstractContextManager[None]:
         """Translate the errors of producers and consumers."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
@@ -18,7 +19,7 @@ from resources.aws.aws_secrets import read_secret_fields
 from resources.kafka.jaas import jaas_config
 from resources.kafka.kafka_errors import to_error
 from resources.kafka.kafka_messages import Headers, Received, received
-from resources.kafka.kafka_retry import POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election
+from resources.kafka.kafka_retry import LOGIN_SECONDS, POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election
 from resources.kafka.oldest_records import timestamps
 from resources.masked_field import masked_field
 
@@ -73,6 +74,7 @@ class Kafka(dg.ConfigurableResource):
     role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
 
     _client: AdminClient | None = PrivateAttr(default=None)
+    _renewed_at: float = PrivateAttr(default=0.0)
 
     @property
     def servers(self) -> str:
@@ -379,8 +381,17 @@ class Kafka(dg.ConfigurableResource):
         if self._client is None:
             from confluent_kafka.admin import AdminClient
 
-            self._client = AdminClient({**self.client_config()}, logger=_LOG)
+            self._client, self._renewed_at = AdminClient({**self.client_config()}, logger=_LOG), time.monotonic()
+        elif time.monotonic() - self._renewed_at > LOGIN_SECONDS:
+            self._renewed_at = time.monotonic()
+            self.renew_login(self._client)
         return self._client
+
+    def renew_login(self, client: AdminClient | Consumer) -> None:
+        """Give a client the login that the secret has now, if it can be read: a rotation deletes the earlier key."""
+        if self.secret and self.sasl_mechanism:
+            with suppress(LakehouseError):
+                client.set_sasl_credentials(*self._credentials())
 
     def translate_errors(self) -> AbstractContextManager[None]:
         """Raise Unreachable if no broker responds, and LakehouseError for a refused request."""

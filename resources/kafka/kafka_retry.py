@@ -8,6 +8,8 @@ from typing import TypeVar
 from lakehouse.core.polling import retry
 
 TIMEOUT_SECONDS = 10
+LOGIN_SECONDS = 60
+"""Interval at which a client that lives long gets the login that a secret has now."""
 POLL_SECONDS = 0.05
 
 Result = TypeVar("Result")

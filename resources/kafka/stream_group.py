@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lakehouse.core.errors import LakehouseError, Unreachable
+from resources.kafka.kafka_retry import LOGIN_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition
@@ -105,7 +106,11 @@ class StreamGroup:
         self._join_by = time.monotonic() + JOIN_SECONDS
         with closing(self._kafka.consumer(self._name, settings=SETTINGS)) as consumer:
             consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
+            renewed_at = time.monotonic()
             while not leaving.is_set():
+                if time.monotonic() - renewed_at > LOGIN_SECONDS:
+                    renewed_at = time.monotonic()
+                    self._kafka.renew_login(consumer)
                 message = consumer.poll(POLL_SECONDS)
                 error = message.error() if message is not None else None
                 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:

@@ -103,6 +103,9 @@ class MemoryCluster:
             raise LookupError(f"topic {batch.topic} cannot be read")
         return self.topics[batch.topic].read(batch)
 
+    def renew_login(self, client: Any) -> None:
+        """Do nothing: simulated clients have no login."""
+
     def consumer(self, group: str, *, settings: Mapping[str, Any]) -> Any:
         """Return a consumer, which is a member of a group from its first poll on."""
         assert self._world.current is not None

@@ -84,6 +84,7 @@ class MemoryKafka:
     enqueue: Any
     messages: Any
     producer: Any
+    renew_login: Any
     topic_setting: Any
     translate_errors: Any
 
