@@ -9,6 +9,7 @@ import dagster as dg
 from assets.entry import group, partitions
 from assets.failures import RETRY
 from lakehouse.config.topic import Topic
+from lakehouse.core.tables import naming
 
 NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
 """Inputs and outputs without values: data is passed in tables and topics."""
@@ -54,7 +55,7 @@ def table_op(
     """
 
     def decorate(function: Materialize) -> dg.AssetsDefinition:
-        name = spec.key.to_python_identifier()
+        name = naming.node_name(*spec.key.path)
         checks = {check.get_python_identifier(): check for check in check_specs}
         upstream = {dep.asset_key.to_python_identifier(): dep.asset_key for dep in spec.deps}
 

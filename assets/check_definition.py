@@ -10,6 +10,7 @@ from assets.asset_factory import NOTHING_IN
 from assets.automation import hourly, with_the_asset
 from assets.failures import dagster_failures
 from lakehouse.config.topic import Topic
+from lakehouse.core.tables import naming
 
 OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
 """Output of a check, which is optional because a run may select only some of the checks."""
@@ -69,7 +70,7 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
 
     node = dg.OpDefinition(
         run_checks,
-        f"{key.to_python_identifier()}_checks",
+        naming.node_name("checks", *key.path),
         ins={key.to_python_identifier(): NOTHING_IN},
         outs={spec.get_python_identifier(): OPTIONAL_OUT for spec in specs},
         required_resource_keys=set().union(*(check.needs for check in checks)),

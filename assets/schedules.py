@@ -2,9 +2,10 @@
 
 import dagster as dg
 
-from assets.entry import group, partitions
+from assets.entry import partitions
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route
+from lakehouse.core.tables import naming
 
 RUNNING = dg.DefaultScheduleStatus.RUNNING
 
@@ -22,7 +23,9 @@ def _of_route(route: Route, prefix: str, cron: str, description: str) -> dg.Sche
     topics = partitions(route)
     assert topics is not None
     job = dg.define_asset_job(
-        f"{prefix}_{group(route)}", dg.AssetSelection.assets([prefix, route.name]), description=description
+        f"{prefix}_{naming.node_name(route.name)}",
+        dg.AssetSelection.assets([prefix, route.name]),
+        description=description,
     )
 
     @dg.schedule(name=f"{job.name}_schedule", job=job, cron_schedule=cron, default_status=RUNNING)

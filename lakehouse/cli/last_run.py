@@ -7,6 +7,8 @@ from pathlib import Path
 
 import dagster as dg
 
+from lakehouse.core.tables import naming
+
 
 def failures(topics: list[str]) -> dict[str, str]:
     """Return the reason of each failed last run by topic; empty without a Dagster instance in DAGSTER_HOME."""
@@ -27,7 +29,7 @@ def failure(instance: dg.DagsterInstance, topic: str) -> str:
             continue
         for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
             event = entry.get_dagster_event()
-            if event.step_key == key.to_python_identifier():
+            if event.step_key == naming.node_name(*key.path):
                 failure_data = event.step_failure_data.user_failure_data
                 return (failure_data.description if failure_data else "") or f"an error, see run {run.run_id}"
     return ""

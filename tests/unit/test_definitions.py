@@ -8,6 +8,8 @@ import dagster as dg
 import pytest
 
 from lakehouse.config import loader
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import definitions_of, defs
 from resources.build import build_resources
@@ -202,3 +204,16 @@ def test_defs_running_sensor_evaluates_every_automation_condition():
     stopped = {sensor.name for sensor in sensors if sensor.default_status == dg.DefaultSensorStatus.STOPPED}
     # Dagster adds a stopped sensor for conditions that no other sensor evaluates.
     assert "default_automation_condition_sensor" not in stopped
+
+
+def test_defs_of_similar_names_load_together():
+    names = {"a.b": "one", "a-b": "two", "a_b": "three", "a": "four", "a_checks": "five"}
+    topics = {name: Topic.model_validate({"name": name, "table": table}) for name, table in names.items()}
+    routes = {
+        name: Route.model_validate({"name": name, "pattern": f"{name}x"}) for name in ("b.c", "b-c", "B_C", "b_c")
+    }
+    config = Config(namespace="shop", topics=topics, routes=routes, environments=loader.load().environments)
+    similar = definitions_of(config)
+    dg.Definitions.validate_loadable(similar)
+    keys = {key.to_user_string() for key in similar.resolve_asset_graph().get_all_asset_keys()}
+    assert {f"iceberg/{name}" for name in (*topics, *routes)} <= keys

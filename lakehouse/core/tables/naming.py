@@ -6,6 +6,7 @@ are folded; lakehouse.config.table_names refuses two topics that fold to the sam
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 
@@ -48,6 +49,16 @@ def is_topic_name(topic: str) -> bool:
 def table_name(topic: str) -> str:
     """Return the table name of a topic: lower case, which Glue and Athena require, with `_` for `.` and `-`."""
     return re.sub(r"[.-]", "_", topic.lower())
+
+
+def node_name(*parts: str) -> str:
+    """Return a name for a Dagster op or job, which may have letters, digits and `_` only, as a unique one of its parts.
+
+    `a.b`, `a-b` and `a_b` are different topics.
+    """
+    name = "__".join(parts)
+    plain = re.sub(r"[^A-Za-z0-9_]", "_", name)
+    return plain if plain == name else f"{plain}__{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
 def family(table: str) -> tuple[str, int]:
