@@ -51,9 +51,8 @@ class TopicState:
         is_paused: Whether the topic was paused in its last turn.
         error: Why a stream with `once` gave up on the topic.
         data_files: The number of data files of its table when small ones were last merged.
-        snapshot_id: The snapshot that this stream published last.
-        is_computed: Whether a derived topic was derived in this stream.
-        computed_from: The snapshot of its source that a derived topic was last derived from.
+        turns: The number of turns that published a batch or found the table complete, perhaps by another writer.
+        computed_at: The turns of its source when a derived topic was last derived; None before.
     """
 
     topic_id: str = ""
@@ -69,9 +68,8 @@ class TopicState:
     is_paused: bool = False
     error: Exception | None = None
     data_files: int = 0
-    snapshot_id: int | None = None
-    is_computed: bool = False
-    computed_from: int | None = None
+    turns: int = 0
+    computed_at: int | None = None
 
     @property
     def behind(self) -> int:
@@ -162,11 +160,11 @@ class Scheduler:
         return source.is_external or self.states[name].ends is not None or (self.once and not source.upstream)
 
     def is_computable(self, name: str) -> bool:
-        """Return whether this stream serves the source of a derived topic, and the source has a new snapshot."""
+        """Return whether this stream serves the source of a derived topic, whose table may have new rows."""
         state, source = self.states[name], self.topics[name].source.upstream
         if source not in self.topics or not self.is_assigned(source):
             return False
-        return not state.is_computed or state.computed_from != self.states[source].snapshot_id
+        return state.computed_at != self.states[source].turns
 
     def set_ends(self, name: str, topic_id: str, ends: Positions, now: float) -> None:
         """Store a topic's id, and its end offsets (exclusive) by partition."""
@@ -190,9 +188,9 @@ class Scheduler:
         state.fault, state.position = fault, None
         state.ends = {} if state.ends is None else state.ends
 
-    def set_computed(self, name: str, source_snapshot_id: int | None) -> None:
-        """Store the snapshot of its source that a derived topic was derived from."""
-        self.states[name].is_computed, self.states[name].computed_from = True, source_snapshot_id
+    def set_computed(self, name: str, turns: int) -> None:
+        """Store that a derived topic was derived after this number of turns of its source had ended."""
+        self.states[name].computed_at = turns
 
     def batch_limit(self, name: str) -> int:
         """Return the maximum number of records of a topic's next batch."""
@@ -214,13 +212,13 @@ class Scheduler:
         state = self.states[name]
         is_first, failures, was_paused = not state.is_served, state.failures, state.is_paused
         state.is_served, state.failures, state.is_paused = True, 0, False
+        state.turns += 1
         position = published.batch.end if published else ends
         state.position = None if state.is_replaced else position
         behind = state.behind if ends else 0
         noticed = began if state.noticed_at is None else state.noticed_at
         state.noticed_at = now if behind else None
         if published:
-            state.snapshot_id = published.snapshot_id
             most = self.topics[name].max_records_per_batch
             state.batch_limit = next_bound(limit, published.batch.offsets, now - began, most)
             if published.data_files - state.data_files >= FILES_PER_COMPACTION and name not in self._compactions:

@@ -152,10 +152,10 @@ class Worker:
         with context.lock:
             if not scheduler.is_computable(topic.name):
                 return
-            snapshot_id = scheduler.states[source].snapshot_id
+            turns = scheduler.states[source].turns
         require_unpaused(clients.catalog, context.config.namespace, topic.name)
         clients.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         resolve_name(topic.source.producer)(context.config, topic, clients)
         with context.lock:
-            scheduler.set_computed(topic.name, snapshot_id)
+            scheduler.set_computed(topic.name, turns)
             self._poll(clients.kafka, [topic.name])

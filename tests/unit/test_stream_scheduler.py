@@ -27,8 +27,8 @@ def scheduler(*topics, once=False, owns=lambda topic, partitions: True):
     return Scheduler({topic_.name: topic_ for topic_ in topics}, once=once, owns=owns)
 
 
-def published(start, end, snapshot_id=1, data_files=1):
-    return SimpleNamespace(batch=Batch("c", "t", "id", start, end), snapshot_id=snapshot_id, data_files=data_files)
+def published(start, end, data_files=1):
+    return SimpleNamespace(batch=Batch("c", "t", "id", start, end), data_files=data_files)
 
 
 def serve(stream, name, ends, now, batch=None, limit=MIN_RECORDS):
@@ -173,15 +173,16 @@ def test_take_topic_of_other_stream_only_when_unreadable():
     assert stream.acquire(0.0) == "a"
 
 
-def test_computable_derived_topic_follows_snapshots_of_source():
+@pytest.mark.parametrize("batch", [published({0: 0}, {0: 5}), None], ids=["own batch", "batch of another writer"])
+def test_computable_derived_topic_follows_turns_of_source(batch):
     stream = scheduler(topic("a"), derived("d", "a"))
     assert stream.is_computable("d")
-    stream.set_computed("d", None)
+    stream.set_computed("d", 0)
     assert not stream.is_computable("d")
     stream.set_ends("a", "id", {0: 5}, 0.0)
-    serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}, snapshot_id=7))
+    serve(stream, "a", {0: 5}, 0.0, batch)
     assert stream.acquire(0.0) == "d"
-    stream.set_computed("d", 7)
+    stream.set_computed("d", 1)
     assert stream.end_computed("d", 0.0) == 0
     assert stream.acquire(100.0) is None
 
