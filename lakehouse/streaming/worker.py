@@ -157,5 +157,6 @@ class Worker:
         clients.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         resolve_name(topic.source.producer)(context.config, topic, clients)
         with context.lock:
-            scheduler.set_computed(topic.name, turns)
+            # First: a stream with `once` reads the ends of a derived topic only here.
             self._poll(clients.kafka, [topic.name])
+            scheduler.set_computed(topic.name, turns)
