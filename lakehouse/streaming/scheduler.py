@@ -152,12 +152,12 @@ class Scheduler:
         return state.fault is not None or self._owns(self.topics[name].topic, len(state.ends or {}))
 
     def is_expected(self, name: str) -> bool:
-        """Return whether the topic must exist in Kafka.
+        """Return whether the topic must exist in Kafka, because no turn of a stream creates it.
 
-        It must exist if others create it, if it existed before, or if a stream with `once` does not derive it.
+        It must exist if others create it, and if it existed before or the stream runs `once`, unless it is derived.
         """
         source = self.topics[name].source
-        return source.is_external or self.states[name].ends is not None or (self.once and not source.upstream)
+        return source.is_external or (not source.upstream and (self.once or self.states[name].ends is not None))
 
     def is_computable(self, name: str) -> bool:
         """Return whether this stream serves the source of a derived topic, whose table may have new rows."""
@@ -177,7 +177,7 @@ class Scheduler:
         has_lost_records = any(end < previous.get(partition, 0) for partition, end in ends.items())
         if has_lost_records or state.topic_id not in ("", topic_id):
             # The position is that of another log; the next turn determines which.
-            state.position, state.is_replaced = None, True
+            state.position, state.is_replaced, state.computed_at = None, True, None
         state.topic_id, state.ends = topic_id, ends
         if state.noticed_at is None and self._is_ready(name):
             state.noticed_at = now
@@ -188,9 +188,16 @@ class Scheduler:
         state.fault, state.position = fault, None
         state.ends = {} if state.ends is None else state.ends
 
+    def set_missing(self, name: str) -> None:
+        """Forget a topic that does not exist. If it was derived, it is created and derived again."""
+        state = self.states[name]
+        state.topic_id, state.fault = "", None
+        state.ends = state.position = state.computed_at = None
+
     def set_computed(self, name: str, turns: int) -> None:
         """Store that a derived topic was derived after this number of turns of its source had ended."""
-        self.states[name].computed_at = turns
+        state = self.states[name]
+        state.computed_at = None if state.is_replaced else turns
 
     def batch_limit(self, name: str) -> int:
         """Return the maximum number of records of a topic's next batch."""

@@ -84,6 +84,8 @@ class Worker:
                 self._scheduler.set_ends(name, readable[topic].topic_id, ends, time.monotonic())
             elif topic in faults or self._scheduler.is_expected(name):
                 self._scheduler.set_fault(name, faults.get(topic) or kafka.missing_topic_error(topic))
+            else:
+                self._scheduler.set_missing(name)
 
     def _serve(self, name: str, clients: Clients) -> None:
         context = self._context

@@ -187,6 +187,25 @@ def test_computable_derived_topic_follows_turns_of_source(batch):
     assert stream.acquire(100.0) is None
 
 
+def test_deleted_derived_topic_is_derived_again_and_others_are_missing():
+    stream = scheduler(topic("a"), derived("d", "a"))
+    for name in "ad":
+        stream.set_ends(name, "id", {0: 5}, 0.0)
+    stream.set_computed("d", 0)
+    assert (stream.is_expected("a"), stream.is_expected("d"), stream.is_computable("d")) == (True, False, False)
+    stream.set_missing("d")
+    assert stream.is_computable("d")
+
+
+def test_derived_topic_recreated_during_its_turn_is_derived_again():
+    stream = scheduler(topic("a"), derived("d", "a"))
+    stream.set_ends("d", "id", {0: 5}, 0.0)
+    assert stream.acquire(0.0) == "d"
+    stream.set_ends("d", "other", {0: 0}, 0.0)
+    stream.set_computed("d", 0)
+    assert stream.is_computable("d")
+
+
 @pytest.mark.parametrize(("settings", "turns"), [({}, ["a", "b"]), ({"mode": "upsert", "key": "id"}, ["b"])])
 def test_compaction_blocks_turns_only_of_upsert_topic(settings, turns):
     stream = scheduler(topic("a", **settings), topic("b"))
