@@ -49,6 +49,7 @@ class TopicState:
         has_published_dead_letters: Whether all dead letters were produced to the topic of dead letters.
         failures: The number of consecutive failed turns.
         is_paused: Whether the topic was paused in its last turn.
+        was_unreadable: Whether its last turn failed because it could not be read.
         error: Why a stream with `once` gave up on the topic.
         data_files: The number of data files of its table when small ones were last merged.
         turns: The number of turns that published a batch or found the table complete, perhaps by another writer.
@@ -66,6 +67,7 @@ class TopicState:
     has_published_dead_letters: bool = True
     failures: int = 0
     is_paused: bool = False
+    was_unreadable: bool = False
     error: Exception | None = None
     data_files: int = 0
     turns: int = 0
@@ -217,9 +219,8 @@ class Scheduler:
             now: The current time.
         """
         state = self.states[name]
-        is_first, failures, was_paused = not state.is_served, state.failures, state.is_paused
-        state.is_served, state.failures, state.is_paused = True, 0, False
-        state.turns += 1
+        is_first, (failures, was_paused) = not state.is_served, self._end_failures(name)
+        state.is_served, state.turns = True, state.turns + 1
         position = published.batch.end if published else ends
         state.position = None if state.is_replaced else position
         behind = state.behind if ends else 0
@@ -234,15 +235,23 @@ class Scheduler:
         not_before = began + EVERY_SECONDS if behind < limit and not self.once else now
         return TurnEnd(behind, now - noticed, is_first, bool(failures or was_paused), failures, not_before)
 
-    def end_computed(self, name: str, began: float) -> int:
-        """End the turn of a topic that was derived here but is ingested by another stream.
+    def end_unassigned(self, name: str, began: float) -> int | None:
+        """End the turn of a topic that another stream ingests.
 
         Returns:
-            The number of consecutive failed turns before.
+            The number of consecutive failed turns before; None if the topic had neither failed nor was paused.
         """
-        failures, self.states[name].failures = self.states[name].failures, 0
+        failures, was_paused = self._end_failures(name)
+        self.states[name].noticed_at = None
         self.release(name, began + EVERY_SECONDS)
-        return failures
+        return failures if failures or was_paused else None
+
+    def _end_failures(self, name: str) -> tuple[int, bool]:
+        """Return the number of consecutive failed turns, and whether the topic was paused; neither is true from now."""
+        state = self.states[name]
+        before = state.failures, state.is_paused
+        state.failures, state.is_paused, state.was_unreadable = 0, False, False
+        return before
 
     def back_off(self, name: str, error: Exception, now: float) -> float | None:
         """End a turn that failed or whose topic is paused; back off longer after each consecutive failure.
@@ -255,7 +264,7 @@ class Scheduler:
         if isinstance(error, Paused):
             state.is_paused, seconds = True, PAUSED_SECONDS
         else:
-            state.failures += 1
+            state.failures, state.was_unreadable = state.failures + 1, state.fault is not None
             seconds = backoff_seconds(state.failures, is_transient(error))
         if self.once and (not is_transient(error) or state.failures == ATTEMPTS):
             state.error = error
@@ -295,6 +304,9 @@ class Scheduler:
         if state.error:
             return False
         if self.is_computable(name):
+            return True
+        if state.was_unreadable and not state.fault:
+            # Each stream reports that the topic can be read again, as each has reported that it cannot.
             return True
         is_behind = state.ends is not None and (state.position is None or state.behind > 0)
         return is_behind and self.is_assigned(name)

@@ -118,9 +118,9 @@ class Worker:
             is_assigned, ends, limit = scheduler.is_assigned(name), state.ends or {}, scheduler.batch_limit(name)
         if not is_assigned:
             with context.lock:
-                failures = scheduler.end_computed(name, began)
+                failures = scheduler.end_unassigned(name, began)
                 context.lock.notify_all()
-            if failures:
+            if failures is not None:
                 context.events.put(TopicRecovered(name, failures))
             return
         published = self._ingest(topic, limit, clients)

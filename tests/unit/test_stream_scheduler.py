@@ -173,6 +173,27 @@ def test_take_topic_of_other_stream_only_when_unreadable():
     assert stream.acquire(0.0) == "a"
 
 
+def test_topic_of_other_stream_that_can_be_read_again_has_recovered():
+    stream = scheduler(topic("a"), owns=lambda topic, partitions: False)
+    stream.set_fault("a", WRONG)
+    assert stream.acquire(0.0) == "a"
+    stream.back_off("a", WRONG, 0.0)
+    stream.set_ends("a", "id", {0: 5}, 1.0)
+    assert stream.acquire(1.0) == "a"
+    assert stream.end_unassigned("a", 1.0) == 1
+    assert stream.acquire(100.0) is None
+
+
+def test_derived_topic_of_other_stream_recovers_after_a_pause():
+    stream = scheduler(topic("a"), derived("d", "a"))
+    assert stream.acquire(0.0) == "d"
+    assert stream.back_off("d", Paused("d", "by ann"), 0.0) == PAUSED_SECONDS
+    assert stream.acquire(PAUSED_SECONDS) == "d"
+    assert stream.end_unassigned("d", PAUSED_SECONDS) == 0
+    assert stream.acquire(100.0) == "d"
+    assert stream.back_off("d", Paused("d", "by ann"), 100.0) == PAUSED_SECONDS
+
+
 @pytest.mark.parametrize("batch", [published({0: 0}, {0: 5}), None], ids=["own batch", "batch of another writer"])
 def test_computable_derived_topic_follows_turns_of_source(batch):
     stream = scheduler(topic("a"), derived("d", "a"))
@@ -183,7 +204,7 @@ def test_computable_derived_topic_follows_turns_of_source(batch):
     serve(stream, "a", {0: 5}, 0.0, batch)
     assert stream.acquire(0.0) == "d"
     stream.set_computed("d", 1)
-    assert stream.end_computed("d", 0.0) == 0
+    assert stream.end_unassigned("d", 0.0) is None
     assert stream.acquire(100.0) is None
 
 
