@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
+from lakehouse.core.errors import LakehouseError, TransientError, Unreachable
 from resources.kafka.kafka_retry import election_errors
 
 if TYPE_CHECKING:
@@ -36,9 +36,10 @@ def to_error(error: KafkaException, servers: str) -> LakehouseError | None:
     )
     cause = error.args[0]
     if cause.code() == KafkaError._FENCED:
-        return UnclearState(
-            "A newer process replaced this producer, whose transaction was aborted. Nothing of it is visible. Retry "
-            "the run or command if the other process failed"
+        return TransientError(
+            "A newer process replaced this producer, whose transaction was aborted",
+            "Nothing of it is visible",
+            "Retry the run or command if the other process failed; a stream retries",
         )
     if cause.code() in unreachable:
         check = "that the broker is up (`lakehouse status`), the address, and the API key"

@@ -89,7 +89,7 @@ def commit(kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing])
 
     Raises:
         Unreachable: Kafka does not respond.
-        UnclearState: A newer process replaced this producer.
+        TransientError: A newer process replaced this producer.
         LakehouseError: The transaction was open for too long.
     """
     from confluent_kafka import KafkaError, KafkaException

@@ -64,7 +64,8 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     recreated topic are new ones.
 
     Raises:
-        UnclearState: A newer process produces the same dead letters, or it is unknown which were produced.
+        TransientError: A newer process produces the same dead letters.
+        UnclearState: It is unknown which were produced.
         Unreachable: A system does not answer.
     """
     kafka, name = clients.kafka, dead_letter_bookmark_name(topic)
