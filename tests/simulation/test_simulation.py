@@ -12,6 +12,7 @@ import pytest
 
 from lakehouse.streaming import stream
 from lakehouse.streaming.stream_context import StreamContext
+from resources.kafka import stream_group
 from tests.simulation import simulate
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.derivation_jobs import DERIVATION
@@ -132,7 +133,7 @@ def test_simulation_runs_the_functions_of_the_project():
     from lakehouse.streaming import compactor, publishers, scheduler, worker
     from resources.iceberg import registrations
     from resources.iceberg import snapshots as resource_snapshots
-    from resources.kafka import bookmark_topic, stream_group, transactions
+    from resources.kafka import bookmark_topic, transactions
 
     modules = (
         ingestion,
@@ -148,12 +149,46 @@ def test_simulation_runs_the_functions_of_the_project():
     modules += (readers, freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader)
     modules += (derivation, bookmarks, bookmark_topic, transactions)
     modules += (registrations, resource_snapshots, compactor, publishers, scheduler, worker, stream_group)
-    before = {module: dict(vars(module)) for module in modules}
+    before = {owner: dict(vars(owner)) for module in modules for owner in owners(module)}
     with simulation(), simulated_time(World(Choices(3))):
         for module in modules:
-            changed = {name for name, value in vars(module).items() if value is not before[module].get(name)}
             # Only the clock and the pool, which modules import by these names.
-            assert changed <= {"datetime", "ThreadPoolExecutor", "SYSTEM_CLOCK"}
-            for value in vars(module).values():
-                if getattr(value, "__module__", "") == module.__name__ and hasattr(value, "__code__"):
-                    assert Path(inspect.unwrap(value).__code__.co_filename) == Path(module.__file__)
+            assert replaced_in(module, before) <= {"datetime", "ThreadPoolExecutor", "SYSTEM_CLOCK"}
+
+
+def test_comparison_finds_a_method_that_is_replaced(monkeypatch):
+    before = {owner: dict(vars(owner)) for owner in owners(stream_group)}
+    assert replaced_in(stream_group, before) == set()
+    for name in ("serves", "another"):
+        monkeypatch.setattr(stream_group.StreamGroup, name, lambda *arguments: True, raising=False)
+    assert replaced_in(stream_group, before) == {"StreamGroup.serves", "StreamGroup.another"}
+
+
+def test_comparison_finds_a_method_that_was_replaced_before(monkeypatch):
+    monkeypatch.setattr(stream_group.StreamGroup, "serves", lambda *arguments: True)
+    before = {owner: dict(vars(owner)) for owner in owners(stream_group)}
+    assert replaced_in(stream_group, before) == {"StreamGroup.serves"}
+
+
+def owners(module):
+    """Return a module, and the classes that it defines."""
+    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    return [module, *filter(inspect.isclass, own)]
+
+
+def replaced_in(module, before):
+    """Return the names of a module and of its classes that have changed, or whose code is of another file."""
+    replaced = set()
+    for owner in owners(module):
+        known = before.get(owner, {})
+        prefix = "" if owner is module else f"{owner.__name__}."
+        for name, value in vars(owner).items():
+            function = inspect.unwrap(getattr(value, "fget", getattr(value, "__func__", value)))
+            is_own = getattr(function, "__module__", "") == module.__name__ or owner is not module
+            code = getattr(function, "__code__", None) if is_own else None
+            # The methods that `dataclass` generates have no file.
+            is_elsewhere = code is not None and code.co_filename not in ("<string>", module.__file__)
+            if value is not known.get(name) or is_elsewhere:
+                replaced.add(f"{prefix}{name}")
+        replaced |= {f"{prefix}{name}" for name in known.keys() - vars(owner).keys()}
+    return replaced
