@@ -32,7 +32,7 @@ class MemoryCluster:
 
     servers = "memory:9092"
 
-    # No program of a schedule calls these.
+    # No program of a schedule calls these; a subclass implements some of them.
     enqueue: Any
     messages: Any
     offsets_at: Any
@@ -45,7 +45,7 @@ class MemoryCluster:
         self.topics = {name: MemoryKafka(world, name, count) for name, count in partitions.items()}
         self.leaderless: set[str] = set()
         self.forbidden: set[str] = set()
-        self._groups: dict[str, Group] = {}
+        self.groups: dict[str, Group] = {}
 
     def cluster_id(self) -> str:
         """Return the id of the cluster."""
@@ -109,7 +109,8 @@ class MemoryCluster:
     def consumer(self, group: str, *, settings: Mapping[str, Any]) -> Any:
         """Return a consumer, which is a member of a group from its first poll on."""
         assert self._world.current is not None
-        return MemoryConsumer(self, self._groups.setdefault(group, Group(self)), self._world.current.machine)
+        joined = self.groups.setdefault(group, Group(self))
+        return MemoryConsumer(self, joined, self._world.current.machine)
 
     def poll(self, effect: Callable[[], T]) -> T:
         """Perform a call to the coordinator."""
@@ -140,42 +141,69 @@ class MemoryCluster:
 
 
 class Group:
-    """A consumer group whose members first give up all partitions, and then get their shares (eager rebalance)."""
+    """A consumer group whose members first give up all partitions, and then get their shares (eager rebalance).
+
+    Attributes:
+        members: The members, and when each was last seen.
+        generation: The number of rebalances.
+    """
 
     def __init__(self, cluster: MemoryCluster):
         self._cluster = cluster
         self.members: dict[MemoryConsumer, float] = {}
         self.generation = 0
+        self._shared: list[tuple[str, int]] | None = None
 
     def rebalance(self) -> None:
         """Let all members join again."""
         self.generation += 1
 
     def expire(self) -> None:
-        """Remove the members that were killed."""
+        """Remove the members that were killed or are frozen."""
         now = self._cluster.now()
         for member, seen_at in list(self.members.items()):
-            if not member.machine.is_killed:
+            if not member.machine.is_killed and now >= member.machine.frozen_until:
                 self.members[member] = now
             elif now - seen_at >= SESSION_SECONDS:
-                del self.members[member]
-                self.rebalance()
+                self.expel(member)
+
+    def expel(self, member: MemoryConsumer) -> None:
+        """Remove a member, which learns of it when it polls."""
+        del self.members[member]
+        self.rebalance()
+
+    def refresh(self, topics: Sequence[str]) -> None:
+        """Let all members join again if the topics have other partitions than those that were shared."""
+        if self._shared is not None and self._shared != self._existing(topics):
+            self._shared = None
+            self.rebalance()
+
+    def _existing(self, topics: Sequence[str]) -> list[tuple[str, int]]:
+        return [(name, p) for name in topics for p in self._cluster.topics[name].log]
 
     def shares(self, topics: Sequence[str]) -> dict[MemoryConsumer, list[tuple[str, int]]] | None:
         """Return the partitions of each member; None until all have joined the present generation."""
         if any(member.generation != self.generation for member in self.members):
             return None
-        partitions = [(name, p) for name in topics for p in self._cluster.topics[name].log]
-        members = list(self.members)
+        partitions, members = self._existing(topics), list(self.members)
+        self._shared = partitions
         return {member: partitions[n :: len(members)] for n, member in enumerate(members)}
 
 
 class MemoryConsumer:
-    """The methods of confluent_kafka.Consumer that a member of a group uses."""
+    """The methods of confluent_kafka.Consumer that a member of a group uses.
+
+    Attributes:
+        group: The group.
+        machine: The machine of the member.
+        generation: The last rebalance in which it took part.
+        assigned: The partitions that it knows to be its own.
+    """
 
     def __init__(self, cluster: MemoryCluster, group: Group, machine: Machine):
-        self._cluster, self._group, self.machine = cluster, group, machine
+        self._cluster, self.group, self.machine = cluster, group, machine
         self.generation, self._assigned_in, self._has_partitions = -1, -1, False
+        self.assigned: frozenset[tuple[str, int]] = frozenset()
 
     def subscribe(
         self,
@@ -186,25 +214,34 @@ class MemoryConsumer:
         on_lost: Callable[[Any, list[Any]], None],
     ) -> None:
         """Join the group."""
-        self._topics, self._on_assign, self._on_revoke = topics, on_assign, on_revoke
-        self._group.members[self] = self._cluster.now()
-        self._group.rebalance()
+        self._topics, self._on_assign, self._on_revoke, self._on_lost = topics, on_assign, on_revoke, on_lost
+        self.group.members[self] = self._cluster.now()
+        self.group.rebalance()
+
+    @property
+    def is_settled(self) -> bool:
+        """True if it has its share of the newest generation."""
+        return self._assigned_in == self.group.generation
 
     def poll(self, seconds: float) -> None:
         """Take part in the group's rebalances; there are no messages."""
-        group = self._group
+        group = self.group
         self._cluster.pause(seconds)
         try:
             self._cluster.poll(group.expire)
         except Unreachable:
             return
-        if self.generation != group.generation:
-            if self._has_partitions:
-                self._has_partitions = False
-                self._on_revoke(self, [])
+        group.refresh(self._topics)
+        if self not in group.members:
+            self._give_up(self._on_lost)
+            group.members[self] = self._cluster.now()
+            group.rebalance()
+        elif self.generation != group.generation:
+            self._give_up(self._on_revoke)
             self.generation = group.generation
         elif self._assigned_in != self.generation and (shares := group.shares(self._topics)) is not None:
             self._assigned_in, self._has_partitions = self.generation, True
+            self.assigned = frozenset(shares[self])
             self._on_assign(self, [SimpleNamespace(topic=name, partition=p) for name, p in shares[self]])
 
     def assign(self, partitions: Sequence[Any]) -> None:
@@ -215,7 +252,11 @@ class MemoryConsumer:
 
     def close(self) -> None:
         """Leave the group."""
+        self._give_up(self._on_revoke)
+        if self.group.members.pop(self, None) is not None:
+            self.group.rebalance()
+
+    def _give_up(self, then: Callable[[Any, list[Any]], None]) -> None:
         if self._has_partitions:
-            self._on_revoke(self, [])
-        if self._group.members.pop(self, None) is not None:
-            self._group.rebalance()
+            self._has_partitions, self.assigned = False, frozenset()
+            then(self, [])

@@ -8,6 +8,7 @@ from typing import Any
 from tests.simulation.command_schedule import CommandSchedule
 from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.derivation_schedule import DerivationSchedule
+from tests.simulation.group_schedule import GroupSchedule
 from tests.simulation.interrupted_schedule import InterruptedSchedule
 from tests.simulation.keyed_schedule import KeyedSchedule
 from tests.simulation.message_schedule import MessageSchedule
@@ -28,6 +29,7 @@ KINDS: Mapping[str, Any] = {
     "roll-overs": RollOverSchedule,
     "streams": StreamSchedule,
     "pauses": PausedStreamSchedule,
+    "groups": GroupSchedule,
     "deployment": DeploymentSchedule,
 }
 """Classes with `world` and `run`, which raises Violation."""

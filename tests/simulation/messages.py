@@ -83,7 +83,7 @@ class MessageKafka(MemoryKafka):
             return super().offsets(topics, committed=committed)
 
         def offsets() -> dict[str, dict[int, Offsets]]:
-            self._expire()
+            self.expire()
             return {
                 name: {p: Offsets(0, self._end(name, p, committed)) for p in self._partitions(name)} for name in topics
             }
@@ -139,7 +139,7 @@ class MessageKafka(MemoryKafka):
         """Perform a call of a producer."""
 
         def coordinated() -> T:
-            self._expire()
+            self.expire()
             return effect()
 
         lost = lambda cause: KafkaException(KafkaError(KafkaError._TIMED_OUT, cause))  # noqa: E731
@@ -198,7 +198,8 @@ class MessageKafka(MemoryKafka):
         is_open = (n for n, slot in enumerate(slots) if slot.transaction and slot.transaction.state == "open")
         return next(is_open, len(slots)) if committed else len(slots)
 
-    def _expire(self) -> None:
+    def expire(self) -> None:
+        """Abort the transactions that are open for too long."""
         for id_, transaction in list(self._open.items()):
             if time.monotonic() - transaction.began >= TIMEOUT_SECONDS:
                 self.fence(id_)

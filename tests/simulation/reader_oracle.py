@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 from pyiceberg.table.metadata import TableMetadata
 
+from lakehouse.core.offsets.batch import TOKEN
+
 
 class ReaderOracle:
     """The heads of main of each table, and what each reader shows of them.
@@ -47,3 +49,11 @@ class ReaderOracle:
             self.violations.append(f"{key} moved back from snapshot {self.shown[key]} to {position}")
         self.may_move_back -= {"glue", "snowflake"} & {reader}
         self.shown[key] = position
+
+
+def newest_batch(table: TableMetadata) -> str:
+    """Return the token of the newest batch on main."""
+    snapshot = table.current_snapshot()
+    while snapshot and snapshot.summary and TOKEN not in snapshot.summary.additional_properties:
+        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
+    return snapshot.summary.additional_properties[TOKEN] if snapshot and snapshot.summary else ""

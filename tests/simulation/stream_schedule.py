@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
@@ -26,7 +27,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.cluster import MemoryCluster
 from tests.simulation.engine import MemorySpark
 from tests.simulation.oracle import RESUMED, Oracle, Violation
-from tests.simulation.reader_oracle import ReaderOracle
+from tests.simulation.reader_oracle import ReaderOracle, newest_batch
 from tests.simulation.readers import MemoryGlueClient, MemorySnowflakeServer, SimulatedGlue, SimulatedSnowflake
 from tests.simulation.registry import LATE, MemoryRegistry
 from tests.simulation.schedule import NAMESPACE, RECOVERIES, UNLIMITED, exhaust
@@ -44,37 +45,35 @@ ACTIONS = (
     *("resume orders", "resume copies", "resume refunds"),
 )
 
+Ends = Mapping[str, tuple[str, Mapping[int, int]]]
+"""The id and the ends of each entry's topic."""
+
 
 class StreamSchedule:
     """A schedule in which streams ingest two topics into three tables.
 
     Attributes:
         has_pauses: Whether calls are paused. If so, no schedule ends early or continues after the recovery.
+        turns: How often an action or a thread is chosen; half as often in half of the schedules.
+        cluster: The class of the cluster.
     """
 
-    has_pauses = False
+    has_pauses, turns = False, TURNS
+    cluster: type[MemoryCluster] = MemoryCluster
 
     def __init__(self, choices: Choices):
         self.choices, self.world = choices, World(choices)
         self.actions: Sequence[str] = ACTIONS
         world = self.world
-        self._kafka = MemoryCluster(world, {"orders": choices.of((1, 2)), "refunds": 1})
+        self._kafka = self.cluster(world, {"orders": choices.of((1, 2)), "refunds": 1})
         self._registry = MemoryRegistry(world, "orders", "refunds")
         self._iceberg = MemoryIcebergCatalog(world)
         spark = MemorySpark(world, self._kafka, self._iceberg)
         self._clients = Clients(self._kafka, self._registry, spark, SimulatedCatalog.on(self._iceberg))
-        limits = {"max_records_per_batch": choices.of((4, 2)), "continuous": True}
-        mode = choices.of(("append", "upsert"))
-        orders = {"mode": mode, "key": ("id",) if mode == "upsert" else (), "errors": "log"}
-        topics = (
-            # The cluster refuses to create this topic of dead letters.
-            Topic(name="orders", dead_letter_topic="letters", **orders, **limits),
-            Topic(name="copies", kafka_topic="orders", errors="log", **limits),
-            Topic(name="refunds", errors=choices.of(("log", "suspend")), **limits),
-        )
+        topics = self._declared({"max_records_per_batch": choices.of((4, 2)), "continuous": True})
         by_name = {topic.name: topic for topic in topics}
         self._config = Config(namespace=NAMESPACE, topics=by_name, environments={environment_name(): {}})
-        self._oracles = {t.name: Oracle(t.mode, self._kafka.topics[t.topic], spark, is_shared=True) for t in topics}
+        self._oracles = {t.name: self._oracle(t, spark) for t in topics}
         self._sources = {
             name: SourceTopic(choices, world, log, *(self._oracles[t.name] for t in topics if t.topic == name))
             for name, log in self._kafka.topics.items()
@@ -89,6 +88,20 @@ class StreamSchedule:
         self._written: set[tuple[str, int]] = set()
         self._refused: dict[tuple[str, int], tuple[Any, float, int]] = {}
         self._iceberg.on_commit = self._committed
+
+    def _declared(self, limits: Mapping[str, Any]) -> Sequence[Topic]:
+        """Return the entries."""
+        mode = self.choices.of(("append", "upsert"))
+        orders = {"mode": mode, "key": ("id",) if mode == "upsert" else (), "errors": "log"}
+        return (
+            # The cluster refuses to create this topic of dead letters.
+            Topic(name="orders", dead_letter_topic="letters", **orders, **limits),
+            Topic(name="copies", kafka_topic="orders", errors="log", **limits),
+            Topic(name="refunds", errors=self.choices.of(("log", "suspend")), **limits),
+        )
+
+    def _oracle(self, topic: Topic, spark: MemorySpark) -> Oracle:
+        return Oracle(topic.mode, self._kafka.topics[topic.topic], spark, is_shared=True)
 
     # The oracle
 
@@ -138,19 +151,27 @@ class StreamSchedule:
         for oracle in self._oracles.values():
             oracle.raise_violations()
 
-    def _ends(self) -> dict[str, tuple[str, dict[int, int]]]:
+    def _ends(self) -> Ends:
         """Return the id and the ends of each entry's topic."""
         logs = {name: self._kafka.topics[topic.topic] for name, topic in self._config.topics.items()}
         return {name: (log.topic_id, {p: part.stable_end for p, part in log.log.items()}) for name, log in logs.items()}
 
-    def _has(self, name: str, ends: tuple[str, dict[int, int]]) -> bool:
+    def _has(self, name: str, ends: Ends) -> bool:
         """Return whether a table has all records before the ends of a topic that still exists."""
-        (topic_id, end), (table_id, position) = ends, self._oracles[name].position
+        (topic_id, end), (table_id, position) = ends[name], self._oracles[name].position
         kafka, reached = self._kafka.topics[self._config.topics[name].topic], position if table_id == topic_id else {}
         # Nothing can ingest records that were deleted meanwhile, or those of a topic that was recreated.
         return kafka.topic_id != topic_id or all(
             max(reached.get(p, 0), kafka.log[p].start) >= o for p, o in end.items()
         )
+
+    def _serves(self, name: str, ends: Ends) -> bool:
+        """Return whether a continuous stream has done everything for the records before the ends."""
+        return self._has(name, ends)
+
+    def _lacking(self, errors: Mapping[str, Exception], ends: Ends) -> list[str]:
+        """Return the entries without an error whose tables lack records before the ends."""
+        return [name for name in self._config.topics if name not in errors and not self._has(name, ends)]
 
     # Programs and events
 
@@ -171,10 +192,9 @@ class StreamSchedule:
             publisher.finish(None if once else 10.0)
         if once and stream in self._streams:
             self._errors = stream.errors
-            for name in self._config.topics.keys() - stream.errors.keys():
-                if not self._has(name, ends[name]):
-                    violation = f"a stream ended without an error of {name}, and its table lacks records"
-                    self._oracles[name].violations.append(violation)
+            for name in self._lacking(stream.errors, ends):
+                lacking = f"a stream ended without an error of {name}, and its table lacks records"
+                self._oracles[name].violations.append(lacking)
         self._streams.pop(stream, None)
 
     def _stop(self) -> None:
@@ -231,11 +251,15 @@ class StreamSchedule:
         Raises:
             Violation: A promise was broken.
         """
-        with replaced(threads_in_memory(self.world, self._note)):
+        with self.replacements():
             try:
                 self._run()
             finally:
                 self._end_processes()
+
+    def replacements(self) -> AbstractContextManager[None]:
+        """Simulate the threads."""
+        return replaced(threads_in_memory(self.world, self._note))
 
     def _run(self) -> None:
         world, choices = self.world, self.choices
@@ -244,8 +268,8 @@ class StreamSchedule:
             oracle.chosen = []
         self._sources["orders"].produce()
         world.start("stream-0", self._programs()["stream"])
-        for turn in range(TURNS):
-            if turn == TURNS // 2 and not self.has_pauses and not choices.below(2):
+        for turn in range(self.turns):
+            if turn == self.turns // 2 and not self.has_pauses and not choices.below(2):
                 break
             if not world.processes or choices.happens(15):
                 self._act()
@@ -292,7 +316,7 @@ class StreamSchedule:
         for name, oracle in self._oracles.items():
             if name not in unreadable:
                 oracle.judge_end()
-                if self._iceberg.find(name) and not self._is_shown(name):
+                if not self._is_shown(name):
                     raise Violation(f"`stream --once` has ended, and a reader lacks rows of {name}")
         self._raise_violations()
         if not self.has_pauses and self.choices.below(2) and self.choices.below(2):
@@ -306,7 +330,7 @@ class StreamSchedule:
         self._reported.clear()
         # All topics have backed off for long enough.
         self.world.advance(700)
-        served = lambda: all(self._has(name, ends[name]) or name in self._reported for name in ends)  # noqa: E731
+        served = lambda: all(self._serves(name, ends) or name in self._reported for name in ends)  # noqa: E731
         self._run_until(served, "a stream that runs neither ingests all records nor reports an error")
 
     def _remedy(self, name: str, error: Exception) -> None:
@@ -336,7 +360,7 @@ class StreamSchedule:
                 source.produce()
         world.start("stream", self._programs()["stream"])
         ends = self._ends()
-        served = lambda: all(self._has(name, ends[name]) and self._is_shown(name) for name in names)  # noqa: E731
+        served = lambda: all(self._serves(name, ends) and self._is_shown(name) for name in names)  # noqa: E731
         self._run_until(served, f"a stream does not serve {names}")
         if world.monotonic() - began > 60:
             raise Violation(f"a stream took {world.monotonic() - began:.0f} s to serve {names}")
@@ -345,13 +369,14 @@ class StreamSchedule:
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the readers have the newest batch; a compaction after it changes no row."""
-        if not (newest := _newest_batch(self._iceberg.loaded(name).metadata)):
+        table = self._iceberg.find(name)
+        if table is None or not (newest := newest_batch(table.metadata)):
             return True
         locations = (
             self._glue.location(NAMESPACE, name),
             self._snowflake.location("DB", NAMESPACE.upper(), name.upper()),
         )
-        return all(location and _newest_batch(self._iceberg.metadata_at(location)) == newest for location in locations)
+        return all(location and newest_batch(self._iceberg.metadata_at(location)) == newest for location in locations)
 
     def _finish(self, name: str) -> None:
         self.world.start(name, self._programs()[name])
@@ -371,11 +396,3 @@ class StreamSchedule:
                     self.world.step(process)
             self._raise_violations()
         raise Violation(otherwise)
-
-
-def _newest_batch(table: TableMetadata) -> str:
-    """Return the token of the newest batch on main."""
-    snapshot = table.current_snapshot()
-    while snapshot and snapshot.summary and TOKEN not in snapshot.summary.additional_properties:
-        snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id or 0)
-    return snapshot.summary.additional_properties[TOKEN] if snapshot and snapshot.summary else ""

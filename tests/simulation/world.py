@@ -64,10 +64,12 @@ class Machine:
     Attributes:
         skew: The difference of its clock in seconds.
         is_killed: Whether the program was killed, or its main thread has ended.
+        frozen_until: Until when none of its threads runs.
     """
 
     skew: float = 0.0
     is_killed: bool = False
+    frozen_until: float = 0.0
 
 
 class Process:
@@ -93,13 +95,17 @@ class Process:
 
     def is_ready(self, now: float) -> bool:
         """Return whether it is not paused, and does not wait, or what it waits for has happened."""
-        if now < self.paused_until and not self.machine.is_killed:
+        if now < self._runs_from and not self.machine.is_killed:
             return False
         return self.is_awaited is None or self.machine.is_killed or self.deadline <= now or self.is_awaited()
 
     def next_at(self, now: float) -> float:
         """Return when it is ready at the latest, unless what it waits for happens before."""
-        return self.paused_until if now < self.paused_until else self.deadline
+        return self._runs_from if now < self._runs_from else self.deadline
+
+    @property
+    def _runs_from(self) -> float:
+        return max(self.paused_until, self.machine.frozen_until)
 
     def _run(self) -> None:
         try:
@@ -235,7 +241,7 @@ class World:
         """Pause no process any more."""
         self.pause_percent = 0
         for process in self.processes:
-            process.paused_until = 0.0
+            process.paused_until = process.machine.frozen_until = 0.0
 
     def record(self, event: str) -> None:
         """Add an event to the trace."""
