@@ -11,6 +11,7 @@ from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.core.offsets.batch import Batch
 from spark.tables import staged_checks
+from tests.simulation.check_jobs import fails
 from tests.simulation.engine import MemorySpark, Rows
 from tests.simulation.kafka import Record
 
@@ -43,10 +44,16 @@ class Records:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The decoded form of a record."""
+    """The decoded form of a record, which belongs to another table if it is filtered."""
 
     record: Record
     reason: str | None
+    is_filtered: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """True if the record becomes a row or a deletion."""
+        return self.reason is None and not self.is_filtered
 
 
 @dataclass(frozen=True)
@@ -64,7 +71,12 @@ class Decoded:
 
     def outcomes(self) -> list[Outcome]:
         """Read and decode the records; a poisonous one aborts the job."""
-        return [Outcome(record, self.forced_reason or self._reason(record)) for record in self.records.read()]
+        return [self._outcome(record) for record in self.records.read()]
+
+    def _outcome(self, record: Record) -> Outcome:
+        reason = self.forced_reason or self._reason(record)
+        is_filtered = reason == "other_type" and self.decoding.has_other_types
+        return Outcome(record, None if is_filtered else reason, is_filtered)
 
     def _reason(self, record: Record) -> str | None:
         decoding = self.decoding
@@ -79,7 +91,7 @@ class Decoded:
             return "schema_limit" if limited else "unknown_schema"
         if record.is_garbage:
             return "undecodable"
-        return "check" if decoding.quarantine and record.fails_check else None
+        return "check" if any(fails(sql, record) for sql in decoding.quarantine.values()) else None
 
 
 @dataclass(frozen=True)

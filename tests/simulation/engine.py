@@ -45,6 +45,8 @@ from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, write_data
 from tests.simulation.world import World
 
+OnWrite = Callable[[str, Mapping[str, str], Sequence[DataFile]], Sequence[DataFile]]
+
 
 @dataclass(frozen=True)
 class Row:
@@ -64,10 +66,15 @@ class Letter:
 
 
 class MemorySpark:
-    """The client protocol resources.protocols.SparkClient, and its own session."""
+    """The client protocol resources.protocols.SparkClient, and its own session.
+
+    Attributes:
+        on_write: Returns the files of a commit, given by its branch and properties, as a faulty engine commits them.
+    """
 
     def __init__(self, world: World, kafka: MemoryKafka | MemoryCluster, iceberg: MemoryIcebergCatalog):
         self.world, self.kafka, self.iceberg = world, kafka, iceberg
+        self.on_write: OnWrite = lambda branch, properties, files: files
 
     def session(self, settings: Mapping[str, str]) -> Any:
         """Return the session."""
@@ -184,6 +191,7 @@ class MemorySpark:
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         """Commit a snapshot with pyiceberg's manifests, summaries and metadata."""
+        added = self.on_write(branch, properties, added)
         metadata, id_ = table.metadata, table.metadata.new_snapshot_id()
         sequence_number, base = metadata.next_sequence_number(), f"{table.location()}/metadata/{uuid.uuid4()}"
         collector = SnapshotSummaryCollector()

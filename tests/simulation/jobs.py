@@ -13,7 +13,7 @@ import spark.tables.dead_letters
 import spark.tables.maintenance_procedures
 import spark.tables.staged_checks
 import spark.tables.write
-from tests.simulation import decoding_jobs, letter_jobs, maintenance_jobs, write_jobs
+from tests.simulation import check_jobs, decoding_jobs, letter_jobs, maintenance_jobs, write_jobs
 from tests.simulation.world import replaced
 
 REPLACED: dict[Any, dict[str, Any]] = {
@@ -26,6 +26,7 @@ REPLACED: dict[Any, dict[str, Any]] = {
     },
     spark.decoding.explain: {"first_faults": decoding_jobs.first_faults},
     spark.tables.staged_checks: {
+        "run": check_jobs.run,
         "quarantine_result": decoding_jobs.quarantine_result,
         "validate": decoding_jobs.validate,
     },

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from tests.simulation.audited_schedule import AuditedSchedule
 from tests.simulation.command_schedule import CommandSchedule
 from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.derivation_schedule import DerivationSchedule
@@ -26,6 +27,7 @@ KINDS: Mapping[str, Any] = {
     "commands": CommandSchedule,
     "interruptions": InterruptedSchedule,
     "keys": KeyedSchedule,
+    "audits": AuditedSchedule,
     "roll-overs": RollOverSchedule,
     "streams": StreamSchedule,
     "pauses": PausedStreamSchedule,

@@ -16,9 +16,20 @@ from tests.simulation.kafka import Record
 from tests.simulation.write_jobs import planned
 
 
-def of_batch(decoded: Decoded, decoding: Any, topic: Any, ref: TableRef, batch: Batch) -> Decoded:
-    """Return the records that are dead letters."""
-    return decoded
+@dataclass(frozen=True)
+class Dead(Decoded):
+    """A lazy DataFrame of the decoded records that are dead letters."""
+
+    only_failing: bool = False
+
+    def outcomes(self) -> list[Outcome]:
+        """Read and decode the records, and return those that are dead letters."""
+        return [o for o in super().outcomes() if o.reason == "check" or (o.reason and not self.only_failing)]
+
+
+def of_batch(decoded: Decoded, decoding: Any, topic: Any, ref: TableRef, batch: Batch) -> Dead:
+    """Return the records that are dead letters: those that fail a check, and with `errors: log` all others."""
+    return Dead(decoded.records, decoded.decoding, decoded.forced_reason, only_failing=topic.errors != "log")
 
 
 def decision(letters: Rows, batch: Batch) -> Decision:
@@ -46,7 +57,7 @@ class Missing:
         return len(self.letters)
 
 
-def missing(of_range: Sequence[Decoded], letters: Rows, batch: Batch, table: Rows, *columns: str) -> Missing:
+def missing(of_range: Sequence[Dead], letters: Rows, batch: Batch, table: Rows, *columns: str) -> Missing:
     """Return the dead letters of a range that are neither in their table nor rows."""
     spark = letters.spark
 
@@ -58,7 +69,7 @@ def missing(of_range: Sequence[Decoded], letters: Rows, batch: Batch, table: Row
     return Missing(spark, spark.job("missing letters", lacking))
 
 
-def append_letters(letters: Decoded | Missing, target: Target) -> None:
+def append_letters(letters: Dead | Missing, target: Target) -> None:
     """Append dead letters."""
     if isinstance(letters, Missing):
         spark, rows = letters.spark, letters.letters
@@ -112,7 +123,7 @@ def replaced(attempted: Attempted, pieces: Sequence[Decoded], table: Rows, *colu
     spark = attempted.spark
 
     def states() -> list[Record]:
-        good = [o.record for piece in pieces for o in piece.outcomes() if o.reason is None]
+        good = [o.record for piece in pieces for o in piece.outcomes() if o.is_good]
         return [*good, *(row.record for row in spark.rows(table.ref, table.branch))]
 
     known = spark.job("replaced", states)

@@ -33,10 +33,13 @@ TEXT = json.dumps(
 )
 """A schema that does not fit the table of the others."""
 
-OWN, LATE, DERIVED, NEXT, OTHER = 1, 2, 3, 4, 5
-SCHEMAS = {OWN: SCHEMA, LATE: SCHEMA, NEXT: RENAMED, OTHER: TEXT}
+REFUND = json.dumps({"type": "record", "name": "Refund", "fields": [{"name": "id", "type": ["null", "long"]}]})
+"""The schema of another record type."""
+
+OWN, LATE, DERIVED, NEXT, OTHER, REFUNDED = 1, 2, 3, 4, 5, 6
+SCHEMAS = {OWN: SCHEMA, LATE: SCHEMA, NEXT: RENAMED, OTHER: TEXT, REFUNDED: REFUND}
 """Ids of the topic's schema, of one that a producer uses before it is registered under another subject, of that of
-derived messages, of the topic's next schema, and of one that does not fit its table."""
+derived messages, of the topic's next schema, of one that does not fit its table, and of that of another type."""
 
 
 class MemoryRegistry:
@@ -79,7 +82,7 @@ class MemoryRegistry:
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects of a schema."""
         subjects = frozenset(f"{topic}-value" for topic in self._topics)
-        return self._call("subjects", lambda: frozenset({"other-value"}) if id_ == LATE else subjects)
+        return self._call("subjects", lambda: frozenset({"other-value"}) if id_ in (LATE, REFUNDED) else subjects)
 
     def register(self, subject: str, schema: str) -> int:
         """Register the schema of derived messages, and return its id."""

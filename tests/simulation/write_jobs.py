@@ -42,7 +42,7 @@ def nothing(spark: MemorySpark, target: Target) -> None:
 def append(decoded: Decoded, target: Target) -> Written:
     """Append the good rows."""
     spark, outcomes = decoded.records.spark, planned(decoded, target)
-    good = [o.record for o in outcomes if o.reason is None]
+    good = [o.record for o in outcomes if o.is_good]
     spark.job("commit", lambda: spark.commit(target, None, [Row(record) for record in good]))
     return _written(outcomes, rows=len(good))
 
@@ -50,7 +50,7 @@ def append(decoded: Decoded, target: Target) -> Written:
 def dedup(decoded: Decoded, target: Target, key: tuple[str, ...], empty: bool) -> Written:
     """Append the first good record of each key that the table lacks."""
     spark, outcomes = decoded.records.spark, planned(decoded, target)
-    good = [o.record for o in outcomes if o.reason is None]
+    good = [o.record for o in outcomes if o.is_good]
     present = set() if empty else {row.record.key for row in spark.rows(target.ref, target.branch)}
     first = {record.key: record for record in reversed(_in_order(good)) if record.key not in present}
     spark.job("commit", lambda: spark.commit(target, None, [Row(record) for record in first.values()]))
@@ -60,7 +60,7 @@ def dedup(decoded: Decoded, target: Target, key: tuple[str, ...], empty: bool) -
 def upsert(decoded: Decoded, target: Target, key: tuple[str, ...], empty: bool) -> Written:
     """Replace the row of each key by its newest good record, in two commits; a tombstone deletes the row."""
     spark, outcomes = decoded.records.spark, planned(decoded, target)
-    good = _in_order([o.record for o in outcomes if o.reason is None])
+    good = _in_order([o.record for o in outcomes if o.is_good])
     identity = _identity(key)
     newest = {identity(record): record for record in good}
     rows = [Row(record) for record in newest.values() if record.value is not None]
@@ -101,7 +101,7 @@ def _written(outcomes: Sequence[Outcome], **counts: int) -> Written:
     dead = [o for o in outcomes if o.reason]
     failing = [o for o in dead if o.reason == "check"]
     return Written(
-        Counts(consumed=len(outcomes), dead_letters=len(dead), **counts),
+        Counts(consumed=len(outcomes), dead_letters=len(dead), filtered=sum(o.is_filtered for o in outcomes), **counts),
         unknown_schema=sum(o.reason == "unknown_schema" for o in dead),
         quarantined=len(failing),
         dead_digest=digest(o.record for o in dead),
