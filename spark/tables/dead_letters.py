@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import (
@@ -40,9 +39,6 @@ from spark.decoding.explain import message
 from spark.derive import published
 from spark.tables.decision import Decision, digest
 from spark.tables.target import Target
-
-if TYPE_CHECKING:
-    from pyiceberg.schema import Schema
 
 CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
 """Value of `error_code` by reason."""
@@ -124,8 +120,18 @@ def decision(letters: DataFrame, batch: Batch) -> Decision:
 def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
     """Delete the dead letters of a batch's offsets from a branch of their table."""
     ranges = [(p, batch.start[p], end) for p, end in batch.end.items()]
-    offsets = spark.createDataFrame(ranges, "partition int, first long, after long").alias("offsets")
-    letter = f"branch_{target.branch}"
+    _discard(spark.createDataFrame(ranges, "partition int, first long, after long"), target, batch)
+
+
+def discard_earlier(missing: DataFrame, target: Target, batch: Batch) -> None:
+    """Delete the dead letters that `missing` replaces: their records were rows, and are dead letters again."""
+    offset = F.col("source_record.offset")
+    places = missing.select("source_record.partition", offset.alias("first"), (offset + 1).alias("after"))
+    _discard(places, target, batch)
+
+
+def _discard(offsets: DataFrame, target: Target, batch: Batch) -> None:
+    offsets, letter = offsets.alias("offsets"), f"branch_{target.branch}"
     source = f"{letter}.source_record"
     inside = (
         (F.col(f"{letter}.topic_id") == batch.topic_id)
@@ -133,7 +139,7 @@ def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
         & (F.col(f"{source}.offset") >= F.col("offsets.first"))
         & (F.col(f"{source}.offset") < F.col("offsets.after"))
     )
-    target.deleting().merge(spark, offsets.mergeInto(target.path, inside).whenMatched().delete())
+    target.deleting().merge(offsets.sparkSession, offsets.mergeInto(target.path, inside).whenMatched().delete())
 
 
 def append(letters: DataFrame, target: Target) -> None:
@@ -144,8 +150,8 @@ def append(letters: DataFrame, target: Target) -> None:
 def missing(
     of_range: Sequence[DataFrame], letters: DataFrame, batch: Batch, table: DataFrame, partition: str, offset: str
 ) -> DataFrame:
-    """Return the dead letters of a range that are neither in their table nor rows, checkpointed: they are counted and
-    written.
+    """Return the dead letters of a range that are neither waiting in their table nor rows, checkpointed: they are
+    counted and written.
 
     Args:
         of_range: The dead letters of the range, as `of_batch` returns them.
@@ -155,7 +161,8 @@ def missing(
         partition: The table's column of Kafka partitions.
         offset: The table's column of Kafka offsets.
     """
-    existing = places(letters.filter(_is_of(batch.topic_id, batch.start, batch.end)))
+    is_waiting = F.col("redriven_timestamp").isNull()
+    existing = places(letters.filter(_is_of(batch.topic_id, batch.start, batch.end) & is_waiting))
     rows = table.select(F.col(partition).alias("kafka_partition"), F.col(offset).alias("kafka_offset"))
     new, old, source = reduce(DataFrame.unionByName, of_range), existing.unionByName(rows), F.col("new.source_record")
     same = (source["partition"] == F.col("old.kafka_partition")) & (source["offset"] == F.col("old.kafka_offset"))
@@ -324,20 +331,16 @@ def existing_rows(waiting: DataFrame, table: DataFrame, partition: str, offset: 
 
 def first_offsets(attempted: DataFrame) -> dict[int, int]:
     """Return the first offset by partition of the dead letters that decode."""
-    first = (
-        attempted.filter("recovered").groupBy(F.col("kafka_partition").alias("p")).agg(F.min("kafka_offset").alias("o"))
-    )
-    return {row["p"]: row["o"] for row in first.collect()}
+    first = attempted.filter("recovered").groupBy("kafka_partition").agg(F.min("kafka_offset").alias("first"))
+    return {row["kafka_partition"]: row["first"] for row in first.collect()}
 
 
 def remaining(attempted: DataFrame) -> tuple[int, Decision]:
     """Return the number of dead letters, and the set of those that do not decode."""
     stays = ~F.col("recovered")
     places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
-    [row] = attempted.agg(
-        F.count(F.lit(1)).alias("all"), F.count_if(stays).alias("n"), places.alias("digest")
-    ).collect()
-    return row["all"], Decision(row["n"], row["digest"])
+    [(count, *stay)] = attempted.agg(F.count(F.lit(1)), F.count_if(stays), places).collect()
+    return count, Decision(*stay)
 
 
 def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:

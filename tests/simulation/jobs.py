@@ -43,6 +43,7 @@ REPLACED: dict[Any, dict[str, Any]] = {
         "discard": letter_jobs.discard,
         "append": letter_jobs.append_letters,
         "missing": letter_jobs.missing,
+        "discard_earlier": letter_jobs.discard_earlier,
         "waiting": letter_jobs.waiting,
         "poisonous": letter_jobs.poisonous,
         "without": letter_jobs.without,

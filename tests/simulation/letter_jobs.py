@@ -58,15 +58,24 @@ class Missing:
 
 
 def missing(of_range: Sequence[Dead], letters: Rows, batch: Batch, table: Rows, *columns: str) -> Missing:
-    """Return the dead letters of a range that are neither in their table nor rows."""
+    """Return the dead letters of a range that are neither waiting in their table nor rows."""
     spark = letters.spark
 
     def lacking() -> list[Letter]:
-        existing = {row.record for rows in (letters, table) for row in spark.rows(rows.ref, rows.branch)}
+        existing = {row.record for row in spark.rows(table.ref, table.branch)}
+        existing |= {letter.record for letter in spark.rows(letters.ref, letters.branch) if not letter.recovered}
         outcomes = [o for decoded in of_range for o in decoded.outcomes()]
         return [Letter(o.record, o.reason) for o in outcomes if o.reason and o.record not in existing]
 
     return Missing(spark, spark.job("missing letters", lacking))
+
+
+def discard_earlier(missing: Missing, target: Target, batch: Batch) -> None:
+    """Delete the dead letters of records that became rows and are dead letters again."""
+    spark, again = missing.spark, {letter.record for letter in missing.letters}
+    planned = spark.job("plan", lambda: spark.head(target.ref, target.branch))
+    keep = lambda letter: letter.record not in again  # noqa: E731
+    spark.job("commit deletes", lambda: spark.commit(target.deleting(), planned, keep=keep))
 
 
 def append_letters(letters: Dead | Missing, target: Target) -> None:

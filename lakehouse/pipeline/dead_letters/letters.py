@@ -116,8 +116,9 @@ def _require_not_excluded(context: BatchContext, branch: str) -> None:
 
 
 def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Target) -> None:
-    """Add the dead letters of records that are neither dead letters nor rows: a replay reads what `lakehouse resume`
-    skipped, and in a table with one row per key, an older row may return if the newer one fails a check by now.
+    """Add the dead letters of records that are neither waiting as dead letters nor rows: a replay reads what
+    `lakehouse resume` skipped, and in a table with one row per key, an older row may return if the newer one fails a
+    check by now. If a redrive had added the newer one, its dead letter waits again.
 
     Args:
         context: The range that is replayed.
@@ -137,8 +138,15 @@ def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Targ
     missing = dead_letters.missing(of_range, existing, batch, rows, *columns)
     if not (count := missing.count()):
         return
+    has_earlier = table.current_snapshot() is not None
+
+    def add(target: Target) -> None:
+        if has_earlier:
+            dead_letters.discard_earlier(missing, target, batch)
+        dead_letters.append(missing, target.completing() if has_earlier else target)
+
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
-    stage, _ = commit.stage(table, lambda target: dead_letters.append(missing, target), {})
+    stage, _ = commit.stage(table, add, {})
     commit.publish(commit.audit(stage, Counts(consumed=count, rows=count), batch.offsets))
 
 

@@ -1,0 +1,60 @@
+"""Schedules with checks, filters and refused batches, described step by step."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+
+from lakehouse.config.checks import Range
+from tests.simulation.audited_schedule import AuditedSchedule
+from tests.simulation.choices import Choices
+from tests.simulation.described import FAILS_CHECK, Steps, record
+from tests.simulation.memory_files import empty_store
+from tests.simulation.oracle import place_of
+from tests.simulation.schedule import simulation
+from tests.simulation.world import simulated_time
+
+FAILING = {"value": FAILS_CHECK}
+
+
+class Audits(Steps, AuditedSchedule):
+    """A schedule without faults, whose steps are called one by one."""
+
+    def __init__(self, *, mode="append"):
+        super().__init__(Choices(None))
+        self.topic = self.topic.model_copy(update={"mode": mode, "key": ("id",)})
+        self.oracle.mode = mode
+
+    @contextmanager
+    def begun(self):
+        """Provide the systems, and judge all commits."""
+        with simulation(), empty_store(), simulated_time(self.world):
+            yield
+            self.oracle.raise_violations()
+
+    def declare(self, severity):
+        """Declare a check."""
+        self.configure(checks={"small": Range(type="range", column="id", max=9, severity=severity)})
+
+    def rows(self):
+        """Return the offsets of the rows."""
+        return sorted(place_of(row.record)[2] for row in self.oracle.rows())
+
+    def pending(self):
+        """Return the offsets of the dead letters that are no rows."""
+        return [place_of(letter.record)[2] for letter in self.oracle.letters() if not letter.recovered]
+
+
+def test_replay_with_check_keeps_redriven_record_as_dead_letter():
+    schedule = Audits(mode="upsert")
+    with schedule.begun():
+        schedule.declare("quarantine")
+        schedule.kafka.produce(0, [record(1), record(1) | FAILING])
+        schedule.complete("ingest")
+        schedule.configure(checks={})
+        schedule.complete("redrive")
+        schedule.declare("quarantine")
+        schedule.complete("replay")
+        assert (schedule.rows(), schedule.pending()) == ([0], [1])
+        schedule.configure(checks={})
+        schedule.complete("redrive")
+        assert (schedule.rows(), schedule.pending()) == ([1], [])
