@@ -180,9 +180,9 @@ def publish(context: BatchContext) -> Published:
     checks = partial(context.declared_checks, since=batch.start), partial(_quarantined, context, written)
     audited = context.commit.audit(stage, counts, batch.offsets, *checks)
     audited.require_passed()
-    if topic.keeps_dead_letters:
-        context.report("dead_letters")
-        letters.keep(context, written.dead if topic.errors == "log" else written.failing, audited.branch)
+    context.report("dead_letters")
+    # Even if the topic keeps none by now: an earlier attempt at the batch may have published some.
+    letters.keep(context, written.dead if topic.errors == "log" else written.failing, audited.branch)
     fingerprint_properties = schema_fingerprints.properties(audited.table, context.schemas)
     table = context.commit.publish(audited, vars(counts), fingerprint_properties)
     snapshot = table.current_snapshot()

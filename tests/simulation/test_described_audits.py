@@ -58,3 +58,25 @@ def test_replay_with_check_keeps_redriven_record_as_dead_letter():
         schedule.configure(checks={})
         schedule.complete("redrive")
         assert (schedule.rows(), schedule.pending()) == ([1], [])
+
+
+def test_ingest_without_dead_letters_discards_those_of_earlier_attempt():
+    schedule = Audits()
+    schedule.configure(errors="suspend")
+    with schedule.begun():
+        schedule.declare("quarantine")
+        schedule.kafka.produce(0, [record(1) | FAILING])
+
+        def kill_before_publication():
+            process = schedule.world.start("ingest", schedule.programs()["ingest"])
+            schedule.world.switch_percent = 100
+            while not schedule.oracle.letters():
+                schedule.world.step(process)
+            schedule.kill()
+            schedule.run_to_end(process)
+            schedule.world.switch_percent = 0
+
+        kill_before_publication()
+        schedule.configure(checks={})
+        schedule.complete("ingest")
+        assert (schedule.rows(), schedule.pending()) == ([0], [])
