@@ -227,16 +227,16 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
         clients.schema_registry, context.schemas, decoded, foreign_writers.BY_HAND
     )
     # A dead letter whose schema id exceeded the lookup limit remains one.
-    known = replace(known, unusable_ids=None)
-    context = replace(context, schemas=known)
-    decoded = decode.decode(waiting, known.decoding())
+    context = replace(context, schemas=replace(known, unusable_ids=None))
+    decoded = decode.decode(waiting, context.schemas.decoding())
     attempts = dead_letters.attempt(decoded, topic.key if topic.replaces_rows else ())
-    first = dead_letters.first_offsets(attempts)
+    # Partitions without one have no row to check.
+    first = dict(position.end) | dead_letters.first_offsets(attempts)
     count, remaining = dead_letters.remaining(attempts)
     recovered, gone = count - remaining.count, 0
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
-        since = {p: max(min(first.get(p, o), o), log.start[p]) for p, o in position.end.items()}
+        since = {p: max(o, log.start[p]) for p, o in first.items()}
         context, read = _decoded(replace(context, batch=replace(position, start=since)), poison=poison)
         if read.pieces:
             _write(context, read, None)

@@ -10,6 +10,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.described import FAILS_CHECK, Steps, record
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
+from tests.simulation.registry import LATE
 from tests.simulation.schedule import simulation
 from tests.simulation.world import simulated_time
 
@@ -80,3 +81,16 @@ def test_ingest_without_dead_letters_discards_those_of_earlier_attempt():
         schedule.configure(checks={})
         schedule.complete("ingest")
         assert (schedule.rows(), schedule.pending()) == ([0], [])
+
+
+def test_redrive_checks_no_row_of_other_partitions():
+    schedule = Audits()
+    schedule.kafka.recreate(2)
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1, schema_id=LATE)])
+        schedule.kafka.produce(1, [record(3) | FAILING])
+        schedule.complete("ingest")
+        schedule.declare("blocking")
+        schedule.register()
+        schedule.complete("redrive")
+        assert schedule.pending() == []
