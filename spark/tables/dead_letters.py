@@ -238,16 +238,16 @@ def places(letters: DataFrame) -> DataFrame:
 
 
 def attempt(decoded: DataFrame, key: Sequence[str] = ()) -> DataFrame:
-    """Decide once which dead letters decode now: `recovered` by `kafka_partition` and `kafka_offset`.
-
-    The result is checkpointed, because Spark would decode again for each query. If the checkpoint is lost, queries
-    fail.
+    """Decide once which dead letters decode now, or belong to another table: `recovered` by `kafka_partition` and
+    `kafka_offset`. The result is checkpointed, because Spark would decode again for each query. If the checkpoint is
+    lost, queries fail.
 
     Args:
         decoded: The decoded dead letters.
         key: The columns that identify a row of the table if a record replaces the row of its key.
     """
-    return decoded.select(*_place(), *_key(key), record("reason").isNull().alias("recovered")).localCheckpoint()
+    recovered, filtered = record("reason").isNull().alias("recovered"), record("filtered").alias("filtered")
+    return decoded.select(*_place(), *_key(key), recovered, filtered).localCheckpoint()
 
 
 def replaced(
@@ -261,7 +261,7 @@ def replaced(
     """Return the attempts, recovered only if the key has its row, or a later row or record, and whether they decode.
 
     A record that the broker deleted was not read again. Without a later record of its key that decodes, it must
-    remain a dead letter.
+    remain a dead letter, unless it belongs to another table.
 
     Args:
         attempted: The dead letters, as `attempt` returns them with the key.
@@ -283,7 +283,7 @@ def replaced(
         later &= F.col(f"letter.{column}").eqNullSafe(F.col(f"state.{column}"))
     place = ["kafka_partition", "kafka_offset"]
     has_state = letter.join(state, later, "left_semi").select(*place, F.lit(True).alias("has_state"))
-    decodes, recovered = F.col("recovered"), F.col("recovered") & F.col("has_state").isNotNull()
+    decodes, recovered = F.col("recovered"), F.col("recovered") & (F.col("has_state").isNotNull() | F.col("filtered"))
     attempts = attempted.join(has_state, place, "left")
     return attempts.select(*place, decodes.alias("decodes"), recovered.alias("recovered")).localCheckpoint()
 

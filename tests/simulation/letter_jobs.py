@@ -137,8 +137,8 @@ def replaced(attempted: Attempted, pieces: Sequence[Decoded], table: Rows, *colu
 
     known = spark.job("replaced", states)
     has_state = lambda r: any((r.key, r.partition) == (s.key, s.partition) and s.offset >= r.offset for s in known)  # noqa: E731
-    outcomes = [o if o.reason or has_state(o.record) else replace(o, reason="compacted") for o in attempted.outcomes]
-    return Attempted(spark, outcomes)
+    is_settled = lambda o: bool(o.reason) or o.is_filtered or has_state(o.record)  # noqa: E731
+    return Attempted(spark, [o if is_settled(o) else replace(o, reason="compacted") for o in attempted.outcomes])
 
 
 def without_record(attempted: Attempted, most: int) -> list[tuple[int, int]]:

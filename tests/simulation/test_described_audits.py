@@ -10,7 +10,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.described import FAILS_CHECK, Steps, record
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
-from tests.simulation.registry import LATE
+from tests.simulation.registry import LATE, REFUNDED
 from tests.simulation.schedule import simulation
 from tests.simulation.world import simulated_time
 
@@ -94,3 +94,15 @@ def test_redrive_checks_no_row_of_other_partitions():
         schedule.register()
         schedule.complete("redrive")
         assert schedule.pending() == []
+
+
+def test_redrive_of_record_of_another_type_leaves_no_dead_letter():
+    schedule = Audits(mode="upsert")
+    schedule.configure(record="Order")
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1), record(2, schema_id=REFUNDED)])
+        schedule.complete("ingest")
+        assert schedule.pending() == [1]
+        schedule.register()
+        schedule.complete("redrive")
+        assert (schedule.rows(), schedule.pending()) == ([0], [])
