@@ -17,8 +17,8 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.commits.audit import added_files
 from tests.simulation.check_jobs import fails
-from tests.simulation.engine import Row, data_files
-from tests.simulation.kafka import Record
+from tests.simulation.engine import MemorySpark, Row, data_files
+from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, exists
 from tests.simulation.oracle import Oracle, Place, Violation, place_of
 from tests.simulation.registry import OWN, REFUNDED
@@ -34,6 +34,13 @@ class AuditOracle(Oracle):
 
     retention: timedelta | None = None
 
+    def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark):
+        super().__init__(mode, kafka, spark)
+        self._programs: dict[Process, tuple[Topic, float]] = {}
+        self._branches: dict[str, Process] = {}
+        self._last: dict[Process, str] = {}
+        self._publisher: Topic | None = None
+
     def begin(self, process: Process, topic: Topic) -> None:
         """Note the configuration with which a program runs, and when it began."""
         self._programs[process] = topic, self._spark.world.now()
@@ -42,13 +49,6 @@ class AuditOracle(Oracle):
         """Judge that nothing of a refused batch is visible, and that the error names what helps."""
         if self._last.get(process, "").endswith(naming.DEAD_LETTERS):
             self._violate(f"dead letters of a refused batch were published: {error}")
-
-    def __init__(self, *arguments, **options):
-        super().__init__(*arguments, **options)
-        self._programs: dict[Process, tuple[Topic, float]] = {}
-        self._branches: dict[str, Process] = {}
-        self._last: dict[Process, str] = {}
-        self._publisher: Topic | None = None
 
     # Commits
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 
 from pyiceberg.manifest import DataFile
 
@@ -25,8 +26,7 @@ from tests.simulation.schedule import NAME
 from tests.simulation.world import Process
 
 DAMAGES = "lost file", "incomplete file", "wrong count", "extra file", "left out file"
-"""What a faulty engine does with the last file of a commit; all but the first three leave the files as they should be.
-"""
+"""What a faulty engine does with the last file of a commit. The last two leave files that are complete."""
 
 SEVERITIES = "blocking", "quarantine", "warn"
 LIMITS = 9, 18, 27
@@ -39,7 +39,8 @@ class AuditedSchedule(Interruptions):
     """A schedule in which audits refuse batches.
 
     Attributes:
-        damage_percent: The probability that the engine commits a file wrongly.
+        damages: What a faulty engine does.
+        damage_percent: The probability that it commits a file wrongly.
         is_recovering: Whether operators do at once what an error names.
     """
 
@@ -48,6 +49,7 @@ class AuditedSchedule(Interruptions):
     recovering = "ingest", "release", "redrive", "replay"
     usual = "produce", "ingest", "declare check"
     last = ()
+    damages: Sequence[str] = DAMAGES
     damage_percent, is_recovering = 0, False
 
     def __init__(self, choices: Choices):
@@ -71,7 +73,7 @@ class AuditedSchedule(Interruptions):
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs, which run with the present configuration, and the release of what checks hold back."""
         programs, topic = super().programs() | {"release": self.release}, self.topic
-        return {name: lambda work=work: self.observe(topic, work) for name, work in programs.items()}
+        return {name: partial(self.observe, topic, work) for name, work in programs.items()}
 
     def observe(self, topic: Topic, work: Callable[[], object]) -> None:
         """Run a program, and let the oracle know its configuration and its refusal."""
@@ -173,7 +175,7 @@ class AuditedSchedule(Interruptions):
             return files
         # Nothing counts the rows of a commit that deletes, and Spark itself counts those that a MERGE updates.
         is_counted = PART not in properties and not any(name.startswith("spark.merge") for name in properties)
-        damage = self.choices.of(DAMAGES if is_counted else DAMAGES[:2])
+        damage = self.choices.of(self.damages if is_counted else DAMAGES[:2])
         *others, file = files
         rows = data_rows(file.file_path)
         self.world.record(f"the engine: {damage}")

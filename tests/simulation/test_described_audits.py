@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
+import pytest
+
 from lakehouse.config.checks import Range
-from tests.simulation.audited_schedule import AuditedSchedule
+from lakehouse.pipeline.batches.refusals import Refusals
+from lakehouse.pipeline.commits.audit import AuditFailed
+from lakehouse.pipeline.ingestion import ingest
+from tests.simulation.audited_schedule import DAMAGES, AuditedSchedule
 from tests.simulation.choices import Choices
 from tests.simulation.described import FAILS_CHECK, Steps, record
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
 from tests.simulation.registry import LATE, REFUNDED
-from tests.simulation.schedule import simulation
+from tests.simulation.schedule import NAMESPACE, exhaust, simulation
 from tests.simulation.world import simulated_time
 
 FAILING = {"value": FAILS_CHECK}
@@ -94,6 +99,20 @@ def test_redrive_checks_no_row_of_other_partitions():
         schedule.register()
         schedule.complete("redrive")
         assert schedule.pending() == []
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_stream_retries_batch_that_the_engine_wrote_wrongly(damage):
+    schedule = Audits()
+    schedule.damages, schedule.damage_percent = (damage,), 100
+    refusals = Refusals(schedule.world.monotonic)
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1)])
+        with pytest.raises(AuditFailed, match="record_count.*Retry the run"):
+            exhaust(ingest(NAMESPACE, schedule.topic, schedule.clients, refusals))
+        schedule.damage_percent = 0
+        exhaust(ingest(NAMESPACE, schedule.topic, schedule.clients, refusals))
+        assert schedule.rows() == [0]
 
 
 def test_redrive_of_record_of_another_type_leaves_no_dead_letter():

@@ -74,7 +74,8 @@ def publish_unless_refused(context: BatchContext, refusals: Refusals, publish: C
     try:
         return publish(context)
     except (AuditFailed, BadRecords) as refused:
-        refusals.note(context.topic.name, decided_by, refused)
+        if not (isinstance(refused, AuditFailed) and refused.is_incomplete):
+            refusals.note(context.topic.name, decided_by, refused)
         raise
 
 

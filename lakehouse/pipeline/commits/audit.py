@@ -64,6 +64,14 @@ class CheckResult:
         return not self.passed and self.severity == "blocking"
 
 
+REMEDIES = {
+    RECORD_COUNT: "Retry the run or command: the rows were not written completely, or another program wrote to the "
+    "branch",
+    KEY_NOT_NULL: "Delete the rows without a key from the table, or correct `key` in lakehouse.yaml",
+}
+"""What resolves a failure of a built-in guard, which lakehouse.yaml cannot relax."""
+
+
 class AuditFailed(LakehouseError):
     """A batch failed its audit. Its rows stay on the branch; main and the stored offsets are unchanged."""
 
@@ -76,13 +84,23 @@ class AuditFailed(LakehouseError):
             findings: All results of the audit.
             then: What happens to the branch next.
         """
-        failed = "; ".join(f"{finding.check}: {finding.message}" for finding in findings if finding.blocks)
+        blocking = [finding for finding in findings if finding.blocks]
+        failed = "; ".join(f"{finding.check}: {finding.message}" for finding in blocking)
+        relax = (
+            "The check results contain failing rows and the SQL that lists all of them: fix the source data, or relax "
+            "the check in lakehouse.yaml (docs/rejected-data.md, When a check fails)"
+        )
+        remedies = ". ".join(dict.fromkeys(REMEDIES.get(finding.check, relax) for finding in blocking))
         super().__init__(
             f"The batch for {table} did not pass its audit ({failed}). main and the stored offsets are unchanged. "
-            f"The check results contain failing rows and the SQL that lists all of them in branch '{branch}': fix the "
-            f"source data, or relax the check in lakehouse.yaml (docs/rejected-data.md, When a check fails); {then}"
+            f"{remedies}. Branch '{branch}' has the rows; {then}"
         )
         self.findings = findings
+
+    @property
+    def is_incomplete(self) -> bool:
+        """True if the rows were not written completely, which may pass without any change."""
+        return any(finding.blocks and finding.check == RECORD_COUNT for finding in self.findings)
 
 
 @dataclass(frozen=True)
