@@ -94,15 +94,15 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         replayed: dict[str, Any] = {}
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            if config.replay_since:
-                require_unpaused(clients.catalog, namespace, topic.name)
-                replay_result = replay(namespace, topic, clients, config.replay_since, config.replay_branch or None)
-                counts = replay_result.counts
-                replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}
-                context.log.info(
-                    f"{topic.name}: {pluralize(counts.consumed, 'record')} replayed from {config.replay_since}"
-                )
             try:
+                if config.replay_since:
+                    require_unpaused(clients.catalog, namespace, topic.name)
+                    replay_result = replay(namespace, topic, clients, config.replay_since, config.replay_branch or None)
+                    counts = replay_result.counts
+                    replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}
+                    context.log.info(
+                        f"{topic.name}: {pluralize(counts.consumed, 'record')} replayed from {config.replay_since}"
+                    )
                 for batch in ingest(namespace, topic, clients):
                     published.append(batch)
                     context.log.info(batch_message(topic, batch))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import click
@@ -20,6 +22,7 @@ from lakehouse.pipeline import maintenance
 from lakehouse.pipeline.batches.offsets import resume as resume_at
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.ledger import ledger_page
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
@@ -104,7 +107,7 @@ def redrive(topic: str, poison: bool) -> None:
     """
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as resources, hide_values(entry):
+    with open_clients(declared) as resources, hide_values(entry), _with_check_results():
         result = redrive_letters(declared.namespace, entry, Clients.of(resources), poison=poison)
         echo(result.describe())
         if result.recovered:
@@ -136,7 +139,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     """
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as resources, hide_values(entry):
+    with open_clients(declared) as resources, hide_values(entry), _with_check_results():
         result = replay_range(declared.namespace, entry, Clients.of(resources), since, branch)
         rows = pluralize(result.counts.rows, "row")
         echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
@@ -226,3 +229,15 @@ def _publish_to_readers(declared: Config, topic: str, resources: Resources) -> N
     for reader, published in publish(declared, declared.topic(topic), resources).items():
         rows = "" if published.rows is None else f", {published.rows:,} rows"
         echo(f"{reader.label} shows snapshot {published.snapshot_id}{rows}")
+
+
+@contextmanager
+def _with_check_results() -> Iterator[None]:
+    """Print how to list the failing rows if an audit fails: only runs of Dagster have check results."""
+    try:
+        yield
+    except AuditFailed as failure:
+        for finding in failure.findings:
+            if finding.blocks and finding.result:
+                echo(f"Rows that fail check '{finding.check}': {finding.result.sql}")
+        raise

@@ -1,0 +1,43 @@
+"""Commands whose rows do not pass their audit."""
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import pytest
+from click.testing import CliRunner
+
+from lakehouse.cli.commands import tables
+from lakehouse.cli.main import main
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
+from spark.tables.staged_checks import Result
+
+SQL = "SELECT * FROM orders VERSION AS OF 5 WHERE id > 9"
+
+
+def test_remedies_name_each_kind_of_failure():
+    findings = [CheckResult("record_count", False, "1 file is missing"), CheckResult("small", False, "1 of 2 rows")]
+    message = str(AuditFailed("orders", "ingest_1", findings, "the next run replaces the branch"))
+    assert "Retry the run or command" in message and "relax the check in lakehouse.yaml" in message
+    assert "lakehouse.yaml" not in str(AuditFailed("orders", "ingest_1", findings[:1], "then"))
+
+
+@pytest.mark.parametrize(
+    ("command", "function"),
+    [(["redrive", "orders"], "redrive_letters"), (["replay", "orders", "--since", "earliest"], "replay_range")],
+)
+def test_refused_command_prints_query_of_failing_rows(monkeypatch, command, function):
+    monkeypatch.setattr(tables, "open_clients", lambda declared: nullcontext(SimpleNamespace()))
+    monkeypatch.setattr(tables.Clients, "of", lambda resources: resources)
+    config = Config(namespace="shop", topics={"orders": Topic(name="orders")}, environments={})
+    monkeypatch.setattr(tables.loader, "load", lambda: config)
+
+    def refused(*arguments, **options):
+        findings = [CheckResult("small", False, "1 of 2 rows fail", result=Result(2, 1, SQL))]
+        raise AuditFailed("orders", "ingest_1", findings, "the next run replaces the branch")
+
+    monkeypatch.setattr(tables, function, refused)
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 1
+    assert f"Rows that fail check 'small': {SQL}" in result.output
