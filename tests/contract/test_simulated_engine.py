@@ -13,12 +13,14 @@ import pytest
 from confluent_kafka import TopicPartition
 from pyspark.errors import PySparkException
 
+from lakehouse.config.checks import Range, Severity
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.replay import Redriven, redrive, replay
@@ -264,6 +266,42 @@ def test_replay_changes_no_row_and_marks_dead_letters_that_became_rows(make_site
     replay(site.namespace, site.topic, site.clients, "earliest")
     assert site.rows() == [("a", 1), ("b", 2), ("c", 3)]
     assert [letter[-1] for letter in site.letters()] == [True]
+
+
+def with_check(site: Site, severity: Severity | None) -> None:
+    """Declare a check that an amount of 8 fails and one of 5 passes, on both engines; None removes it."""
+    checks = {"low": Range(type="range", column="amount", max=6, severity=severity)} if severity else {}
+    site.topic = site.topic.model_copy(update={"checks": checks})
+
+
+def test_replay_with_check_again_returns_redriven_row_to_dead_letters(make_site: Any) -> None:
+    site = make_site("upsert")
+    site.produce(Sent("a", 5), Sent("a", 8))
+    with_check(site, "quarantine")
+    assert run(site) == Counts(consumed=2, rows=1, dead_letters=1)
+    with_check(site, None)
+    assert redrive(site.namespace, site.topic, site.clients) == Redriven(1, 1)
+    assert (site.rows(), site.letters()) == ([("a", 8)], [(1, "check", 2, True)])
+    with_check(site, "quarantine")
+    replay(site.namespace, site.topic, site.clients, "earliest")
+    assert (site.rows(), site.letters()) == ([("a", 5)], [(1, "check", 1, False)])
+    with_check(site, None)
+    assert redrive(site.namespace, site.topic, site.clients) == Redriven(1, 1)
+    assert site.rows() == [("a", 8)]
+
+
+def test_blocking_check_refuses_new_rows_only(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 8))
+    run(site)
+    with_check(site, "blocking")
+    site.produce(Sent("a", 5))
+    assert run(site) == Counts(consumed=1, rows=1)
+    site.produce(Sent("a", 5), Sent("a", 8))
+    with pytest.raises(AuditFailed, match=r"low: 1 of 2 rows fail.*lakehouse\.yaml"):
+        run(site)
+    with_check(site, "warn")
+    assert run(site) == Counts(consumed=2, rows=2)
 
 
 def test_replay_into_branch_leaves_main_unchanged(make_site: Any) -> None:

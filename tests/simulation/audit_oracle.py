@@ -15,13 +15,14 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import COUNTS
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
-from lakehouse.pipeline.commits.audit import added_files
+from lakehouse.pipeline.commits.audit import AuditFailed, added_files
 from tests.simulation.check_jobs import fails
 from tests.simulation.engine import MemorySpark, Row, data_files
 from tests.simulation.kafka import MemoryKafka, Record
 from tests.simulation.memory_files import data_rows, exists
 from tests.simulation.oracle import Oracle, Place, Violation, place_of
 from tests.simulation.registry import OWN, REFUNDED
+from tests.simulation.schedule import NAME
 from tests.simulation.world import Process
 
 
@@ -46,9 +47,27 @@ class AuditOracle(Oracle):
         self._programs[process] = topic, self._spark.world.now()
 
     def refused(self, process: Process, error: LakehouseError) -> None:
-        """Judge that nothing of a refused batch is visible, and that the error names what helps."""
+        """Judge that nothing of a refused batch is visible, and that a redrive is refused because of its own rows."""
         if self._last.get(process, "").endswith(naming.DEAD_LETTERS):
             self._violate(f"dead letters of a refused batch were published: {error}")
+        if isinstance(error, AuditFailed) and process.name.startswith("redrive") and self.mode == "append":
+            self._judge_refused_redrive(process, error)
+
+    def _judge_refused_redrive(self, process: Process, error: AuditFailed) -> None:
+        """Judge that a check which refused a redrive fails in a partition to which the redrive adds rows."""
+        table = self._spark.iceberg.find(NAME)
+        branches = [branch for branch, author in self._branches.items() if author is process]
+        if table is None or branches[-1] not in table.metadata.refs:
+            return
+        staged = data_files(table, table.metadata.refs[branches[-1]].snapshot_id)
+        rows = [row.record for file in staged if exists(file.file_path) for row in data_rows(file.file_path)]
+        partitions = {record.partition for record in {*rows} - {row.record for row in self.rows()}}
+        for finding in error.findings:
+            check = self._programs[process][0].checks.get(finding.check)
+            if finding.blocks and isinstance(check, RowCheck):
+                failing = {record.partition for record in rows if fails(check.failure_condition, record)}
+                if not partitions & failing:
+                    self._violate(f"a redrive was refused because of rows that it does not change: {error}")
 
     # Commits
 

@@ -17,7 +17,7 @@ from lakehouse.core.tables import naming
 from lakehouse.pipeline.commits.audit import AuditFailed
 from tests.simulation.audit_oracle import AuditOracle
 from tests.simulation.choices import Choices
-from tests.simulation.engine import data_file
+from tests.simulation.engine import Row, data_file
 from tests.simulation.interruptions import Interruptions
 from tests.simulation.memory_files import copied, data_rows, delete_data, write_data
 from tests.simulation.oracle import Violation
@@ -141,14 +141,15 @@ class AuditedSchedule(Interruptions):
         self.world.record(f"operator: errors {self.topic.errors}, checks {checks}")
 
     def commit_to_branch(self) -> None:
-        """Commit to the branch of a batch as another writer."""
+        """Commit to the branch of a batch as another writer: a row, or none."""
         table = self.iceberg.find(NAME)
         branches = [b for b in table.metadata.refs if b.startswith(naming.STAGING_PREFIX)] if table else []
         if table and branches:
             branch = self.choices.of(branches)
-            head = table.metadata.refs[branch].snapshot_id
+            head, log = table.metadata.refs[branch].snapshot_id, [*self.kafka.every_record.values()]
+            rows = [Row(self.choices.of(log))] if log and self.choices.below(2) else []
             try:
-                self.spark.commit_files(table, branch, head, ())
+                self.spark.commit_files(table, branch, head, [data_file(self.spark, table, rows)] if rows else ())
             except ClockSkew:
                 return
             self.world.record(f"another writer: committed to branch {branch}")

@@ -12,7 +12,7 @@ from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.audited_schedule import DAMAGES, AuditedSchedule
 from tests.simulation.choices import Choices
-from tests.simulation.described import FAILS_CHECK, Steps, record
+from tests.simulation.described import FAILS_CHECK, record
 from tests.simulation.memory_files import empty_store
 from tests.simulation.oracle import place_of
 from tests.simulation.registry import LATE, REFUNDED
@@ -22,7 +22,7 @@ from tests.simulation.world import simulated_time
 FAILING = {"value": FAILS_CHECK}
 
 
-class Audits(Steps, AuditedSchedule):
+class Audits(AuditedSchedule):
     """A schedule without faults, whose steps are called one by one."""
 
     def __init__(self, *, mode="append"):
@@ -36,6 +36,10 @@ class Audits(Steps, AuditedSchedule):
         with simulation(), empty_store(), simulated_time(self.world):
             yield
             self.oracle.raise_violations()
+
+    def complete(self, *programs):
+        """Run programs, which must not fail."""
+        assert [self.finish(name) for name in programs] == [None] * len(programs)
 
     def declare(self, severity):
         """Declare a check."""
