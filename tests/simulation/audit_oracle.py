@@ -78,6 +78,9 @@ class AuditOracle(Oracle):
         for branch in after.refs:
             if process and branch not in refs and branch.startswith(naming.STAGING_PREFIX):
                 self._branches.setdefault(branch, process)
+                if name == NAME:
+                    # Another attempt: the one before may have been refused between its two publications.
+                    self._last[process] = name
         previous = before.current_snapshot_id if before else None
         if previous == after.current_snapshot_id or name.startswith("dry_run"):
             super().committed(name, before, after)

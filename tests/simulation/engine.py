@@ -113,14 +113,17 @@ class MemorySpark:
         """Return the rows of a table, a branch or a snapshot.
 
         Raises:
-            SparkException: The snapshot has expired.
+            SparkException: The snapshot has expired, or a file was lost.
         """
         table = self.load(ref)
         if snapshot_id is None:
             snapshot_id = self.head(ref, branch)
         elif table.metadata.snapshot_by_id(snapshot_id) is None:
             raise SparkException(f"cannot find snapshot {snapshot_id}")
-        return [row for file in data_files(table, snapshot_id) for row in data_rows(file.file_path)]
+        try:
+            return [row for file in data_files(table, snapshot_id) for row in data_rows(file.file_path)]
+        except FileNotFoundError as error:
+            raise SparkException(f"file {error} does not exist") from error
 
     def files(self, ref: TableRef) -> list[DataFile]:
         """Return the data files of main."""

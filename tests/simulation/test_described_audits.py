@@ -111,6 +111,7 @@ def test_stream_retries_batch_that_the_engine_wrote_wrongly(damage):
     schedule.damages, schedule.damage_percent = (damage,), 100
     refusals = Refusals(schedule.world.monotonic)
     with schedule.begun():
+        schedule.declare("blocking")
         schedule.kafka.produce(0, [record(1)])
         with pytest.raises(AuditFailed, match="record_count.*Retry the run"):
             exhaust(ingest(NAMESPACE, schedule.topic, schedule.clients, refusals))

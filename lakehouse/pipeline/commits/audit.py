@@ -100,7 +100,12 @@ class AuditFailed(LakehouseError):
     @property
     def is_incomplete(self) -> bool:
         """True if the rows were not written completely, which may pass without any change."""
-        return any(finding.blocks and finding.check == RECORD_COUNT for finding in self.findings)
+        return is_incomplete(self.findings)
+
+
+def is_incomplete(findings: Sequence[CheckResult]) -> bool:
+    """Return whether rows were not written completely, by the results of their audit."""
+    return any(finding.blocks and finding.check == RECORD_COUNT for finding in findings)
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Staged:
 
 
 def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
-    """Run the built-in guards, which apply whatever lakehouse.yaml declares.
+    """Run the built-in guards, which apply whatever lakehouse.yaml declares. Keys of incomplete rows are not checked.
 
     Args:
         spark: The Spark session.
@@ -138,7 +143,8 @@ def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Stage
         CommitConflict: Another writer published a snapshot after the branch was created, or dropped the branch between
             the commits of a write.
     """
-    return [_record_count(table, staged), _key_not_null(spark, table, key, staged.branch)]
+    counted = _record_count(table, staged)
+    return [counted] if counted.blocks else [counted, _key_not_null(spark, table, key, staged.branch)]
 
 
 def _record_count(table: Table, staged: Staged) -> CheckResult:
