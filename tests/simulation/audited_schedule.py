@@ -55,6 +55,7 @@ class AuditedSchedule(Interruptions):
 
     def __init__(self, choices: Choices):
         super().__init__(choices)
+        self.fault_percents, self.world.rare_factor = (0, 3, 10), 5
         rows = choices.of((None, timedelta(days=1)))
         retention = self.topic.retention.model_copy(update={"rows": rows})
         update = {"retention": retention, "record": choices.of(("", "Order")), "errors": choices.of(ERRORS)}
