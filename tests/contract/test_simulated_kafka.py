@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, TransientError
 from resources.kafka import transactions
 from resources.kafka.kafka import Kafka, Offsets
 from resources.kafka.stream_group import SETTINGS
@@ -168,7 +168,7 @@ def test_newer_producer_aborts_the_transaction_of_an_older_one(messages: tuple[A
     assert client.offsets([topic], committed=False)[topic][0].end > client.offsets([topic])[topic][0].end == 0
     newer = transactions.begin(client, topic)
     transactions.commit(client, newer, [Outgoing(topic, b"k", b"2")])
-    with pytest.raises(UnclearState), client.translate_errors():
+    with pytest.raises(TransientError), client.translate_errors():
         older.commit_transaction()
     assert visible(client, topic) == [b"2"]
 

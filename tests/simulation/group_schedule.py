@@ -165,7 +165,7 @@ class GroupSchedule(StreamSchedule):
 
     def _events(self) -> dict[str, Callable[[], object]]:
         existing = {n: e for n, e in super()._events().items() if self._refunds.log or not n.endswith("refunds")}
-        own: dict[str, Callable[[], object]] = {
+        added: dict[str, Callable[[], object]] = {
             "freeze": self._freeze,
             "expel": self._expel,
             "stop one": self._stop_one,
@@ -177,7 +177,7 @@ class GroupSchedule(StreamSchedule):
             "reconfigure": self._reconfigure,
         }
         # Nothing happens to a topic that does not exist.
-        return {**dict.fromkeys(ACTIONS, lambda: None), **existing, **own}
+        return {**dict.fromkeys(ACTIONS, lambda: None), **existing, **added}
 
     @property
     def _refunds(self) -> Any:

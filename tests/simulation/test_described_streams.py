@@ -79,7 +79,7 @@ class Streams(GroupSchedule):
 
 
 @pytest.mark.parametrize("number", [4, 5], ids=["describe", "offsets"])
-def test_stream_once_ingests_what_it_derived_although_a_call_after_it_fails(number):
+def test_stream_once_ingests_what_it_derived_before_a_failed_call(number):
     schedule = Streams()
     with schedule.begun():
         schedule.produce("orders", 1)
@@ -88,7 +88,7 @@ def test_stream_once_ingests_what_it_derived_although_a_call_after_it_fails(numb
         assert schedule.calls
 
 
-def test_derived_topic_that_was_deleted_is_derived_again_while_the_stream_runs():
+def test_derived_topic_deleted_beside_stream_is_derived_again():
     schedule = Streams()
     with schedule.begun():
         schedule.produce("orders", 1)

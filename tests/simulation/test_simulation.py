@@ -172,8 +172,8 @@ def test_comparison_finds_a_method_that_was_replaced_before(monkeypatch):
 
 def owners(module):
     """Return a module, and the classes that it defines."""
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    return [module, *filter(inspect.isclass, own)]
+    classes = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    return [module, *filter(inspect.isclass, classes)]
 
 
 def replaced_in(module, before):

@@ -44,8 +44,10 @@ MISTAKES = (
 )
 """Errors with which no program ends, whatever the systems return: the project or the simulation has a defect."""
 
-RANDOM = re.compile(r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\b\d{15,19}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-"""Names of branches, and ids of snapshots and tables, which differ in each run."""
+RANDOM = re.compile(
+    r"(ingest|dry_run_\d+)_[0-9a-f]{12}|\bwarehouse\d+|\b\d{15,19}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+)
+"""Names of branches and warehouses, and ids of snapshots and tables, which differ in each run."""
 
 PAUSES = 20.0, 100.0
 """Seconds for which a process is paused; most calls take 0.1 s."""

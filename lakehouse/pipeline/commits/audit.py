@@ -16,6 +16,7 @@ from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -131,7 +132,7 @@ class Staged:
 
 
 def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
-    """Run the built-in guards, which apply whatever lakehouse.yaml declares. Keys of incomplete rows are not checked.
+    """Run the built-in guards, which apply whatever lakehouse.yaml declares.
 
     Args:
         spark: The Spark session.
@@ -143,8 +144,14 @@ def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Stage
         CommitConflict: Another writer published a snapshot after the branch was created, or dropped the branch between
             the commits of a write.
     """
-    counted = _record_count(table, staged)
-    return [counted] if counted.blocks else [counted, _key_not_null(spark, table, key, staged.branch)]
+    findings = [_record_count(table, staged)]
+    try:
+        findings.append(_key_not_null(spark, table, key, staged.branch))
+    except PySparkException:
+        # Spark cannot read a file that is missing, which the first guard has found.
+        if not is_incomplete(findings):
+            raise
+    return findings
 
 
 def _record_count(table: Table, staged: Staged) -> CheckResult:
