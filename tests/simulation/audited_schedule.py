@@ -97,6 +97,7 @@ class AuditedSchedule(Interruptions):
             "foreign commit": self.commit_to_branch,
             "kill": self.kill,
             "wait": self.wait,
+            "decide again": self.decide_again,
         }
 
     def register(self) -> None:
@@ -114,6 +115,16 @@ class AuditedSchedule(Interruptions):
             severity, limit = self.choices.of(SEVERITIES), self.choices.of(LIMITS)
             check = Range(type="range", column="id", max=limit, severity=severity)
         self.configure(checks={**self.topic.checks, name: check})
+
+    def decide_again(self) -> None:
+        """Quarantine rows, add them to the table, and replay their records with the check again.
+
+        Each program ends before the next one, since most others would undo a decision before it has an effect.
+        """
+        check = Range(type="range", column="id", max=self.choices.of(LIMITS), severity="quarantine")
+        for checks, program in (({"small": check}, "ingest"), ({}, "redrive"), ({"small": check}, "replay")):
+            self.configure(checks=checks)
+            self.perform(program)
 
     def remove_check(self) -> None:
         """Remove a check."""
@@ -284,7 +295,7 @@ ACTIONS = (
     *("produce", "ingest", "declare check", "redrive", "replay", "remove check", "change errors", "register"),
     *("produce", "ingest", "produce", "ingest", "ingest", "maintain", "wait", "foreign commit", "kill", "resume"),
     *("roll back", "other writer", "compact", "replay branch", "dry run", "drop table", "retain", "compact_log"),
-    "other maintenance",
+    *("other maintenance", "decide again", "decide again"),
 )
 """The actions; each decides what an audit sees."""
 
