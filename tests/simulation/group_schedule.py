@@ -165,7 +165,7 @@ class GroupSchedule(StreamSchedule):
 
     def _events(self) -> dict[str, Callable[[], object]]:
         existing = {n: e for n, e in super()._events().items() if self._refunds.log or not n.endswith("refunds")}
-        added: dict[str, Callable[[], object]] = {
+        further: dict[str, Callable[[], object]] = {
             "freeze": self._freeze,
             "expel": self._expel,
             "stop one": self._stop_one,
@@ -177,7 +177,7 @@ class GroupSchedule(StreamSchedule):
             "reconfigure": self._reconfigure,
         }
         # Nothing happens to a topic that does not exist.
-        return {**dict.fromkeys(ACTIONS, lambda: None), **existing, **added}
+        return {**dict.fromkeys(ACTIONS, lambda: None), **existing, **further}
 
     @property
     def _refunds(self) -> Any:
@@ -287,15 +287,19 @@ class GroupSchedule(StreamSchedule):
             losing()
             self._serve_new()
             self.world.end_pauses()
+        self._delete()
+        self._await_served()
         self._stop()
         self._run_until(lambda: not self.world.processes, "streams do not stop")
 
     def _serve_new(self) -> None:
         """Let streams serve new records."""
-        began = self.world.monotonic()
         for source in self._sources.values():
             source.produce()
-        ends = self._ends()
+        self._await_served()
+
+    def _await_served(self) -> None:
+        began, ends = self.world.monotonic(), self._ends()
         self._run_until(lambda: all(self._serves(name, ends) for name in ends), "streams do not serve all topics")
         if (seconds := self.world.monotonic() - began) > TOGETHER_SECONDS:
             raise Violation(f"streams took {seconds:.0f} s to serve all topics")

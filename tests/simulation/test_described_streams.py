@@ -79,7 +79,7 @@ class Streams(GroupSchedule):
 
 
 @pytest.mark.parametrize("number", [4, 5], ids=["describe", "offsets"])
-def test_stream_once_ingests_what_it_derived_before_a_failed_call(number):
+def test_stream_once_ingests_what_it_derived_before_a_fault(number):
     schedule = Streams()
     with schedule.begun():
         schedule.produce("orders", 1)
@@ -88,7 +88,7 @@ def test_stream_once_ingests_what_it_derived_before_a_failed_call(number):
         assert schedule.calls
 
 
-def test_derived_topic_deleted_beside_stream_is_derived_again():
+def test_stream_derives_deleted_topic_again():
     schedule = Streams()
     with schedule.begun():
         schedule.produce("orders", 1)
@@ -98,7 +98,7 @@ def test_derived_topic_deleted_beside_stream_is_derived_again():
         schedule.run_until_served()
 
 
-def test_stream_whose_derivation_another_one_replaced_retries_it():
+def test_stream_retries_derivation_that_was_fenced_off():
     schedule = Streams()
     with schedule.begun():
         schedule.produce("orders", 1)

@@ -172,8 +172,8 @@ def test_comparison_finds_a_method_that_was_replaced_before(monkeypatch):
 
 def owners(module):
     """Return a module, and the classes that it defines."""
-    classes = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    return [module, *filter(inspect.isclass, classes)]
+    defined = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    return [module, *filter(inspect.isclass, defined)]
 
 
 def replaced_in(module, before):
