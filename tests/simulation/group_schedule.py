@@ -278,19 +278,26 @@ class GroupSchedule(StreamSchedule):
         self._keep_dead_letters()
         for _ in range(2):
             self.world.start("stream", self._programs()["stream"])
-        joined = lambda: len(self._running()) == 2 and all(m.is_settled for m in self._members())  # noqa: E731
-        self._run_until(lambda: joined() and len(self._members()) == 2, "streams do not join their group")
-        self.is_strict = True
-        self._serve_new()
-        for losing in (self._expel, self._freeze, self._stop_one):
-            self.is_strict = False
+        self._serve_strictly()
+        for losing in (self._expel, self._freeze):
             losing()
             self._serve_new()
             self.world.end_pauses()
+            self._serve_strictly()
+        self._stop_one()
+        self._serve_new()
         self._delete()
         self._await_served()
         self._stop()
         self._run_until(lambda: not self.world.processes, "streams do not stop")
+
+    def _serve_strictly(self) -> None:
+        """Judge that two streams that have joined their group divide new records."""
+        joined = lambda: len(self._members()) == 2 and all(member.is_settled for member in self._members())  # noqa: E731
+        self._run_until(lambda: len(self._running()) == 2 and joined(), "streams do not join their group")
+        self.is_strict = True
+        self._serve_new()
+        self.is_strict = False
 
     def _serve_new(self) -> None:
         """Let streams serve new records."""
