@@ -322,8 +322,8 @@ def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> tuple[Locat
             message = _EXPECTED.get(kind) or details["msg"].replace("Input should", "must")
             message = message[0].lower() + message[1:]
             value = "empty" if details["input"] is None else repr(details["input"])
-            if loc[:1] == ("environments",):
-                # A value may be a secret, and each of its possible types has an error of its own.
+            if loc[:1] == ("environments",) and loc[-1] != "[key]":
+                # A value, unlike a name, may be a secret, and each of its possible types has an error of its own.
                 message = "must be text, an integer or `{env: NAME}`" if len(loc) == 4 else message
                 value = f"of type {type(details['input']).__name__}"
             return loc, f"{message}, but is {value}. Correct the value{_meaning(loc, details['loc'], whole)}"
