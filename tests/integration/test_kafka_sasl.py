@@ -5,8 +5,9 @@ import os
 import re
 import threading
 import urllib.request
-from contextlib import suppress
+from contextlib import closing, suppress
 
+import boto3
 import dagster as dg
 import pytest
 from confluent_kafka import KafkaException
@@ -16,11 +17,12 @@ from confluent_kafka.admin import (
     ScramMechanism,
     UserScramCredentialUpsertion,
 )
+from moto import mock_aws
 from pyspark.errors import PySparkException
 
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
@@ -151,6 +153,29 @@ def test_ingest_with_password_adds_rows(systems):
 
 def test_ingest_with_special_characters_in_password_adds_rows(systems, special_user):
     assert count_ingested(systems, special_user, "odd_password") == 10
+
+
+def test_client_logs_in_with_rotated_password(special_user, monkeypatch):
+    """A client that lives longer than a password gets the one that its secret has now."""
+    monkeypatch.setattr("resources.kafka.kafka.LOGIN_SECONDS", 0.0)
+    monkeypatch.setattr("resources.aws.aws_secrets.MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER"):
+        monkeypatch.delenv(variable, raising=False)
+    fields = {"bootstrap.servers": special_user.bootstrap_servers, "sasl.username": "odd"}
+    former, current = (json.dumps(fields | {"sasl.password": password}) for password in ("former", SPECIAL_PASSWORD))
+    with mock_aws(config={"core": {"service_whitelist": ["secretsmanager"]}}):
+        secrets = boto3.client("secretsmanager", "eu-west-1")
+        secrets.create_secret(Name="kafka", SecretString=former)
+        kafka = Kafka(secret="kafka", security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512")
+        with closing(kafka.consumer("rotated")) as consumer:
+            with pytest.raises(Unreachable):
+                kafka.topics()
+            with pytest.raises(KafkaException):
+                consumer.list_topics(timeout=1)
+            secrets.put_secret_value(SecretId="kafka", SecretString=current)
+            kafka.renew_login(consumer)
+            assert sorted(consumer.list_topics(timeout=10).topics) == sorted(kafka.topics()) != []
 
 
 def test_spark_output_contains_no_password(home, ui, systems, special_user):

@@ -47,14 +47,6 @@ def client() -> Kafka:
     return Kafka(secret="/lakehouse/kafka", security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
 
 
-def test_admin_client_uses_rotated_key(stored: dict[str, str]):
-    kafka = client()
-    assert [kafka.topics(), kafka.topics()] == [["first"]] * 2
-    stored |= SECOND
-    assert [kafka.topics(), kafka.topics()] == [["second"]] * 2
-    assert Admin.logins[-1] == ("second", "secret of second")
-
-
 def test_admin_client_keeps_key_while_secret_is_unreachable(stored: dict[str, str], monkeypatch: pytest.MonkeyPatch):
     kafka = client()
     assert kafka.topics() == ["first"]
