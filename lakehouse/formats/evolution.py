@@ -210,9 +210,6 @@ def _field(
 def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[Change]:
     """Yield the change if a column of the same type changes from text to JSON text, or the reverse."""
     before, after = json_text.marked(old.doc), json_text.marked(new.doc)
-    if new.doc == f"{json_text.AVRO}{old.doc}":
-        # Earlier releases wrote the description of an Avro field unchanged.
-        return
     if before != after and not _unlike(old.field_type, new.field_type):
         inner = tuple(filter(None, (after or before or "").split(".")))
         detail = "JSON text to text" if after is None else "text to JSON text"

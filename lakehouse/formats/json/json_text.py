@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from typing import Protocol
 
 MARK = "JSON text"
-AVRO = "Avro: "
-"""The beginning of the comment of an Avro field whose description equals the mark."""
 _MARKED = re.compile(rf"{MARK}(?: in (?P<path>[a-z.]+))?(?:: |$)")
 
 
@@ -54,7 +52,7 @@ def comment(field: Field, description: str | None = None) -> str | None:
 
 def avro_comment(description: str | None) -> str | None:
     """Return the comment of a column of an Avro field, which never contains JSON text in the sense of the mark."""
-    return f"{AVRO}{description}" if description and _MARKED.match(description) else description
+    return f"Avro: {description}" if description and _MARKED.match(description) else description
 
 
 def marked(comment: str | None) -> str | None:
