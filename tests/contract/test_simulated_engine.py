@@ -2,169 +2,27 @@
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 import pytest
-from confluent_kafka import TopicPartition
 from pyspark.errors import PySparkException
 
 from lakehouse.config.checks import Range, Severity
-from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.batches.offsets import resume
-from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from spark.tables import write
 from spark.tables.target import Target
-from tests.simulation import schedule
 from tests.simulation.choices import Choices
-from tests.simulation.immutable import parsed_once
-from tests.simulation.memory_files import empty_store
-from tests.simulation.registry import LATE, OWN
-from tests.simulation.world import simulated_time
-from tests.support.topics import Stream, admin, framed, recreate, register
-
-SCHEMA = json.dumps(
-    {
-        "type": "record",
-        "name": "Order",
-        "fields": [{"name": "id", "type": ["null", "string"]}, {"name": "amount", "type": ["null", "long"]}],
-    }
-)
-GARBAGE = "garbage"
-"""The value of a record that does not decode."""
-
-
-@dataclass(frozen=True)
-class Sent:
-    """A record to produce: its key and value; whether its schema is not registered yet."""
-
-    key: str
-    amount: int | str | None
-    is_late: bool = False
-
-
-class Site(Protocol):
-    """A topic with one partition, its table, and what producers and operators do."""
-
-    clients: Clients
-    namespace: str
-    topic: Topic
-
-    def produce(self, *records: Sent) -> None: ...
-    def register_late(self) -> None: ...
-    def retain(self, start: int) -> None: ...
-    def recreate(self) -> None: ...
-    def rows(self, branch: str = "main") -> list[tuple[str, int]]: ...
-    def letters(self) -> list[tuple[int, str, int, bool]]: ...
-
-
-class MemorySite:
-    """The world of one schedule of the simulation, in which nothing fails."""
-
-    def __init__(self, mode: str) -> None:
-        self.schedule, self.namespace = schedule.Schedule(Choices(None), modes=(mode,)), schedule.NAMESPACE
-        self.clients, self.topic = self.schedule.clients, self.schedule.topic
-
-    def produce(self, *records: Sent) -> None:
-        self.schedule.kafka.produce(
-            0,
-            [
-                {
-                    "key": record.key,
-                    "value": record.amount,
-                    "schema_id": LATE if record.is_late else OWN,
-                    "is_garbage": record.amount == GARBAGE,
-                    "is_poison": False,
-                }
-                for record in records
-            ],
-        )
-
-    def register_late(self) -> None:
-        self.schedule.register()
-
-    def retain(self, start: int) -> None:
-        self.schedule.kafka.retain(0, start)
-
-    def recreate(self) -> None:
-        self.schedule.kafka.recreate(1)
-
-    def rows(self, branch: str = "main") -> list[tuple[str, int]]:
-        rows = self.schedule.spark.rows(TableRef(self.namespace, self.topic.table), branch)
-        return sorted((row.record.key, row.record.value) for row in rows)
-
-    def letters(self) -> list[tuple[int, str, int, bool]]:
-        ref = TableRef(self.namespace, self.topic.table).dead_letters
-        if self.schedule.iceberg.find(ref.name) is None:
-            return []
-        letters = self.schedule.spark.rows(ref)
-        return sorted((letter.record.offset, letter.reason, letter.attempts, letter.recovered) for letter in letters)
-
-
-class ServerSite:
-    """A topic and table of the stack."""
-
-    def __init__(self, resources: Any, mode: str) -> None:
-        settings = {"mode": mode, "key": ["id"] if mode != "append" else [], "max_records_per_batch": 4}
-        self.stream = Stream(resources, partitions=1, settings=settings)
-        self.topic, self.namespace, self.clients = self.stream.topic, self.stream.namespace, self.stream.systems
-        self.own_id, self.late_id = self.stream.schema(SCHEMA), 0
-
-    def produce(self, *records: Sent) -> None:
-        self.stream.produce([{"key": record.key.encode(), "value": self._value(record)} for record in records])
-
-    def _value(self, record: Sent) -> bytes | None:
-        if record.amount is None:
-            return None
-        if record.amount == GARBAGE:
-            return self.own_id.to_bytes(5) + b"\xff\xff"
-        if record.is_late and not self.late_id:
-            # Ids are given in turn, and nothing else registers schemas meanwhile.
-            self.late_id = register(f"{self.topic.name}-other", _unregistered()) + 1
-        value = {"id": record.key, "amount": record.amount}
-        return framed(self.late_id if record.is_late else self.own_id, SCHEMA, value)
-
-    def register_late(self) -> None:
-        assert register(f"{self.topic.name}-late", _unregistered()) == self.late_id
-
-    def retain(self, start: int) -> None:
-        for deleted in admin().delete_records([TopicPartition(self.topic.name, 0, start)]).values():
-            deleted.result()
-
-    def recreate(self) -> None:
-        recreate(self.stream)
-
-    def rows(self, branch: str = "main") -> list[tuple[str, int]]:
-        table = self.stream.table()
-        rows = table.scan(snapshot_id=table.refs()[branch].snapshot_id).to_arrow().to_pylist()
-        return sorted((row["id"], row["amount"]) for row in rows)
-
-    def letters(self) -> list[tuple[int, str, int, bool]]:
-        return sorted(
-            (
-                letter["kafka_offset"],
-                letter["error_reason"],
-                letter["attempts"],
-                letter["redriven_timestamp"] is not None,
-            )
-            for letter in self.stream.dead_letters()
-        )
-
-
-def _unregistered() -> str:
-    """Return the schema with a text that nothing else has, so that it gets an id of its own."""
-    return json.dumps({**json.loads(SCHEMA), "doc": uuid.uuid4().hex})
+from tests.simulation.schedule import Schedule
+from tests.support.sites import GARBAGE, MemorySite, Sent, ServerSite, Site
 
 
 @pytest.fixture(params=("memory", "server"))
@@ -174,16 +32,7 @@ def make_site(request: Any) -> Iterator[Any]:
         yield lambda mode: ServerSite(resources, mode)
         return
     with ExitStack() as stack:
-        stack.enter_context(schedule.simulation())
-        stack.enter_context(empty_store())
-        stack.enter_context(parsed_once())
-
-        def make(mode: str) -> MemorySite:
-            site = MemorySite(mode)
-            stack.enter_context(simulated_time(site.schedule.world))
-            return site
-
-        yield make
+        yield lambda mode: MemorySite(stack, Schedule(Choices(None), modes=(mode,)))
 
 
 def run(site: Site) -> Counts:
@@ -311,6 +160,20 @@ def test_replay_into_branch_leaves_main_unchanged(make_site: Any) -> None:
     site.register_late()
     replay(site.namespace, site.topic, site.clients, "earliest", branch="again")
     assert (site.rows(), site.rows("again")) == ([("a", 1)], [("a", 1), ("b", 2)])
+
+
+def test_aborted_records_are_skipped_and_open_transactions_wait(make_site: Any) -> None:
+    site = make_site("append")
+    for commits in (False, True):
+        site.produce(Sent("a", 1))
+        site.begin()
+        site.produce(Sent("b", 2), Sent("c", GARBAGE))
+        assert run(site) == Counts(consumed=1, rows=1)
+        site.end(commits=commits)
+        site.produce(Sent("d", 3))
+        ended = Counts(consumed=3, rows=2, dead_letters=1) if commits else Counts(consumed=1, rows=1)
+        assert run(site) == ended
+    assert site.rows() == [("a", 1), ("a", 1), ("b", 2), ("d", 3), ("d", 3)]
 
 
 def test_deleted_records_stop_ingestion_until_resumed(make_site: Any) -> None:

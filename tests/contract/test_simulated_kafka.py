@@ -38,6 +38,7 @@ class Log(Protocol):
 
     def produce(self, count: int) -> None: ...
     def begin(self) -> None: ...
+    def end(self, *, commits: bool) -> None: ...
     def retain(self, start: int) -> None: ...
 
 
@@ -54,6 +55,9 @@ class MemoryLog:
 
     def begin(self) -> None:
         self.client.begin(0)
+
+    def end(self, *, commits: bool) -> None:
+        self.client.end(0, commits=commits)
 
     def retain(self, start: int) -> None:
         self.client.retain(0, start)
@@ -81,6 +85,11 @@ class ServerLog:
         self._transaction.init_transactions()
         self._transaction.begin_transaction()
 
+    def end(self, *, commits: bool) -> None:
+        assert self._transaction is not None
+        (self._transaction.commit_transaction if commits else self._transaction.abort_transaction)()
+        self._transaction = None
+
     def retain(self, start: int) -> None:
         for deleted in admin().delete_records([TopicPartition(self.topic, 0, start)]).values():
             deleted.result()
@@ -101,6 +110,22 @@ def test_offsets_of_an_open_transaction_end_at_its_first_record(log: Log) -> Non
     log.begin()
     log.produce(3)
     assert ends(log) == (Offsets(0, 2), Offsets(0, 5))
+
+
+@pytest.mark.parametrize("commits", (False, True), ids=("aborted", "committed"))
+def test_end_of_a_transaction_occupies_an_offset(log: Log, commits: bool) -> None:
+    log.produce(1)
+    log.begin()
+    log.produce(2)
+    log.end(commits=commits)
+    assert ends(log) == (Offsets(0, 4), Offsets(0, 4))
+    later = 4_000_000_000_000
+    assert log.client.offsets_at(log.topic, later) == {0: 4}
+    oldest = log.client.oldest_timestamp(log.topic, {0: 1}, {0: 4})[0]
+    assert oldest is not None and oldest < later
+    assert log.client.oldest_timestamp(log.topic, {0: 3}, {0: 4}) == {0: None}
+    log.produce(1)
+    assert ends(log) == (Offsets(0, 5), Offsets(0, 5))
 
 
 def test_offsets_after_retention_start_later(log: Log) -> None:

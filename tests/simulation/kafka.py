@@ -51,12 +51,14 @@ class Partition:
     Attributes:
         start: The first offset.
         records: The records by offset, without those that were aborted or compacted.
+        aborted: The timestamps in seconds of aborted records by offset.
         end: One past the last offset.
         open_from: The first offset of the open transaction; None if there is none.
     """
 
     start: int = 0
     records: dict[int, Record] = field(default_factory=dict)
+    aborted: dict[int, float] = field(default_factory=dict)
     end: int = 0
     open_from: int | None = None
 
@@ -144,11 +146,12 @@ class MemoryKafka:
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, int | None]:
-        """Return the timestamp of the first record at or after each position."""
+        """Return the timestamp of the first record at or after each position, which an aborted one may be."""
 
         def oldest(p: int, position: int) -> int | None:
-            pending = [record.at for o, record in self.log[p].records.items() if position <= o < ends[p]]
-            return int(min(pending) * 1000) if pending else None
+            times = self.log[p].aborted | {offset: record.at for offset, record in self.log[p].records.items()}
+            pending = [offset for offset in times if position <= offset < ends[p]]
+            return int(times[min(pending)] * 1000) if pending else None
 
         return self._call("oldest_timestamp", lambda: {p: oldest(p, o) for p, o in positions.items()})
 
@@ -193,7 +196,7 @@ class MemoryKafka:
             if commits:
                 self.every_record[self.topic_id, partition, offset] = part.records[offset]
             else:
-                del part.records[offset]
+                part.aborted[offset] = part.records.pop(offset).at
         part.open_from, part.end = None, part.end + 1
 
     def retain(self, partition: int, start: int) -> None:
@@ -201,6 +204,7 @@ class MemoryKafka:
         part = self.log[partition]
         part.start = max(part.start, min(start, part.stable_end))
         part.records = {o: record for o, record in part.records.items() if o >= part.start}
+        part.aborted = {o: at for o, at in part.aborted.items() if o >= part.start}
 
     def truncate(self, partition: int) -> None:
         """Lose the last record, as an unclean leader election does."""
