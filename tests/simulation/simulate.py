@@ -175,6 +175,8 @@ def simulate(kinds: Sequence[str], first: int, count: int) -> int:
         began = reported = time.monotonic()
         for kind, result in pool.imap_unordered(run_block, tasks(kinds, first, count)):
             results[kind].add(result)
+            for seed, violation in result.violations.items():
+                print(f"{kind}, seed {seed}: {violation}", file=sys.stderr, flush=True)
             if time.monotonic() - reported >= PROGRESS_SECONDS:
                 reported = time.monotonic()
                 finished = sum(one.schedules for one in results.values())
