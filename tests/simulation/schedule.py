@@ -65,7 +65,7 @@ class Schedule:
         turns: How often an action or a process is chosen; half as often in half of the schedules.
         fault_percents: The probabilities of a fault per call, of which each schedule has one.
         oracle_type: The class of the oracle.
-        recovering: The commands after which everything has recovered.
+        recovering: The commands after which everything has recovered; none that a skipped record aborts.
         chosen: The actions of this schedule.
     """
 
@@ -294,7 +294,7 @@ class Schedule:
                     # What a topic had before it was recreated stays.
                     commands.pop(0)
                 case TransientError() if "was aborted" in str(error) and self.skips_poison():
-                    commands.pop(0)
+                    self.recovering = [*filter(commands.pop(0).__ne__, self.recovering)]
                 case TransientError() | ClockSkew():
                     self.world.advance(4000)
                 case LakehouseError() if commands[0] in ("redrive", "replay") and "No record of" in str(error):
