@@ -81,6 +81,36 @@ def test_plan_json_has_table_verdict_and_changes(plan):
     ]
 
 
+def test_plan_of_all_topics_as_json_is_a_list(tmp_path, monkeypatch):
+    """A script reads it whatever the number of topics, also if there are only routes."""
+    file = tmp_path / "lakehouse.yaml"
+    systems = {
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "schema_registry": {"url": "http://127.0.0.1:1"},
+        "spark": {"remote": "sc://127.0.0.1:1"},
+        "catalog": {"type": "sql", "uri": "sqlite://", "warehouse": "s3://lake"},
+        "glue": {"region": "us-east-1", "catalog_id": "1"},
+        "snowflake": {
+            **dict.fromkeys(("account", "user", "role", "warehouse", "database", "aws_role_arn"), "x"),
+            **{"glue_catalog_id": "1", "region": "us-east-1", "private_key_path": "k"},
+        },
+    }
+    only_routes = {"topics": {}, "routes": {"all": {"pattern": "orders[.].*"}}}
+    file.write_text(json.dumps({"namespace": "shop", **only_routes, "environments": {"prod": systems}}))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
+    monkeypatch.setenv("LAKEHOUSE_ENV", "prod")
+    result = CliRunner().invoke(main, ["plan", "--json"])
+    assert (result.exit_code, result.output) == (0, "[]\n"), result.output
+
+
+def test_plan_against_a_file_needs_a_schema_file(monkeypatch):
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(PROJECT / "lakehouse.yaml"))
+    current = str(PROJECT / "schemas/stock_trades.avsc")
+    result = CliRunner().invoke(main, ["plan", "stock_trades", "--against", current])
+    assert result.exit_code == 2
+    assert "--against needs SCHEMA_FILE" in result.output
+
+
 @pytest.mark.parametrize(
     ("field", "message"),
     [

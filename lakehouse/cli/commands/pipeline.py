@@ -74,7 +74,8 @@ def validate() -> None:
 def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_json: bool) -> None:
     """Show how a schema (.avsc, .json, .proto) would change the table of TOPIC. Nothing is changed.
 
-    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics.
+    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics. As JSON, one topic is an object,
+    and all topics are a list.
 
     \b
     The newest schemas of all topics:   lakehouse plan
@@ -84,6 +85,8 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
     \b
     Exit code 0: ingestion accepts the schema. 1: it refuses the schema. 2: the plan could not be made.
     """
+    if against and not schema_file:
+        raise click.UsageError("--against needs SCHEMA_FILE, the schema that is compared with the file. Name it")
     try:
         declared = loader.load()
         topics = [declared.topic(topic)] if topic else list(declared.topics.values())
@@ -101,7 +104,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
         raise click.UsageError(str(error)) from error
     values = [schema.to_json() for schema in plans]
     lines = [line for schema in plans for line in schema.lines()]
-    echo(json.dumps(values if len(values) > 1 else values[0], indent=2) if as_json else "\n".join(lines))
+    echo(json.dumps(values[0] if topic else values, indent=2) if as_json else "\n".join(lines))
     raise SystemExit(0 if all(schema.is_accepted for schema in plans) else 1)
 
 
