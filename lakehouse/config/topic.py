@@ -156,7 +156,7 @@ class Topic(ConfigModel):
     errors: Literal["suspend", "skip", "log"] = Field(
         "suspend",
         description="Reaction to a record that cannot be decoded: `suspend` stops before its batch, `skip` counts and "
-        "drops it, `log` stores it in the table's dead letters.",
+        "drops it unless it aborts the Spark job, `log` stores it in the table's dead letters.",
     )
     dead_letter_topic: str = Field("", description="With `errors: log`: topic to which dead letters are produced too.")
     on_incompatible: Literal["stop", "dead_letter", "new_table"] = Field(

@@ -158,7 +158,11 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         if prefix == context.batch and not is_poison:
             # All records decode, so the failure had another cause.
             raise
-        return publish_once(replace(context, batch=prefix, is_poison=is_poison))
+        context = replace(context, batch=prefix, is_poison=is_poison)
+        if is_poison and context.topic.errors == "skip":
+            # Replays read all records again, except those that are dead letters of this reason.
+            context = replace(context, topic=context.topic.model_copy(update={"errors": "log"}))
+        return publish_once(context)
 
 
 def publish(context: BatchContext) -> Published:

@@ -115,7 +115,8 @@ class AuditOracle(Oracle):
             self.uncertain |= {place for place in skipped if self._may_skip(table, place)}
 
     def _is_skipped(self, record: Record) -> bool:
-        return self._is_bad(record) or (record.value is None and self.mode == "append")
+        # One that aborts decoding is a dead letter.
+        return not record.is_poison and (self._is_bad(record) or (record.value is None and self.mode == "append"))
 
     def _may_skip(self, table: Table, place: Place) -> bool:
         """Return whether the newest commit may have skipped a record: a replay reads what `resume` had skipped."""

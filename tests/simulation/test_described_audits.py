@@ -51,7 +51,7 @@ class Audits(AuditedSchedule):
 
     def pending(self):
         """Return the offsets of the dead letters that are no rows."""
-        return [place_of(letter.record)[2] for letter in self.oracle.letters() if not letter.recovered]
+        return sorted(place_of(letter.record)[2] for letter in self.oracle.letters() if not letter.recovered)
 
 
 def test_replay_with_check_keeps_redriven_record_as_dead_letter():
@@ -118,6 +118,21 @@ def test_stream_retries_batch_that_the_engine_wrote_wrongly(damage):
         schedule.damage_percent = 0
         exhaust(ingest(NAMESPACE, schedule.topic, schedule.clients, refusals))
         assert schedule.rows() == [0]
+
+
+@pytest.mark.parametrize("program", ("redrive", "replay"))
+def test_record_that_aborts_decoding_is_not_skipped_and_not_read_again(program):
+    """Otherwise a record that `errors: skip` dropped would abort each replay, and nothing would tell which it is."""
+    schedule = Audits(mode="upsert")
+    schedule.configure(errors="skip")
+    with schedule.begun():
+        schedule.declare("quarantine")
+        schedule.kafka.produce(0, [record(1) | FAILING, record(2) | {"is_poison": True}, record(3, is_garbage=True)])
+        schedule.complete("ingest")
+        assert (schedule.rows(), schedule.pending()) == ([], [0, 1])
+        schedule.configure(checks={})
+        schedule.complete(program)
+        assert (schedule.rows(), schedule.pending()) == ([0], [1])
 
 
 def test_redrive_of_record_of_another_type_leaves_no_dead_letter():
