@@ -10,8 +10,10 @@ import dagster as dg
 
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
 from resources.build import build_resources, require_variables
-from resources.by_key import Resources
+from resources.by_key import Resources, resource_of
+from resources.kafka.kafka import Kafka
 
 
 @contextmanager
@@ -30,3 +32,18 @@ def open_clients(config: Config) -> Iterator[Resources]:
     require_variables(config, environment_name())
     with dg.build_resources(declared) as resources:
         yield resources
+
+
+def all_topics(config: Config, resources: Resources) -> list[Topic]:
+    """Return the entries of lakehouse.yaml and the topics in Kafka that its routes match.
+
+    Raises:
+        Unreachable: Kafka does not answer. It is not asked without routes.
+    """
+    names = resource_of(resources, "kafka", Kafka).topics() if config.routes else ()
+    return [*config.topics.values(), *config.routed_topics(names)]
+
+
+def all_spark_topics(config: Config, resources: Resources) -> list[Topic]:
+    """Return those of `all_topics` whose tables Spark writes."""
+    return [topic for topic in all_topics(config, resources) if topic.engine == "spark"]

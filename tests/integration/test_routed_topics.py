@@ -1,10 +1,13 @@
 """Topics of a route in Dagster: the sensor adds each as a partition, and each has its own table."""
 
 import dagster as dg
+import yaml
+from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 
 from assets.sensors.topic_offsets import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions
+from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, Config, load
 from lakehouse.config.topic import Route
 from resources.build import build_resources
@@ -56,3 +59,19 @@ def test_route_new_topics_become_partitions_with_tables(resources):
     for name, count in counts.items():
         sql = f'SELECT COUNT(*) FROM {stream.namespace}."{name.upper()}"'
         assert resources.snowflake.query(sql)[1] == [(count,)]
+
+
+def test_commands_for_all_topics_include_those_of_routes(resources, tmp_path, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(3))
+    stream.ingest()
+    declared = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())
+    route = {"pattern": stream.name, "table": stream.topic.table, "key": "userid"}
+    entries = {"namespace": stream.namespace, "topics": {}, "routes": {"trades": route}}
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared | entries))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
+
+    for command in ("maintain", "dry-run", "plan"):
+        result = CliRunner().invoke(main, [command])
+        assert result.exit_code == 0, result.output
+        assert stream.topic.table in result.output or stream.name in result.output, command

@@ -82,7 +82,7 @@ def test_plan_json_has_table_verdict_and_changes(plan):
 
 
 def test_plan_of_all_topics_as_json_is_a_list(tmp_path, monkeypatch):
-    """A script reads it whatever the number of topics, also if there are only routes."""
+    """A script reads it whatever the number of topics."""
     file = tmp_path / "lakehouse.yaml"
     systems = {
         "kafka": {"bootstrap_servers": "127.0.0.1:1"},
@@ -95,8 +95,7 @@ def test_plan_of_all_topics_as_json_is_a_list(tmp_path, monkeypatch):
             **{"glue_catalog_id": "1", "region": "us-east-1", "private_key_path": "k"},
         },
     }
-    only_routes = {"topics": {}, "routes": {"all": {"pattern": "orders[.].*"}}}
-    file.write_text(json.dumps({"namespace": "shop", **only_routes, "environments": {"prod": systems}}))
+    file.write_text(json.dumps({"namespace": "shop", "topics": {}, "environments": {"prod": systems}}))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
     monkeypatch.setenv("LAKEHOUSE_ENV", "prod")
     result = CliRunner().invoke(main, ["plan", "--json"])

@@ -14,7 +14,7 @@ import dagster as dg
 from assets.streaming import results
 from lakehouse.cli import check_runner, console, schema_plan
 from lakehouse.cli.last_run import failures
-from lakehouse.cli.systems import open_clients
+from lakehouse.cli.systems import all_spark_topics, all_topics, open_clients
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.sources.derived import Derived
@@ -74,8 +74,8 @@ def validate() -> None:
 def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_json: bool) -> None:
     """Show how a schema (.avsc, .json, .proto) would change the table of TOPIC. Nothing is changed.
 
-    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics. As JSON, one topic is an object,
-    and all topics are a list.
+    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics and routes. As JSON, one topic
+    is an object, and all topics are a list.
 
     \b
     The newest schemas of all topics:   lakehouse plan
@@ -89,16 +89,17 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
         raise click.UsageError("--against needs SCHEMA_FILE, the schema that is compared with the file. Name it")
     try:
         declared = loader.load()
-        topics = [declared.topic(topic)] if topic else list(declared.topics.values())
-        if schema_file:
+        entry = declared.topic(topic) if topic else None
+        if entry and schema_file:
             table = (
-                schema_plan.as_table(schema_plan.read(against, topics[0]))
+                schema_plan.as_table(schema_plan.read(against, entry))
                 if against
-                else schema_plan.current_schema(declared, topics[0])
+                else schema_plan.current_schema(declared, entry)
             )
-            plans = [schema_plan.plan(declared, topics[0], schema_file, table)]
+            plans = [schema_plan.plan(declared, entry, schema_file, table)]
         else:
             with open_clients(declared) as resources:
+                topics = [entry] if entry else all_topics(declared, resources)
                 plans = [schema_plan.plan_registered(declared, each_topic, resources) for each_topic in topics]
     except LakehouseError as error:
         raise click.UsageError(str(error)) from error
@@ -122,7 +123,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
     """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
-    TOPICS defaults to all topics. The published table and its offsets do not change.
+    TOPICS defaults to all topics and routes. The published table and its offsets do not change.
 
     \b
     The newest 1,000 records of all topics:   lakehouse dry-run
@@ -134,10 +135,10 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     outcomes: list[check_runner.Outcome] = []
     try:
         declared = loader.load()
-        selected = [declared.topic_written_by_spark(name) for name in topics or declared.spark_topics]
+        selected = [declared.topic_written_by_spark(name) for name in topics]
         with open_clients(declared) as resources:
             clients = Clients.of(resources)
-            for topic in selected:
+            for topic in selected or all_spark_topics(declared, resources):
                 asset = f"iceberg/{topic.name}"
                 try:
                     with hide_values(topic):

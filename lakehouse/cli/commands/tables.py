@@ -11,7 +11,7 @@ from dataclasses import asdict
 import click
 
 from lakehouse.cli import console
-from lakehouse.cli.systems import open_clients
+from lakehouse.cli.systems import all_spark_topics, open_clients
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
@@ -196,7 +196,8 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
 @click.command()
 @click.argument("topics", nargs=-1)
 def maintain(topics: tuple[str, ...]) -> None:
-    """Compact, expire and clean up the tables of TOPICS, or of all topics, as the schedule `maintenance` does nightly.
+    """Compact, expire and clean up the tables of TOPICS, or of all topics and routes, as the schedule `maintenance`
+    does nightly.
 
     Readers are not affected. What is kept is configured under `retention` in lakehouse.yaml.
 
@@ -204,10 +205,10 @@ def maintain(topics: tuple[str, ...]) -> None:
     Exit code 0: all tables were maintained. 1: some were not; the others were.
     """
     declared = loader.load()
-    entries = [declared.topic_written_by_spark(name) for name in topics or declared.spark_topics]
+    entries = [declared.topic_written_by_spark(name) for name in topics]
     failed = []
     with open_clients(declared) as resources:
-        for entry in entries:
+        for entry in entries or all_spark_topics(declared, resources):
             try:
                 with hide_values(entry):
                     for result in maintenance.maintain(declared.namespace, entry, resources.catalog, resources.spark):
