@@ -104,23 +104,6 @@ def test_ingest_after_crash_adds_each_dead_letter_once(resources, tmp_path):
     assert len(stream.rows()) == 20
 
 
-def test_ingest_after_crash_failing_new_check_is_dead_letter(resources, tmp_path):
-    stream = Stream(resources)
-    stream.produce_trades(range(40, 60))
-    stream.produce([{"value": b"bad 1"}])
-    stream.die("after dead letters", tmp_path)
-    stream.topic = with_checks(stream.topic, CHEAP)
-
-    [published] = stream.ingest()
-
-    rows, letters = (
-        [(x["kafka_partition"], x["kafka_offset"]) for x in records]
-        for records in (stream.rows(), stream.dead_letters())
-    )
-    assert published.counts.rows == len(rows) == len([n for n in range(40, 60) if trade(n)["price"] <= 50])
-    assert sorted(rows + letters) == sorted((m.partition, m.offset) for m in stream.messages())
-
-
 def test_ingest_after_crash_passing_new_checks_is_row(resources, tmp_path):
     stream = Stream(resources, partitions=1)
     as_declared = stream.topic

@@ -8,7 +8,7 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.replay import redrive, replay
 from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 from spark.tables import dead_letters, write
@@ -145,77 +145,6 @@ def test_redrive_concurrently_recreated_topic_is_not_published(resources, monkey
     assert stream.rows() == before
 
 
-def test_redrive_concurrent_marks_are_conflict(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
-    stream.produce([{"value": b"never"}])
-    stream.produce_trades(range(40, 60))
-    stream.ingest()
-    stream.topic = unchecked
-    once_before(monkeypatch, dead_letters, "mark", lambda: redrive(stream.namespace, stream.topic, stream.systems))
-
-    with pytest.raises(CommitConflict):
-        redrive(stream.namespace, stream.topic, stream.systems)
-
-    assert {letter["attempts"] for letter in stream.dead_letters()} == {2}
-    assert [row["kafka_offset"] for row in stream.rows()] == list(range(1, 21))
-    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=1, recovered=0)
-
-
-def test_resume_after_redrive_interrupted_before_marks_sets_marks(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
-    stream.produce([{"value": b"never"}])
-    stream.produce_trades(range(40, 60))
-    stream.ingest()
-    stream.topic = unchecked
-
-    def interrupt():
-        raise KeyboardInterrupt
-
-    once_before(monkeypatch, dead_letters, "mark", interrupt)
-    with pytest.raises(KeyboardInterrupt):
-        redrive(stream.namespace, stream.topic, stream.systems)
-    rows = [row["kafka_offset"] for row in stream.rows()]
-    assert rows == list(range(1, 21))
-    recreate(stream)
-
-    resume(stream.systems, stream.namespace, stream.topic, "earliest", "recreated")
-
-    waiting = [x["kafka_offset"] for x in stream.dead_letters() if x["redriven_timestamp"] is None]
-    assert waiting == [0]
-    assert [row["kafka_offset"] for row in stream.rows()] == rows
-
-
-def test_replay_marks_dead_letters_that_became_rows(resources):
-    stream = Stream(resources, partitions=1)
-    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
-    stream.produce([{"value": b"never"}])
-    stream.produce_trades(range(40, 60))
-    stream.ingest()
-    assert len(stream.rows()) + len(stream.dead_letters()) == 21
-
-    replay(stream.namespace, unchecked, stream.systems, "earliest")
-
-    waiting = [x["kafka_offset"] for x in stream.dead_letters() if x["redriven_timestamp"] is None]
-    assert waiting == [0]
-    assert [row["kafka_offset"] for row in stream.rows()] == list(range(1, 21))
-
-
-def test_redrive_concurrently_recovered_letters_are_conflict(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    unchecked, checked = stream.topic, with_checks(stream.topic, CHEAP)
-    stream.topic = checked
-    stream.produce_trades(range(40, 60))
-    stream.ingest()
-    once_before(monkeypatch, dead_letters, "attempt", lambda: redrive(stream.namespace, unchecked, stream.systems))
-
-    with pytest.raises(CommitConflict, match="changed by another writer while they were decoded again"):
-        redrive(stream.namespace, checked, stream.systems)
-
-    assert {(x["attempts"], x["redriven_timestamp"] is None) for x in stream.dead_letters()} == {(2, False)}
-
-
 def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
@@ -235,17 +164,6 @@ def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatc
         redrive(stream.namespace, stream.topic, stream.systems)
 
     assert {letter["attempts"] for letter in stream.dead_letters()} == {1}
-
-
-def test_ingest_that_loses_publishes_no_dead_letters(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    checked = with_checks(stream.topic, CHEAP)
-    stream.produce_trades(range(40, 60))
-    once_before(monkeypatch, dead_letters, "of_batch", stream.ingest)
-
-    assert list(ingest(stream.namespace, checked, stream.systems)) == []
-
-    assert stream.dead_letters() == [] and len(stream.rows()) == 20
 
 
 def test_ingest_letters_of_other_writer_in_branch_fail_audit(resources, monkeypatch):

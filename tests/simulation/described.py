@@ -40,6 +40,22 @@ class Steps(Schedule):
         self.run_to_end(process)
         return process.result
 
+    def kill(self):
+        """Kill all programs."""
+        for process in self.world.processes:
+            process.machine.is_killed = True
+
+    def kill_at(self, name, number):
+        """Run a program, and kill it after a number of its calls; return whether it was still running."""
+        running = []
+
+        def kill():
+            running.extend(self.world.processes)
+            self.kill()
+
+        self.interrupt(name, number, kill)
+        return bool(running)
+
 
 class Derivation(Steps, DerivationSchedule):
     """A schedule without faults, whose steps are called one by one."""
@@ -62,15 +78,11 @@ class Derivation(Steps, DerivationSchedule):
         self.complete("ingest", "derive")
 
     def kill_derivation(self, number):
-        """Kill a derivation after a number of its calls. Each message takes so long that a transaction has one."""
+        """Kill a derivation like any program. Each message takes so long that a transaction has one."""
         self.kafka.message_seconds = 100.0
-        self.interrupt("derive", number, self.kill)
+        is_killed = self.kill_at("derive", number)
         self.kafka.message_seconds = 0.0
-
-    def kill(self):
-        """Kill all programs."""
-        for process in self.world.processes:
-            process.machine.is_killed = True
+        return is_killed
 
     def recreate_derived(self):
         """Delete the derived topic, and create it again."""
