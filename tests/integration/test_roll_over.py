@@ -81,24 +81,6 @@ def test_redrive_after_roll_over_adds_letters_of_closed_table(resources):
     assert report.is_consistent, report.findings
 
 
-def test_derive_after_roll_over_derives_redriven_rows_once(resources):
-    stream = continued(resources)
-    flags, config = flagged(stream)
-
-    def derived():
-        return derive(config, flags.topic, flags.systems).messages
-
-    assert derived() == 5
-    stream.set(on_incompatible="new_table")
-    stream.produce_numbers([9])
-    stream.ingest()
-    stream.redrive()
-    assert derived() == 4
-    stream.produce_numbers([10])
-    stream.ingest()
-    assert (derived(), derived()) == (1, 0)
-
-
 def test_bookmark_before_roll_over_derives_rows_of_both_tables(resources):
     stream = continued(resources)
     flags, config = flagged(stream)

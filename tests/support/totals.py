@@ -66,10 +66,10 @@ class Totals:
         assert len(totals) == len(rows)
         return totals
 
-    def expected(self, of_table=False):
-        """Return the expected totals by key, computed from the trades of the topic or of its table."""
+    def expected(self):
+        """Return the expected totals by key, computed from the trades of the topic."""
         groups = defaultdict(list)
-        for row in self.trades.rows() if of_table else self.trades.expected_rows():
+        for row in self.trades.expected_rows():
             key = (row["kafka_timestamp"], row["userid"], row["side"], row["symbol"])
             groups[key].append((int(row["quantity"]), row["price"]))
         return {

@@ -12,9 +12,9 @@ import dagster as dg
 
 from lakehouse.config.loader import load
 from lakehouse.config.sources.derived import Derived
-from lakehouse.pipeline import derivation
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase
+from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
 
@@ -24,31 +24,12 @@ def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def around(owner: object, name: str, point: str, wanted: str) -> None:
-    """Patch a function of the project to end the process before, during or after it, if that is the wanted point."""
-    original = getattr(owner, name)
-
-    def instead(*args, **kwargs):
-        if wanted == f"before {point}":
-            die()
-        if wanted == f"during {point}":
-            threading.Timer(0.3, die).start()
-        result = original(*args, **kwargs)
-        if wanted == f"after {point}":
-            die()
-        return result
-
-    setattr(owner, name, instead)
-
-
 PHASES: dict[str, Phase] = {
     "during cleanup": "branch",
-    "before stage": "write",
     "during stage": "write",
     "after stage": "audit",
     "after dead letters": "publish",
     "before publish": "publish",
-    "after publish": "published",
 }
 """The phase of a batch that begins at, or shortly before, each point."""
 
@@ -64,26 +45,22 @@ def at(point: str) -> OnPhase:
 
 
 class Producer(confluent_kafka.Producer):
-    """A producer that flushes all messages before it commits."""
+    """A producer that ends the process when all messages are in an open transaction."""
 
     def commit_transaction(self, *args):
         self.flush()
-        self.commit(*args)
-
-    def commit(self, *args):
-        super().commit_transaction(*args)
+        die()
 
 
 def main(point: str, config_file: str, name: str) -> None:
     """Run the topic of a lakehouse.yaml, and end the process at the point."""
     config = load(Path(config_file))
     topic = config.topic(name)
-    around(derivation, "commit", "transaction", point)
-    confluent_kafka.Producer = Producer
-    around(Producer, "commit", "commit", point)
+    if point == "before commit":
+        confluent_kafka.Producer = Producer
     with dg.build_resources(build_resources(config, "local")) as r:
         systems = Clients.of(r)
         if isinstance(topic.source, Derived):
-            derivation.derive(config, topic, systems)
+            derive(config, topic, systems)
         else:
             list(ingest(config.namespace, topic, systems, on_phase=at(point)))
