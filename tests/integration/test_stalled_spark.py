@@ -188,19 +188,24 @@ def test_stage_with_progress_may_exceed_the_limit(spark):
 
 
 def test_suspended_server_stalls_each_call_in_bounded_time(stack, spark):
-    session = spark.session({})
-    for work in (
-        lambda: session.range(10).count(),
-        lambda: session.sql("SELECT 1 AS one").schema,
-        lambda: session.conf.set("spark.sql.shuffle.partitions", "4"),
-    ):
-        with suspended(stack), pytest.raises(Stalled, match=f"{STALL_SECONDS} s"):
-            began = time.monotonic()
-            work()
+    calls = (
+        lambda session: session.range(10).count(),
+        lambda session: session.sql("SELECT 1 AS one").schema,
+        lambda session: session.conf.set("spark.sql.shuffle.partitions", "4"),
+    )
+    connections = [Spark(remote=spark.remote, stall_seconds=STALL_SECONDS).with_own_session() for _ in calls]
+    sessions = [connection.session({}) for connection in connections]
+    with suspended(stack), ThreadPoolExecutor(len(calls)) as threads:
+        began = time.monotonic()
+        for work in [threads.submit(call, session) for call, session in zip(calls, sessions, strict=True)]:
+            with pytest.raises(Stalled, match=f"{STALL_SECONDS} s"):
+                work.result()
         assert time.monotonic() - began < 3 * STALL_SECONDS
-    with suspended(stack), pytest.raises(Unreachable, match="Spark Connect does not answer"):
-        Spark(remote=spark.remote, stall_seconds=1).with_own_session().session({})
-    assert session.range(10).count() == 10
+        with pytest.raises(Unreachable, match="Spark Connect does not answer"):
+            Spark(remote=spark.remote, stall_seconds=1).with_own_session().session({})
+    for connection, session in zip(connections, sessions, strict=True):
+        assert session.range(10).count() == 10
+        connection.close()
 
 
 def test_stream_backs_off_while_spark_is_suspended_and_continues(stack, resources):
