@@ -96,7 +96,8 @@ def assert_names_keep_values(stream, names, message):
     assert reconcile(stream.namespace, topic, stream.systems, whole_log=True).findings == []
 
 
-# Decoded records have the same form in all formats, so that the modes of the test of JSON do not need Avro, too.
+# Decoded records have the same form in all formats, so that each mode needs one of them. The rows that dedup keeps are
+# appended as in the mode append.
 @pytest.mark.parametrize("mode", ["append", "debezium"])
 def test_avro_fields_with_any_name_keep_values(resources, mode):
     stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "id"})
@@ -110,7 +111,7 @@ def test_avro_fields_with_any_name_keep_values(resources, mode):
     assert_names_keep_values(stream, WORDS, message)
 
 
-@pytest.mark.parametrize("mode", ["append", "upsert", "dedup"])
+@pytest.mark.parametrize("mode", ["upsert", "dedup"])
 def test_json_fields_with_any_name_keep_values(resources, mode):
     stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "id", "value_format": "json_schema"})
     names = WORDS + MARKS
