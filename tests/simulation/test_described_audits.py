@@ -7,6 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from lakehouse.config.checks import Range
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
@@ -145,3 +146,24 @@ def test_redrive_of_record_of_another_type_leaves_no_dead_letter():
         schedule.register()
         schedule.complete("redrive")
         assert (schedule.rows(), schedule.pending()) == ([0], [])
+
+
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_replay_of_skipped_records_keeps_their_dead_letters(mode):
+    schedule = Audits(mode=mode)
+    with schedule.begun():
+        schedule.kafka.produce(0, [record(1) | FAILING, record(2, is_garbage=True), record(3) | FAILING])
+        schedule.complete("ingest")
+        schedule.kafka.produce(0, [record(4) | FAILING, record(5, is_garbage=True)])
+        resume(schedule.clients, NAMESPACE, schedule.topic, "0:5", "skipped by a test")
+        schedule.kafka.produce(0, [record(6) | FAILING])
+        schedule.complete("ingest")
+        assert schedule.rows() == [0, 2, 5]
+
+        for declare in (lambda: None, lambda: schedule.declare("quarantine")):
+            # A row that fails a check which was declared later stays a row, and is no dead letter.
+            declare()
+            schedule.complete("replay")
+            assert schedule.rows() == [0, 2, 3, 5]
+            letters = sorted((letter.record.offset, letter.attempts) for letter in schedule.oracle.letters())
+            assert letters == [(1, 1), (4, 1)]
