@@ -163,10 +163,11 @@ def test_ingest_with_broken_explanations_names_the_cause(resources, monkeypatch)
     assert stream.rows() == stream.dead_letters() == []
 
 
-@pytest.fixture(scope="module", params=["append", "upsert"])
+@pytest.fixture(scope="module", params=[("append", "log"), ("upsert", "skip")], ids=["append", "upsert"])
 def poisoned(request, resources):
     """A topic of twenty records after their ingestion. One is poisonous, and some are quarantined by a check."""
-    stream = Stream(resources, partitions=1, settings={"mode": request.param})
+    mode, errors = request.param
+    stream = Stream(resources, partitions=1, settings={"mode": mode, "errors": errors})
     schema_id = stream.schema()
     values = [framed(schema_id, TRADES, trade(n)) for n in range(40, 60)]
     values[5] = poisonous(schema_id, 45)
