@@ -121,10 +121,10 @@ class World:
             self.cursors[sensor.name] = sensor.evaluate_tick(context).cursor
 
     def command(self, *arguments):
-        """Run a command, and record its output and any exception."""
+        """Run a command, and add its output and any exception to those of earlier ones."""
         result = CliRunner().invoke(main, arguments)
         output = result.output + result.stderr + (repr(result.exception) if result.exception else "")
-        self.outputs[" ".join(arguments)] = output
+        self.outputs[" ".join(arguments)] = self.outputs.get(" ".join(arguments), "") + output
         return result
 
     def logs(self):
