@@ -123,7 +123,7 @@ def test_stream_retries_batch_that_the_engine_wrote_wrongly(damage):
 
 @pytest.mark.parametrize("program", ("redrive", "replay"))
 def test_record_that_aborts_decoding_is_not_skipped_and_not_read_again(program):
-    """Otherwise a record that `errors: skip` dropped would abort each replay, and nothing would tell which it is."""
+    """Otherwise a record that `errors: skip` dropped would abort each replay, and nobody would know which."""
     schedule = Audits(mode="upsert")
     schedule.configure(errors="skip")
     with schedule.begun():
