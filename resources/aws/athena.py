@@ -148,5 +148,7 @@ def parse_value(type_: str, value: str | None) -> Any:
             return dt.datetime.fromisoformat(value)
         case "timestamp with time zone":
             instant, _, zone = value.rpartition(" ")
+            if zone.startswith(("+", "-")):  # An offset such as -07:00, which is not the name of a time zone.
+                return dt.datetime.fromisoformat(instant + zone)
             return dt.datetime.fromisoformat(instant).replace(tzinfo=ZoneInfo(zone))
     return value

@@ -89,6 +89,20 @@ def run_query(statement, **settings):
     return ENGINES["athena"](statement, SimpleNamespace(athena=Athena(region="eu-west-1", **settings)))
 
 
+@pytest.mark.parametrize(
+    ("value", "utc"),
+    [
+        ("2026-07-01 12:00:00.000 -07:00", "2026-07-01T19:00:00.000000+00:00"),
+        ("2026-07-01 12:00:00.000 +05:30", "2026-07-01T06:30:00.000000+00:00"),
+        ("2026-07-01 12:00:00.000 Europe/Zurich", "2026-07-01T10:00:00.000000+00:00"),
+    ],
+)
+def test_query_timestamp_with_offset_or_zone_returns_utc(moto, aws, value, utc):
+    queue(moto, {"at": "timestamp with time zone"}, [(value,)])
+
+    assert json.loads(run_query("SELECT at FROM trading.t").json()) == [{"at": utc}]
+
+
 def test_query_several_pages_returns_typed_rows_without_header(moto, aws):
     columns = {
         "id": "bigint",
