@@ -14,6 +14,7 @@ from lakehouse.config.environment import SYSTEMS, EnvRef, SettingValue
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.text.phrases import did_you_mean
+from resources.masked_field import is_secret
 
 Client = TypeVar("Client")
 
@@ -25,7 +26,7 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     settings may be omitted.
 
     Raises:
-        ConfigError: The environment is not declared, or a system has no such field.
+        ConfigError: The environment is not declared, a system has no such field, or the file contains a secret.
     """
     if environment not in config.environments:
         known = ", ".join(config.environments)
@@ -94,6 +95,13 @@ def _build(
         if name not in fields:
             message = f"unknown key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
             raise ConfigError(f"lakehouse.yaml: {path}.{name}: {message}")
+    for name, setting in settings.items():
+        # A default is written in the file, too.
+        if is_secret(fields[name], setting.default if isinstance(setting, EnvRef) else setting):
+            raise ConfigError(
+                f"lakehouse.yaml: {path}.{name}: the file contains a secret. Nothing was changed. Remove it, write "
+                f"{{env: NAME}} without a default and set that variable, and replace the secret if the file was shared"
+            )
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
     if alternatives and not settings.keys() & set(alternatives):
         missing.insert(0, " or ".join(alternatives))

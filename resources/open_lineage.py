@@ -8,7 +8,7 @@ import dagster as dg
 import requests
 
 from lakehouse.core.errors import Unreachable
-from resources.masked_field import masked_field
+from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent
@@ -22,7 +22,7 @@ class OpenLineage(dg.ConfigurableResource):
     """A server of lineage events; without a URL, none are sent. The variables are those of OpenLineage's clients."""
 
     url: str = masked_field("", "Address of the server.")
-    api_key: str | None = masked_field(None, "API key, which is sent as a bearer token.")
+    api_key: str | None = secret_field(None, "API key, which is sent as a bearer token.")
 
     def emit(self, event: RunEvent) -> None:
         """Send one event (https://openlineage.io/apidocs/openapi).

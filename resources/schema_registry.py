@@ -14,7 +14,7 @@ from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable, tran
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.aws.aws_secrets import read_secret_fields
-from resources.masked_field import masked_field
+from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -36,7 +36,7 @@ class SchemaRegistry(dg.ConfigurableResource):
 
     url: str = masked_field("", "Address of the registry.")
     api_key: str | None = Field(None, description="Id of an API key of the registry, or a user.")
-    api_secret: str | None = masked_field(None, "The key's secret, or the user's password.")
+    api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
 
     secret: str = Field(
         "",

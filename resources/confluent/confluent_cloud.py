@@ -18,7 +18,7 @@ from resources.confluent.flink import ComputePools, Region, Regions, Statements
 from resources.confluent.kafka_rest import Acls, Topics
 from resources.confluent.organization import Environment, Environments, RoleBindings, ServiceAccounts
 from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopic, TableflowTopics
-from resources.masked_field import masked_field
+from resources.masked_field import masked_field, secret_field
 
 KEY, KEY_SECRET, ENVIRONMENT, CLUSTER = "api.key", "api.key.secret", "environment.id", "kafka.cluster.id"
 """Fields of a secret that contains an API key."""
@@ -34,7 +34,7 @@ class ConfluentCloud(dg.ConfigurableResource):
     """Settings of which one is required."""
 
     api_key: str = Field(default="", description="Id of a Cloud API key.")
-    api_secret: str = masked_field("", "Its secret.")
+    api_secret: str = secret_field("", "Its secret.")
     environment_id: str = Field(default="", description="The environment of the Kafka cluster: env-…")
     cluster_id: str = Field(default="", description="The Kafka cluster: lkc-…")
     secret: str = Field(
@@ -43,7 +43,7 @@ class ConfluentCloud(dg.ConfigurableResource):
         "environment.id and kafka.cluster.id, in place of the settings above.",
     )
     tableflow_api_key: str = Field(default="", description="Id of a Tableflow API key.")
-    tableflow_api_secret: str = masked_field("", "Its secret.")
+    tableflow_api_secret: str = secret_field("", "Its secret.")
     tableflow_secret: str = Field(
         default="",
         description="A secret in AWS Secrets Manager with api.key and api.key.secret (of a Tableflow API key).",

@@ -27,7 +27,7 @@ from lakehouse.core.errors import (
     Unreachable,
     redact_credentials,
 )
-from resources.masked_field import masked_field
+from resources.masked_field import masked_field, secret_field
 from resources.oauth import ClientCredentials
 
 SYSTEM = "The REST catalog"
@@ -84,9 +84,9 @@ class RestCatalog(dg.ConfigurableResource):
 
     uri: str = masked_field(description="Address, as `https://host/api/catalog`.")
     warehouse: str = Field(description="Name of the catalog on the server.")
-    credential: str | None = masked_field(None, "`client id:client secret`.")
+    credential: str | None = secret_field(None, "`client id:client secret`.")
     client_id: str | None = Field(None, description="The client's id, in place of `credential`.")
-    client_secret: str | None = masked_field(None, "The client's secret.")
+    client_secret: str | None = secret_field(None, "The client's secret.")
     scope: str = Field(
         "PRINCIPAL_ROLE:ALL", description="OAuth scope: roles for Polaris, usually `catalog` for others."
     )

@@ -21,7 +21,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from resources.aws.aws_secrets import read_secret_fields
 from resources.iceberg.catalog import spark_catalog
 from resources.iceberg.table_chain import TableChain
-from resources.masked_field import masked_field
+from resources.masked_field import masked_field, secret_field
 from resources.oauth import ClientCredentials
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class TableflowCatalog(dg.ConfigurableResource):
         "/environments/<id>`.",
     )
     api_key: str = Field("", description="Id of a Tableflow API key.")
-    api_secret: str = masked_field("", "Its secret.")
+    api_secret: str = secret_field("", "Its secret.")
     secret: str = Field(
         "",
         description="A secret in AWS Secrets Manager with catalog.uri, api.key and api.key.secret, in place of the "

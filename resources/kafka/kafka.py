@@ -21,7 +21,7 @@ from resources.kafka.kafka_errors import to_error
 from resources.kafka.kafka_messages import Headers, Received, received
 from resources.kafka.kafka_retry import LOGIN_SECONDS, POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election
 from resources.kafka.oldest_records import timestamps
-from resources.masked_field import masked_field
+from resources.masked_field import secret_field
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Producer
@@ -65,7 +65,7 @@ class Kafka(dg.ConfigurableResource):
     security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
     sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
     api_key: str | None = Field(None, description="Id of an API key of the cluster, or a SASL user.")
-    api_secret: str | None = masked_field(None, "The key's secret, or the user's password.")
+    api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
 
     secret: str = Field(
         "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."

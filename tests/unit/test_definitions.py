@@ -183,6 +183,32 @@ def test_build_resources_builds_every_environment():
 
 
 @pytest.mark.parametrize(
+    ("system", "settings"),
+    [
+        ("kafka", {"secret": "/lake/kafka", "api_secret": "hidden"}),
+        ("kafka", {"secret": "/lake/kafka", "api_secret": {"env": "KAFKA_API_SECRET", "default": "hidden"}}),
+        ("schema_registry", {"url": "https://reader:hidden@registry.example"}),
+        ("catalog", {"type": "sql", "warehouse": "s3://lake", "uri": "postgresql://reader:hidden@db.example/lake"}),
+        ("spark", {"remote": "sc://spark.example:15002/;token=hidden"}),
+        ("open_lineage", {"api_key": "hidden"}),
+    ],
+)
+def test_build_resources_refuses_a_secret_in_the_file(system, settings):
+    environments = loader.load().model_dump()["environments"]["local"] | {system: settings}
+    config = loader.Config(namespace="n", topics={}, environments={"local": environments})
+    with pytest.raises(ConfigError, match=r"environments\.local\.\w+\.\w+: the file contains a secret") as raised:
+        build_resources(config, "local")
+    assert "hidden" not in str(raised.value)
+
+
+def test_build_resources_allows_a_user_in_an_address():
+    systems = loader.load().model_dump()["environments"]["local"]
+    systems["catalog"] = {"type": "sql", "warehouse": "s3://lake", "uri": "postgresql://reader@db.example/lake"}
+    config = loader.Config(namespace="n", topics={}, environments={"local": systems})
+    assert build_resources(config, "local")["catalog"].uri == "postgresql://reader@db.example/lake"
+
+
+@pytest.mark.parametrize(
     ("environment", "kafka", "message"),
     [
         ("moon", {}, "Environment 'moon' .* is not in lakehouse.yaml, which has: local"),
