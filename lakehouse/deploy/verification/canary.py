@@ -71,14 +71,43 @@ class Canary:
             else:
                 yield Probe(caller, action, str(self.ref), call)
 
-    def drop_in_snowflake(self) -> None:
-        """Drop the table in Snowflake, if it is there.
+    def remove(self, role: DeploymentRole) -> list[str]:
+        """Remove the table from Snowflake and from Glue, then its files.
+
+        Args:
+            role: The role that deletes tables and files.
+
+        Returns:
+            Snowflake's refusal, which keeps nothing else from being removed.
 
         Raises:
-            LakehouseError: Snowflake refuses.
+            UnclearState: Glue has a table of this name that no verification wrote.
+            LakehouseError: AWS refuses.
         """
-        if self.clients.snowflake.metadata_location(*self.ref.shown) is not None:
-            self.clients.snowflake.drop_iceberg_table(*self.ref.shown)
+        glue, s3 = role.service("glue"), role.service("s3")
+        table = {"CatalogId": role.names.account, "DatabaseName": role.namespace, "Name": CANARY}
+        response = glue.find("get_table", **table)
+        if response and not response["Table"].get("Parameters", {}).items() >= MARK.items():
+            raise UnclearState(
+                f"Glue has a table {role.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
+                f"nothing was verified. Copy the rows that you need, and drop that table: a renamed one would keep its "
+                f"files in {role.folder}, which verifications empty"
+            )
+        problems = self._drop_in_snowflake()
+        if response:
+            glue.find("delete_table", **table)
+        bucket = role.names.bucket
+        for file in list(s3.items("list_objects_v2", "Contents", Bucket=bucket, Prefix=role.folder)):
+            s3.call("delete_object", Bucket=bucket, Key=file["Key"])
+        return problems
+
+    def _drop_in_snowflake(self) -> list[str]:
+        try:
+            if self.clients.snowflake.metadata_location(*self.ref.shown) is not None:
+                self.clients.snowflake.drop_iceberg_table(*self.ref.shown)
+        except LakehouseError as error:
+            return [str(error)]
+        return []
 
     def _scan(self) -> None:
         catalog = self.clients.catalog.for_readers()
@@ -95,32 +124,6 @@ class Canary:
     def _query_snowflake(self) -> None:
         state = self.clients.snowflake.table_state(*self.ref.shown)
         _require_rows("Snowflake", state.row_count if state else 0)
-
-
-def remove(role: DeploymentRole) -> None:
-    """Remove the table from Glue, then its files.
-
-    Args:
-        role: The role that deletes tables and files.
-
-    Raises:
-        UnclearState: Glue has a table of this name that no verification wrote.
-        LakehouseError: AWS refuses.
-    """
-    glue, s3 = role.service("glue"), role.service("s3")
-    table = {"CatalogId": role.names.account, "DatabaseName": role.namespace, "Name": CANARY}
-    response = glue.find("get_table", **table)
-    if response and not response["Table"].get("Parameters", {}).items() >= MARK.items():
-        raise UnclearState(
-            f"Glue has a table {role.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
-            f"nothing was verified. Copy the rows that you need, and drop that table: a renamed one would keep its "
-            f"files in {role.folder}, which verifications empty"
-        )
-    if response:
-        glue.find("delete_table", **table)
-    bucket = role.names.bucket
-    for file in list(s3.items("list_objects_v2", "Contents", Bucket=bucket, Prefix=role.folder)):
-        s3.call("delete_object", Bucket=bucket, Key=file["Key"])
 
 
 def _require_rows(engine: str, rows: int) -> None:

@@ -16,7 +16,7 @@ from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
 from lakehouse.deploy.names import ROTATION
 from lakehouse.deploy.planning.graph import deployment_resources
 from lakehouse.deploy.rotation_credentials import RotationCredentials
-from lakehouse.deploy.verification.canary import Canary, remove
+from lakehouse.deploy.verification.canary import Canary
 from lakehouse.deploy.verification.deployment_role import CANARY, DeploymentRole, Step
 from lakehouse.deploy.verification.permission_probe import Finding, Probe
 from lakehouse.deploy.verification.rotation_identities import RotationIdentities
@@ -206,20 +206,12 @@ def _clean(canary: Canary, removers: Sequence[DeploymentRole]) -> list[str]:
     Raises:
         UnclearState: Another table has its name.
     """
-    problems: list[str] = []
-    if not removers:
-        return problems
-    try:
-        canary.drop_in_snowflake()
-    except LakehouseError as error:
-        problems.append(str(error))
-    refusal = ""
+    refusal: list[str] = []
     for role in removers:
         try:
-            remove(role)
-            return problems
+            return canary.remove(role)
         except UnclearState:
             raise
         except LakehouseError as error:
-            refusal = str(error)
-    return [*problems, refusal]
+            refusal = [str(error)]
+    return refusal

@@ -1,0 +1,54 @@
+"""A verification finds a table that has the canary's name and is another's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+import boto3
+import pytest
+from moto import mock_aws
+
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.core.errors import UnclearState
+from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.verification.verify import Verification
+
+ACCOUNT, REGION = "123456789012", "eu-west-1"
+
+
+@dataclass
+class Snowflake:
+    """A Snowflake that has every table."""
+
+    dropped: list[tuple[str, str]] = field(default_factory=list)
+
+    def metadata_location(self, schema: str, table: str) -> str:
+        return "s3://lake/0.metadata.json"
+
+    def drop_iceberg_table(self, schema: str, table: str) -> None:
+        self.dropped.append((schema, table))
+
+
+@pytest.fixture
+def glue(monkeypatch: pytest.MonkeyPatch) -> Any:
+    for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_ENDPOINT_URL_STS", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    with mock_aws():
+        client = boto3.client("glue", region_name=REGION)
+        client.create_database(DatabaseInput={"Name": "trading"})
+        yield client
+
+
+def test_verify_leaves_a_foreign_table_of_the_canary_name(glue: Any) -> None:
+    glue.create_table(DatabaseName="trading", TableInput={"Name": "lakehouse_canary", "Parameters": {"of": "others"}})
+    credentials = CloudCredentials(Deployment(name="production", account=ACCOUNT, region=REGION))
+    snowflake = Snowflake()
+    config = Config(namespace="trading", topics={}, environments={})
+    verification = Verification(config, credentials, SimpleNamespace(snowflake=snowflake))
+    with pytest.raises(UnclearState, match="that no verification wrote. It was left untouched"):
+        list(verification.run())
+    assert snowflake.dropped == []
+    assert [table["Name"] for table in glue.get_tables(DatabaseName="trading")["TableList"]] == ["lakehouse_canary"]
