@@ -65,7 +65,7 @@ class SnowflakeReader(Reader):
     def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         """Return the account, and the table with its database and schema."""
         snowflake = _snowflake(resources)
-        table = f"{naming.snowflake_name(snowflake.database)}.{self.table_name(ref)}"
+        table = f"{snowflake.database}.{self.table_name(ref)}"
         return f"snowflake://{snowflake.account_identifier}", table
 
     def table_name(self, ref: TableRef) -> str:
@@ -94,8 +94,7 @@ class SnowflakeReader(Reader):
         from lakehouse.readers.metadata_file import scales, served
 
         snowflake = _snowflake(resources)
-        parts = (snowflake.database, *ref.shown)
-        name = SNOWFLAKE.identifier(*map(naming.snowflake_name, parts))
+        name = SNOWFLAKE.identifier(snowflake.database, *map(naming.snowflake_name, ref.shown))
         for _ in range(ATTEMPTS):
             before = self.require(topic, ref, resources)
             table, snapshot_id = served(self.label, topic, before.metadata_location, resources)

@@ -136,7 +136,7 @@ def test_event_has_schema_statistics_and_column_lineage(tick, server, instance):
         (*TRADES, "quantity"),
     ]
     assert dataset_names(events["snowflake/stock_trades"]["outputs"]) == [
-        ("snowflake://org-acct", "LAKEHOUSE.TRADING.STOCK_TRADES")
+        ("snowflake://org-acct", "lakehouse.TRADING.STOCK_TRADES")
     ]
 
 

@@ -62,7 +62,7 @@ def test_lineage_names_dataset_and_upstream_of_each_stage(config, clients):
         "kafka": ("kafka://b-1.example:9092", "orders"),
         "iceberg": ("s3://lake", "tables/shop/orders"),
         "glue": ("arn:aws:glue:us-east-1:123456789012", "table/shop/orders"),
-        "snowflake": ("snowflake://org-acct", "LAKEHOUSE.SHOP.ORDERS"),
+        "snowflake": ("snowflake://org-acct", "lakehouse.SHOP.ORDERS"),
         "rest": ("https://polaris.example/api/catalog", "lake.shop.orders"),
     }
     for stage in stages[1:]:

@@ -6,11 +6,16 @@ import json
 from contextlib import contextmanager
 from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.readers import metadata_file
+from lakehouse.readers.snowflake_reader import SnowflakeReader
 from resources.snowflake.snowflake import Snowflake, TableState
 
 
@@ -29,14 +34,22 @@ class Refreshed(Snowflake):
         return [""], [(number if is_count else json.dumps({"metadataLocation": f"{number}.metadata.json"}),)]
 
 
-def snowflake(key_path: Path, kind: type[Snowflake] = Snowflake) -> Any:
+class CaseSensitive(Refreshed):
+    """An account that has its table in the database "lake" only, a name that was quoted when it was created."""
+
+    def _run(self, connection, statement, params=()):
+        assert '"lake"."S"."T"' in statement, statement
+        return super()._run(connection, statement, params)
+
+
+def snowflake(key_path: Path, kind: type[Snowflake] = Snowflake, database: str = "DB") -> Any:
     return kind(
         account="LOCAL",
         user="LOADER",
         private_key_path=str(key_path),
         role="R",
         warehouse="W",
-        database="DB",
+        database=database,
         aws_role_arn="arn:aws:iam::123456789012:role/snowflake",
         glue_catalog_id="123456789012",
         region="eu-west-1",
@@ -73,3 +86,14 @@ def test_table_state_of_table_in_constant_change_is_refused(tmp_path: Path):
     account._answers = iter(range(100))
     with pytest.raises(LakehouseError, match=r"table DB\.S\.T was refreshed during each of 3 counts .* Run the check"):
         account.table_state("s", "t")
+
+
+def test_query_totals_reads_the_database_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    account = snowflake(tmp_path / "key.p8", CaseSensitive, "lake")
+    account._answers = repeat(3)
+    monkeypatch.setattr(metadata_file, "served", lambda *_: (None, 7))
+    monkeypatch.setattr(metadata_file, "scales", lambda *_: {})
+    monkeypatch.setattr("lakehouse.readers.snowflake_reader.snapshot_at", lambda *_: 7)
+    resources: Any = SimpleNamespace(snowflake=account, catalog=SimpleNamespace(file_io=lambda: None))
+    totals = SnowflakeReader().query_totals(Topic(name="t"), TableRef("s", "t"), resources)
+    assert (totals.rows, totals.snapshot_id) == (3, 7)
