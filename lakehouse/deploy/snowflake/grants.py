@@ -110,13 +110,18 @@ class Grants(SnowflakeResource[Held], Updatable[Held], Undeletable[Held]):
         }
         # Their names end in `.<TABLE>` or similar.
         future = {
-            f"{row['privilege']} on future tables in {row['name'].rpartition('.')[0]}"
+            f"{row['privilege']} on future {_plural(row['grant_on'])} in {row['name'].rpartition('.')[0]}"
             for row in rows_of(sql.show_future_grants_to_role(role))
         }
         members = {
             f"{MEMBER}{row['granted_to']} {row['grantee_name']}" for row in rows_of(sql.show_grants_of_role(role))
         }
         return present | future | members
+
+
+def _plural(kind: str) -> str:
+    """Return the kind of a future grant as GRANT names it, in lower case; Iceberg tables are tables."""
+    return f"{kind.replace('_', ' ').lower().removeprefix('iceberg ')}s"
 
 
 def _revocation(role: str, having: str) -> str:
@@ -126,7 +131,7 @@ def _revocation(role: str, having: str) -> str:
     allowed, _, object_ = having.partition(" on ")
     if allowed == "OWNERSHIP":
         return f"GRANT OWNERSHIP ON {object_} TO ROLE SYSADMIN COPY CURRENT GRANTS"
-    if object_.startswith("future tables in "):
-        place = object_.removeprefix("future tables in ")
-        object_ = f"FUTURE TABLES IN {'SCHEMA' if '.' in place else 'DATABASE'} {place}"
+    if object_.startswith("future "):
+        kinds, _, place = object_.partition(" in ")
+        object_ = f"{kinds.upper()} IN {'SCHEMA' if '.' in place else 'DATABASE'} {place}"
     return f"REVOKE {allowed} ON {object_} FROM ROLE {role}"
