@@ -8,9 +8,9 @@ AWS_ACCESS_KEY_ID …).
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +48,7 @@ class Registration:
         table_uuid: The UUID of the Iceberg table.
         version_id: Glue's version, which every update changes.
         own_location: The metadata file that this program registered last; None if an earlier release did.
+        parameters: All parameters of the table, also those that other programs set.
     """
 
     metadata_location: str
@@ -55,6 +56,7 @@ class Registration:
     table_uuid: str | None
     version_id: str | None
     own_location: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
 
 
 class Glue(dg.ConfigurableResource):
@@ -128,6 +130,7 @@ class Glue(dg.ConfigurableResource):
             table_uuid=parameters.get("uuid"),
             version_id=entry.get("VersionId"),
             own_location=parameters.get(OWN_LOCATION),
+            parameters=parameters,
         )
 
     def register(
@@ -166,7 +169,9 @@ class Glue(dg.ConfigurableResource):
             )
         if expected and expected.metadata_location == metadata_location:
             return expected
-        parameters = {"table_type": "ICEBERG", "metadata_location": metadata_location, "uuid": table_uuid}
+        # An update replaces all parameters, so those of others are written again, as Iceberg's catalogs for Glue do.
+        parameters = dict(expected.parameters) if expected else {}
+        parameters |= {"table_type": "ICEBERG", "metadata_location": metadata_location, "uuid": table_uuid}
         parameters[OWN_LOCATION] = metadata_location
         if expected:
             parameters["previous_metadata_location"] = expected.metadata_location

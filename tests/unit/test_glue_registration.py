@@ -97,6 +97,23 @@ def test_register_file_missing_from_metadata_log_advances_table(lake, glue):
     assert registered() == catalog.load(TableRef("trading", "orders")).metadata_location
 
 
+def test_register_keeps_parameters_of_others(lake, glue):
+    catalog, client = Catalog(**lake), boto3.client("glue")
+    publish(lake, 0)
+    register(catalog, glue)
+    table = client.get_table(DatabaseName="trading", Name="orders")["Table"]
+    described = {name: table[name] for name in ("Name", "TableType", "Parameters", "StorageDescriptor")}
+    described["Parameters"] |= {"classification": "parquet"}
+    client.update_table(DatabaseName="trading", TableInput=described)
+
+    publish(lake, 2)
+    register(catalog, glue)
+
+    table = client.get_table(DatabaseName="trading", Name="orders")["Table"]
+    assert table["Parameters"]["classification"] == "parquet"
+    assert registered() == catalog.load(TableRef("trading", "orders")).metadata_location
+
+
 def test_register_outdated_table_keeps_newest(lake, glue):
     catalog = Catalog(**lake)
     publish(lake, 0, {"write.metadata.previous-versions-max": "1"})
