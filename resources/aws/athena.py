@@ -7,7 +7,7 @@ credentials.
 from __future__ import annotations
 
 import datetime as dt
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
@@ -142,13 +142,19 @@ def parse_value(type_: str, value: str | None) -> Any:
             return value == "true"
         case "varbinary":
             return bytes.fromhex(value)
-        case "date":
-            return dt.date.fromisoformat(value)
-        case "timestamp":
-            return dt.datetime.fromisoformat(value)
-        case "timestamp with time zone":
-            instant, _, zone = value.rpartition(" ")
-            if zone.startswith(("+", "-")):  # An offset such as -07:00, which is not the name of a time zone.
-                return dt.datetime.fromisoformat(instant + zone)
-            return dt.datetime.fromisoformat(instant).replace(tzinfo=ZoneInfo(zone))
+        case "date" | "timestamp" | "timestamp with time zone":
+            # Python has the years 1 to 9999 only. Other values stay text, as in lakehouse.core.tables.arrow_values.
+            with suppress(ValueError):
+                return _parse_time(type_, value)
     return value
+
+
+def _parse_time(type_: str, value: str) -> dt.date:
+    if type_ == "date":
+        return dt.date.fromisoformat(value)
+    if type_ == "timestamp":
+        return dt.datetime.fromisoformat(value)
+    instant, _, zone = value.rpartition(" ")
+    if zone.startswith(("+", "-")):  # An offset such as -07:00, which is not the name of a time zone.
+        return dt.datetime.fromisoformat(instant + zone)
+    return dt.datetime.fromisoformat(instant).replace(tzinfo=ZoneInfo(zone))

@@ -103,6 +103,14 @@ def test_query_timestamp_with_offset_or_zone_returns_utc(moto, aws, value, utc):
     assert json.loads(run_query("SELECT at FROM trading.t").json()) == [{"at": utc}]
 
 
+def test_query_time_outside_of_pythons_years_returns_text(moto, aws):
+    columns = {"day": "date", "made": "timestamp", "at": "timestamp with time zone"}
+    row = ("+10000-01-01", "+10000-01-01 00:00:00.000", "-0001-12-31 00:00:00.000 UTC")
+    queue(moto, columns, [row])
+
+    assert run_query("SELECT * FROM trading.t").rows == [row]
+
+
 def test_query_several_pages_returns_typed_rows_without_header(moto, aws):
     columns = {
         "id": "bigint",
