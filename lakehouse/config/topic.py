@@ -284,12 +284,19 @@ class Route(Topic):
         """Return the topic with a name as an entry of its own, or None if the pattern does not match it.
 
         Raises:
-            ConfigError: The template yields no valid table name.
+            ConfigError: The template yields no valid table name, or names a group that the topic's name does not have.
         """
         match = re.fullmatch(self.pattern, name)
         if match is None or name.startswith("__"):
             return None
-        table = naming.table_name(self.table_name.format_map(match.groupdict()))
+        groups = {group: text for group, text in match.groupdict().items() if text is not None}
+        try:
+            table = naming.table_name(self.table_name.format_map(groups))
+        except KeyError as error:
+            raise ConfigError(
+                f"Route '{self.name}': topic '{name}' does not have the optional group {error} of the pattern, which "
+                f"the template of the table names. Make the group required, or give this topic an entry"
+            ) from error
         settings = self.model_dump(exclude={"pattern", "table_name"}, by_alias=True)
         try:
             return Topic.model_validate({**settings, "name": name, "value_schema": self.value_schema, "table": table})

@@ -91,6 +91,17 @@ def test_routed_topic_with_conflicting_table_is_a_fault(tmp_path, name, policy, 
     assert {topic.name for topic in config.routed_topics([name, *others])} == others
 
 
+def test_routed_topic_without_an_optional_group_is_a_fault(tmp_path):
+    """Its table was named shop_none."""
+    route = "{pattern: 'shop(\\.(?P<entity>\\w+))?', table: 'shop_{entity}'}"
+    config = load(tmp_path, f"namespace: n\ntopics: {{}}\nroutes: {{r: {route}}}\nenvironments: {{local: {{}}}}\n")
+
+    matches = {topic: match for _, topic, match in config.match_routes(["shop", "shop.cart"])}
+
+    assert matches["shop.cart"].table == "shop_cart"
+    assert isinstance(matches["shop"], ConfigError) and "optional group 'entity'" in str(matches["shop"])
+
+
 def test_routed_topics_of_one_table_are_all_returned(tmp_path):
     config = load(tmp_path, EVERYTHING % "stop")
     assert [topic.name for topic in config.routed_topics(["shop.b"])] == ["shop.b"]
