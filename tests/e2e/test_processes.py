@@ -59,7 +59,10 @@ def test_servers_use_no_files_in_shared_temporary_folder(stack, members):
             assert not list(shared.glob(f"hsperfdata_*/{member.pid}")), name
 
 
-def test_files_are_accessible_to_owner_only(stack, members):
+def test_files_are_accessible_to_owner_only(stack, members, resources):
+    # Spark creates the folder of its own catalog when a session first looks for a table there.
+    resources.spark.session({}).sql("SHOW TABLES IN spark_catalog.default").collect()
+    assert (stack.path / "spark/warehouse").is_dir()
     # Tests write into Dagster's folder too, with other modes.
     files = [file for file in stack.path.rglob("*") if file.parent.name and "dagster" not in file.parts]
     assert len(files) > 50

@@ -109,6 +109,8 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(sockets),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        # Hadoop sets the mode of the files that it creates, whatever the umask of the process is.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
     }
     command = spark_java(
         "org.apache.spark.sql.connect.service.SparkConnectServer",
