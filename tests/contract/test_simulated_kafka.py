@@ -14,7 +14,7 @@ from lakehouse.core.errors import LakehouseError, TransientError
 from resources.kafka import transactions
 from resources.kafka.kafka import Kafka, Offsets
 from resources.kafka.stream_group import SETTINGS
-from resources.kafka.transactions import Outgoing
+from resources.kafka.transactions import Outgoing, wait_until_visible
 from tests.simulation.choices import Choices
 from tests.simulation.cluster import MemoryCluster
 from tests.simulation.kafka import MemoryKafka
@@ -89,6 +89,7 @@ class ServerLog:
         assert self._transaction is not None
         (self._transaction.commit_transaction if commits else self._transaction.abort_transaction)()
         self._transaction = None
+        wait_until_visible(self.client, self.topic)
 
     def retain(self, start: int) -> None:
         for deleted in admin().delete_records([TopicPartition(self.topic, 0, start)]).values():
@@ -150,6 +151,7 @@ def messages(request: Any) -> tuple[Any, str]:
 
 def visible(client: Any, topic: str) -> list[bytes | None]:
     """Return the values that consumers of committed messages read."""
+    wait_until_visible(client, topic)
     end = client.offsets([topic])[topic][0].end
     return [message.value for message in client.messages(topic, 0, 0, end)]
 

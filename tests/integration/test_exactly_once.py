@@ -234,6 +234,7 @@ def test_ingest_aborted_are_skipped_and_open_transactions_wait(resources):
     aborted.flush()
     aborted.abort_transaction()
     stream.produce([{"value": message(2)}])
+    wait_until_visible(resources.kafka, stream.name)
     still_open = producer("open")
     still_open.produce(stream.name, message(3))
     still_open.flush()

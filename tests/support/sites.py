@@ -14,6 +14,7 @@ from confluent_kafka import Producer, TopicPartition
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
+from resources.kafka.transactions import wait_until_visible
 from tests.simulation.immutable import parsed_once
 from tests.simulation.memory_files import empty_store
 from tests.simulation.registry import LATE, OWN
@@ -143,6 +144,7 @@ class ServerSite:
         assert self._transaction is not None
         (self._transaction.commit_transaction if commits else self._transaction.abort_transaction)()
         self._transaction = None
+        wait_until_visible(self.clients.kafka, self.topic.name)
 
     def _value(self, record: Sent) -> bytes | None:
         if record.amount is None:
