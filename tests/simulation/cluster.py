@@ -35,7 +35,6 @@ class MemoryCluster:
     # No program of a schedule calls these; a subclass implements some of them.
     enqueue: Any
     messages: Any
-    offsets_at: Any
     producer: Any
     topic_setting: Any
     translate_errors: Any
@@ -82,6 +81,10 @@ class MemoryCluster:
             raise RequestRejected("Kafka", self.servers, f"topic '{topic}'", "the permission to create topics")
 
         self._call("ensure_topic", refuse)
+
+    def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:
+        """Return the first offset at or after a time."""
+        return self._topic(topic).offsets_at(topic, timestamp_ms)
 
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
