@@ -14,6 +14,7 @@ from tests.simulation.interrupted_schedule import InterruptedSchedule
 from tests.simulation.keyed_schedule import KeyedSchedule
 from tests.simulation.message_schedule import MessageSchedule
 from tests.simulation.paused_stream_schedule import PausedStreamSchedule
+from tests.simulation.position_schedule import PositionSchedule
 from tests.simulation.reader_schedule import ReaderSchedule
 from tests.simulation.roll_over_schedule import RollOverSchedule
 from tests.simulation.schedule import Schedule
@@ -25,6 +26,7 @@ KINDS: Mapping[str, Any] = {
     "messages": MessageSchedule,
     "derivation": DerivationSchedule,
     "commands": CommandSchedule,
+    "positions": PositionSchedule,
     "interruptions": InterruptedSchedule,
     "keys": KeyedSchedule,
     "audits": AuditedSchedule,
