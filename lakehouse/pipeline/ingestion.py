@@ -182,7 +182,7 @@ def publish(context: BatchContext) -> Published:
     context, stage, written = _stage(context, table)
     counts = _counts(context, written)
     checks = partial(context.declared_checks, since=batch.start), partial(_quarantined, context, written)
-    audited = context.commit.audit(stage, counts, batch.offsets, *checks)
+    audited = context.commit.audit(stage, [counts], batch.offsets, *checks)
     audited.require_passed()
     context.report("dead_letters")
     # Even if the topic keeps none by now: an earlier attempt at the batch may have published some.

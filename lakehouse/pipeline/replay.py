@@ -373,16 +373,13 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
     table = catalog.load(context.ref) or table
     key = topic.key if topic.replaces_rows else (names["kafka_partition"], names["kafka_offset"])
 
-    def rows(target: Target) -> Written:
-        written = write.Written(Counts())
-        for decoded in read.pieces:
-            if topic.mode == "dedup":
-                written += write.dedup(decoded, target, topic.key, empty=False)
-            else:
-                written += write.upsert(decoded, target, key, empty=False)
-        return written
+    def rows(target: Target) -> list[Written]:
+        if topic.mode == "dedup":
+            return [write.dedup(decoded, target, topic.key, empty=False) for decoded in read.pieces]
+        return [write.upsert(decoded, target, key, empty=False) for decoded in read.pieces]
 
-    stage, written = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
+    stage, writes = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
+    written = sum(writes, Written(Counts()))
     if read.remaining is not None and written.dead != read.remaining:
         raise UnclearState(
             f"{read.remaining.count:,} dead letters of '{topic.name}' did not decode, but {written.dead.count:,} (or "
@@ -390,7 +387,7 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
             f"if it fails again, correct the quarantining check that is not deterministic"
         )
     checks = partial(context.declared_checks, since=read.since, again=True)
-    audited = context.commit.audit(stage, written.counts, read.records, checks, writes=len(read.pieces))
+    audited = context.commit.audit(stage, [part.counts for part in writes], read.records, checks)
     if branch is None:
         audited.require_passed()
         dead = written.dead if topic.errors == "log" else written.failing

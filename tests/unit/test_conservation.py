@@ -60,7 +60,7 @@ class Lake:
         self.table.append(rows(count), branch=branch, snapshot_properties=properties)
 
     def audited(self, **changes):
-        staged = Staged(BRANCH, self.base, SUMMARY, 1, 3, Counts(consumed=3, rows=3))
+        staged = Staged(BRANCH, self.base, SUMMARY, 3, [Counts(consumed=3, rows=3)])
         findings = audit(None, self.catalog.load(TableRef("trading", "orders")), (), replace(staged, **changes))
         return next(finding for finding in findings if finding.check == RECORD_COUNT)
 
@@ -89,10 +89,19 @@ def test_audit_replay_passes_only_with_all_writes(lake):
     for _ in range(2):
         lake.stage(0, {PART: "delete"})
         lake.stage(properties={REPLAY: "{}"})
-    replay = {"summary": {REPLAY: "{}"}, "offsets": 9, "counts": Counts(consumed=6, rows=6)}
+    replay, written = {"summary": {REPLAY: "{}"}, "offsets": 9}, Counts(consumed=3, rows=3)
 
-    assert lake.audited(**replay, writes=2).passed
-    assert "2 commits belong to this batch, expected 3" in lake.audited(**replay, writes=3).message
+    assert lake.audited(**replay, writes=[written] * 2).passed
+    finding = lake.audited(**replay, writes=[written] * 3)
+    assert not finding.passed and "2 commits belong to this batch, expected 3" in finding.message
+
+
+def test_audit_write_without_a_row_that_another_write_has_twice_fails(lake):
+    for count in (2, 4):
+        lake.stage(count, {REPLAY: "{}"})
+    finding = lake.audited(summary={REPLAY: "{}"}, offsets=6, writes=[Counts(consumed=3, rows=3)] * 2)
+    assert not finding.passed
+    assert "its writes committed [2, 4] rows, expected [3, 3]" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -260,4 +260,4 @@ def _record(
     # An empty snapshot has no keys to check.
     commit = StagedCommit(clients, ref, base, position)
     stage, _ = commit.stage(table, partial(write.nothing, spark), summary)
-    commit.publish(commit.audit(stage, Counts(), 0), properties=properties)
+    commit.publish(commit.audit(stage, [Counts()], 0), properties=properties)

@@ -118,17 +118,15 @@ class Staged:
         base: The snapshot of the branch before the writes; None if the table had none.
         summary: Properties in the summary of the snapshot that completes a write, such as the batch's token or the
             range of a replay.
-        writes: The number of writes.
         offsets: The number of offsets that were read: the upper bound of the number of records.
-        counts: Outcomes of the records, as Spark counted them during the write.
+        writes: Outcomes of the records of each write, in order, as Spark counted them.
     """
 
     branch: str
     base: int | None
     summary: Mapping[str, str]
-    writes: int
     offsets: int
-    counts: Counts
+    writes: Sequence[Counts]
 
 
 def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
@@ -155,17 +153,17 @@ def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Stage
 
 
 def _record_count(table: Table, staged: Staged) -> CheckResult:
-    """Check that each consumed record has one outcome and that Iceberg committed as many rows as Spark counted.
+    """Check that each consumed record has one outcome, and that each commit has as many rows as Spark counted.
 
     Only commits of this writer may be on the branch. Offsets without a record are normal if a topic is compacted or its
     producers use transactions (commit markers). Spark itself fails if the broker has deleted requested records
     (failOnDataLoss).
     """
-    counts, commits = staged.counts, _commits(table, staged)
+    counts, commits = sum(staged.writes, Counts()), _commits(table, staged)
     completing = [snapshot for snapshot in commits if _completes(snapshot, staged)]
     completing_ids = {snapshot.snapshot_id for snapshot in completing}
     foreign_ids = [str(s.snapshot_id) for s in commits if s.snapshot_id not in completing_ids and not _is_silent(s)]
-    published = {snapshot.snapshot_id for snapshot in history(table)} if len(commits) > staged.writes else set()
+    published = {snapshot.snapshot_id for snapshot in history(table)} if len(commits) > len(staged.writes) else set()
     if any(snapshot.snapshot_id in published for snapshot in commits):
         raise CommitConflict(
             f"Another writer changed {'.'.join(table.name())} while this batch was prepared. The batch was not "
@@ -177,19 +175,22 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
             f"deletes rows and the one that appends them, so the rows to delete remain. The batch was not "
             f"published. Retry the run or command"
         )
-    committed = sum(map(committed_rows, completing))
+    # The sums of several writes may agree although one lacks rows and another has too many.
+    committed, written = [committed_rows(s) for s in reversed(completing)], [write.rows for write in staged.writes]
     numbers = vars(counts) | {
-        "committed_rows": committed,
+        "committed_rows": sum(committed),
         "offsets_without_record": staged.offsets - counts.consumed,
     }
     details = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
-    passed = counts.is_balanced and counts.consumed <= staged.offsets and committed == counts.rows
+    passed = counts.is_balanced and counts.consumed <= staged.offsets and committed == written
     if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
         passed, details = False, f"{details}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
     if staged.writes and not completing:
         passed, details = False, f"{details}; no snapshot has exactly the properties of this batch"
-    elif len(completing) != staged.writes:
-        passed, details = False, f"{details}; {len(completing)} commits belong to this batch, expected {staged.writes}"
+    elif len(completing) != len(written):
+        passed, details = False, f"{details}; {len(completing)} commits belong to this batch, expected {len(written)}"
+    elif committed != written and len(written) > 1:
+        details = f"{details}; its writes committed {committed} rows, expected {written}"
     if foreign_ids:
         passed, details = False, f"{details}; the branch has snapshots of another writer: {', '.join(foreign_ids)}"
     return CheckResult(RECORD_COUNT, passed, details, numbers)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, TypeVar
@@ -128,7 +128,7 @@ class StagedCommit:
         with self._detect_lost_branch(name):
             return Stage(target, start), write(target)
 
-    def audit(self, stage: Stage, counts: Counts, offsets: int, *audits: Audit, writes: int = 1) -> Audited:
+    def audit(self, stage: Stage, writes: Sequence[Counts], offsets: int, *audits: Audit) -> Audited:
         """Run the built-in guards on a branch (topic, counts, files and keys), then the caller's audits.
 
         Other staging branches are dropped first, so that no other writer publishes meanwhile. They belong to writers
@@ -136,10 +136,9 @@ class StagedCommit:
 
         Args:
             stage: The branch.
-            counts: Outcomes of the records, as Spark counted them during the write.
+            writes: Outcomes of the records of each write, in order, as Spark counted them.
             offsets: The number of offsets that were read: the upper bound of the number of records.
             audits: Further checks.
-            writes: The number of writes.
 
         Raises:
             CommitConflict: Another writer published before the branch was created, or dropped the branch.
@@ -154,7 +153,7 @@ class StagedCommit:
             if table is None or branch not in table.metadata.refs:
                 raise self._dropped(branch)
             table = self._exclude_others(table, branch)
-            staged = Staged(branch, stage.start, stage.target.properties, writes, offsets, counts)
+            staged = Staged(branch, stage.start, stage.target.properties, offsets, writes)
             findings = audit.audit(spark, table, self.key, staged)
             snapshot_id = table.metadata.refs[branch].snapshot_id
             try:

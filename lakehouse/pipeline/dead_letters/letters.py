@@ -95,8 +95,8 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
         _require_not_excluded(context, branch)
         return []
 
-    counts = Counts(consumed=decided.count, rows=decided.count)
-    commit.publish(commit.audit(stage, counts, batch.offsets, same_decision, writes=int(decided.count > 0)))
+    writes = [Counts(consumed=decided.count, rows=decided.count)] if decided.count else []
+    commit.publish(commit.audit(stage, writes, batch.offsets, same_decision))
 
 
 def _require_not_excluded(context: BatchContext, branch: str) -> None:
@@ -147,7 +147,7 @@ def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Targ
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, add, {})
-    commit.publish(commit.audit(stage, Counts(consumed=count, rows=count), batch.offsets))
+    commit.publish(commit.audit(stage, [Counts(consumed=count, rows=count)], batch.offsets))
 
 
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
@@ -195,7 +195,7 @@ def mark(
     commit = StagedCommit(clients, ref, table.metadata.current_snapshot_id, source)
     stage, _ = commit.stage(table, lambda target: dead_letters.mark(attempted, target, topic_id), {})
     counts = Counts(consumed=count, rows=count)
-    commit.publish(commit.audit(stage, counts, count, each_is_marked))
+    commit.publish(commit.audit(stage, [counts], count, each_is_marked))
 
 
 def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: Batch, source: Batch) -> None:
