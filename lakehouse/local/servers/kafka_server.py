@@ -137,6 +137,7 @@ metadata.max.idle.interval.ms=0
 num.network.threads=2
 num.io.threads=4
 log.cleaner.threads=1
+log.cleaner.backoff.ms=1000
 log.cleaner.dedupe.buffer.size=4194304
 queued.max.requests=200
 {_sasl(password) if password else ""}"""
