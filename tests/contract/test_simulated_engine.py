@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,11 +20,14 @@ from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.replay import Redriven, redrive, replay
-from spark.tables import write
+from spark.tables import maintenance_procedures, write
 from spark.tables.target import Target
 from tests.simulation.choices import Choices
 from tests.simulation.schedule import Schedule
-from tests.support.sites import GARBAGE, MemorySite, Sent, ServerSite, Site
+from tests.support.sites import FILLER, GARBAGE, MemorySite, Sent, ServerSite, Site
+
+EARLIER, LATER = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+"""Times before and after all records and snapshots."""
 
 
 @pytest.fixture(params=("memory", "server"))
@@ -224,6 +229,57 @@ def test_compaction_merges_files_and_keeps_rows(make_site: Any) -> None:
     site.produce(Sent("20", 20))
     assert run(site) == Counts(consumed=1, rows=1)
     assert site.rows() == [(f"{number:02}", number) for number in range(21)]
+
+
+def test_compacted_records_are_not_read(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", 2), Sent("a", GARBAGE), Sent("c", 3), Sent("a", 4), Sent("b", None))
+    site.compact()
+    counts = run(site)
+    assert counts.consumed == counts.rows + counts.dead_letters
+    assert [row for row in site.rows() if row[0] != FILLER] == [("a", 4), ("c", 3)]
+    assert site.letters() == [(5, "null_value", 1, False)]
+    assert run(site) == Counts()
+
+
+def test_expiry_keeps_rows_references_and_positions(make_site: Any) -> None:
+    site = make_site("append")
+    for number in range(3):
+        site.produce(Sent(f"{number}", number))
+        run(site)
+    session = site.clients.spark.session(site.clients.catalog.spark_settings())
+    ref, metadata = site.topic.table_in(site.namespace), table_of(site).metadata
+    earlier = metadata.snapshots[-2].snapshot_id
+    write.create_branch(session, ref, "kept", earlier)
+    maintenance_procedures.expire(session, ref, LATER, 1)
+    after = table_of(site).metadata
+    kept = {snapshot.snapshot_id for snapshot in after.snapshots}
+    assert kept == {earlier, metadata.current_snapshot_id}
+    assert after.refs.keys() == {*metadata.refs, "kept"}
+    assert (site.rows(), site.rows("kept")) == ([("0", 0), ("1", 1), ("2", 2)], [("0", 0), ("1", 1)])
+    site.produce(Sent("3", 3))
+    assert run(site) == Counts(consumed=1, rows=1)
+
+
+def test_rows_older_than_a_time_are_deleted(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", 2))
+    run(site)
+    session = site.clients.spark.session(site.clients.catalog.spark_settings())
+    delete = partial(maintenance_procedures.delete_rows, session, site.topic.table_in(site.namespace))
+    deleted = [delete("kafka_timestamp", time) for time in (EARLIER, LATER, LATER)]
+    assert (deleted, site.rows()) == ([False, True, False], [])
+    site.produce(Sent("c", 3))
+    assert run(site) == Counts(consumed=1, rows=1)
+
+
+def test_dropped_table_is_ingested_from_the_start(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", GARBAGE), Sent("c", 3))
+    run(site)
+    site.drop_table()
+    assert run(site) == Counts(consumed=3, rows=2, dead_letters=1)
+    assert (site.rows(), site.letters()) == ([("a", 1), ("c", 3)], [(1, "undecodable", 1, False)])
 
 
 def test_existing_and_missing_branches_are_refused(make_site: Any) -> None:

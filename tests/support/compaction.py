@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
@@ -21,11 +22,15 @@ def set_compaction(stream: Stream) -> None:
 
 def compact(stream: Stream, is_compacted: Callable[[], bool], user: str = "User_1") -> None:
     """Produce trades of a user until the broker has rolled a segment and compacted the segments before it."""
-    schema_id = stream.schema()
+    trade_of_user = {"key": user.encode(), "value": framed(stream.schema(), TRADES, trade(0, userid=user))}
+    compact_with(stream, trade_of_user, is_compacted)
+
+
+def compact_with(stream: Stream, message: dict[str, Any], is_compacted: Callable[[], bool]) -> None:
+    """Produce a message until the broker has rolled a segment and compacted the segments before it."""
     deadline = time.monotonic() + 90
     while time.monotonic() < deadline:
-        value = framed(schema_id, TRADES, trade(0, userid=user))
-        stream.produce([{"key": user.encode(), "value": value}])
+        stream.produce([message])
         if is_compacted():
             return
         time.sleep(0.5)

@@ -20,6 +20,7 @@ from tests.simulation.memory_files import empty_store
 from tests.simulation.registry import LATE, OWN
 from tests.simulation.schedule import NAMESPACE, Schedule, simulation
 from tests.simulation.world import simulated_time
+from tests.support.compaction import compact_with, set_compaction
 from tests.support.topics import Stream, admin, framed, recreate, register
 
 SCHEMA = json.dumps(
@@ -31,6 +32,9 @@ SCHEMA = json.dumps(
 )
 GARBAGE = "garbage"
 """The value of a record that does not decode."""
+
+FILLER = "filler"
+"""The key of records that brokers need to compact others."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,9 @@ class Site(Protocol):
     def begin(self) -> None: ...
     def end(self, *, commits: bool) -> None: ...
     def retain(self, start: int) -> None: ...
+    def compact(self) -> None: ...
     def recreate(self) -> None: ...
+    def drop_table(self) -> None: ...
     def roll_back(self) -> None: ...
     def rows(self, branch: str = "main") -> list[tuple[str, int]]: ...
     def letters(self) -> list[tuple[int, str, int, bool]]: ...
@@ -97,8 +103,15 @@ class MemorySite:
     def retain(self, start: int) -> None:
         self.schedule.kafka.retain(0, start)
 
+    def compact(self) -> None:
+        """Delete each record that has a newer one for its key."""
+        self.schedule.source.compact_log()
+
     def recreate(self) -> None:
         self.schedule.kafka.recreate(1)
+
+    def drop_table(self) -> None:
+        self.schedule.events()["drop table"]()
 
     def roll_back(self) -> None:
         self.schedule.events()["roll back"]()
@@ -164,8 +177,21 @@ class ServerSite:
         for deleted in admin().delete_records([TopicPartition(self.topic.name, 0, start)]).values():
             deleted.result()
 
+    def compact(self) -> None:
+        """Produce records with the key FILLER until the broker has deleted each record with a newer one for its key."""
+        messages = self.stream.messages()
+        newest = {message.key: message.offset for message in messages}
+        older = {message.offset for message in messages} - {*newest.values()}
+        set_compaction(self.stream)
+        filler = {"key": FILLER.encode(), "value": self._value(Sent(FILLER, 0))}
+        compact_with(self.stream, filler, lambda: not older & {message.offset for message in self.stream.messages()})
+
     def recreate(self) -> None:
         recreate(self.stream)
+
+    def drop_table(self) -> None:
+        """Drop the table, and keep that of its dead letters."""
+        self.clients.catalog.iceberg().drop_table((self.namespace, self.topic.table))
 
     def roll_back(self) -> None:
         table = self.stream.table()
