@@ -73,7 +73,7 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
         counts, comparison = {}, ""
         if registration.rows is not None:
             counts = {f"{reader.name}_rows": registration.rows, "iceberg_rows": expected}
-            comparison = f"; {registration.rows:,} rows, Iceberg {expected:,}" if behind else ""
+            comparison = f"; {registration.rows:,} rows, Iceberg {expected:,}" if expected is not None else ""
         return dg.AssetCheckResult(
             check_name=reader.check,
             asset_key=[reader.name, topic.name],

@@ -6,7 +6,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import duckdb
-from pyiceberg.table import StaticTable
 
 from lakehouse.config import sensitive
 from lakehouse.config.topic import Topic
@@ -26,7 +25,8 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
 
     Raises:
         ConfigError: An entry of the topic's `sensitive` is not a column.
-        LakehouseError: The metadata file has no snapshot.
+        LakehouseError: The metadata file has no snapshot, or was deleted.
+        Unreachable: The metadata file could not be read.
     """
     table, snapshot_id = served(engine, topic, metadata_location, resources)
     columns = scales(topic, ref, table, resources)
@@ -44,12 +44,14 @@ def served(label: str, topic: Topic, metadata_location: str, resources: Resource
     """Return the table as a metadata file describes it, with the columns of that time, and its snapshot id.
 
     Raises:
-        LakehouseError: The file has no snapshot.
+        LakehouseError: The file has no snapshot, or was deleted.
+        Unreachable: The file could not be read.
     """
-    table = StaticTable.from_metadata(metadata_location, resources.catalog.file_io())
-    if table.metadata.current_snapshot_id is None:
+    table = resources.catalog.table_at(metadata_location)
+    if table is None or table.metadata.current_snapshot_id is None:
+        fault = "has no snapshot" if table else "was deleted"
         raise LakehouseError(
-            f"{label} exposes a metadata file of '{topic.name}' without a snapshot: {metadata_location}. Nothing was "
+            f"{label} exposes a metadata file of '{topic.name}' that {fault}: {metadata_location}. Nothing was "
             f"compared. Publish the table again"
         )
     return table, table.metadata.current_snapshot_id

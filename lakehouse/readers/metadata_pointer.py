@@ -10,7 +10,6 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.reader import Reader, Registration
 from resources.by_key import Resources
-from resources.iceberg.snapshots import snapshot_at
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -66,14 +65,11 @@ class MetadataPointer(Reader):
             location = pointer.metadata_location
             # The pointer was looked up after the table was loaded, so another process may have published since.
             if is_current(self.label, location, resources.catalog, table, is_own=pointer.is_own):
-                return Registration(location, snapshot_at(location, resources.catalog.file_io()))
+                return Registration.of(location, resources)
         location = self.point(topic, ref, table, resources, pointer)
         return Registration(location, table.metadata.current_snapshot_id)
 
     def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the registered metadata file and its snapshot."""
         pointer = self.look_up(ref, resources)
-        if pointer is None:
-            return None
-        location = pointer.metadata_location
-        return Registration(location, snapshot_at(location, resources.catalog.file_io()))
+        return Registration.of(pointer.metadata_location, resources) if pointer else None

@@ -25,13 +25,23 @@ class Registration:
 
     Attributes:
         metadata_location: The location of the table's metadata file.
-        snapshot_id: The current snapshot in that file; None if it has none.
+        snapshot_id: The current snapshot in that file; None if it has none, or the file was deleted.
         rows: The number of rows; None if the reader did not count them.
     """
 
     metadata_location: str
     snapshot_id: int | None
     rows: int | None = None
+
+    @staticmethod
+    def of(metadata_location: str, resources: Resources, rows: int | None = None) -> Registration:
+        """Return the state that a metadata file describes.
+
+        Raises:
+            Unreachable: The file could not be read.
+        """
+        table = resources.catalog.table_at(metadata_location)
+        return Registration(metadata_location, table.metadata.current_snapshot_id if table else None, rows)
 
 
 Publish = Callable[[Topic, TableRef, "Table"], Registration]

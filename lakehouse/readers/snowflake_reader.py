@@ -14,7 +14,6 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals
 from lakehouse.readers.reader import Publish, Reader, Registration
 from resources.by_key import Resources, resource_of
-from resources.iceberg.snapshots import snapshot_at
 from resources.snowflake.snowflake import Snowflake
 
 if TYPE_CHECKING:
@@ -55,12 +54,12 @@ class SnowflakeReader(Reader):
     def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the metadata file that Snowflake reads, without using a warehouse."""
         location = _snowflake(resources).metadata_location(*ref.shown)
-        return _registration(location, resources) if location else None
+        return Registration.of(location, resources) if location else None
 
     def counted(self, ref: TableRef, resources: Resources) -> Registration | None:
         """Return the metadata file and the number of rows, which requires a warehouse."""
         state = _snowflake(resources).table_state(*ref.shown)
-        return _registration(state.metadata_location, resources, state.row_count) if state else None
+        return Registration.of(state.metadata_location, resources, state.row_count) if state else None
 
     def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         """Return the account, and the table with its database and schema."""
@@ -113,7 +112,3 @@ class SnowflakeReader(Reader):
 
 def _snowflake(resources: Resources) -> Snowflake:
     return resource_of(resources, SnowflakeReader.resource, Snowflake)
-
-
-def _registration(location: str, resources: Resources, rows: int | None = None) -> Registration:
-    return Registration(location, snapshot_at(location, resources.catalog.file_io()), rows)

@@ -137,6 +137,20 @@ class Catalog(CatalogSettings):
             except NoSuchTableError:
                 return None
 
+    def table_at(self, metadata_location: str) -> Table | None:
+        """Return a table as a metadata file describes it; None if the file was deleted, as old ones are by maintenance.
+
+        Raises:
+            Unreachable: The file could not be read.
+        """
+        from pyiceberg.table import StaticTable
+
+        with self.translate_errors():
+            try:
+                return StaticTable.from_metadata(metadata_location, self.file_io())
+            except FileNotFoundError:
+                return None
+
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Translate errors of the catalog's clients, such as connection errors to Unreachable."""

@@ -6,7 +6,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import StaticTable
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.table_ref import TableRef
@@ -34,6 +33,7 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table, *, 
     Raises:
         UnclearState: The file is of another table, or has a snapshot that the table never had, which was committed
             through the reader.
+        Unreachable: The file could not be read.
     """
     if registered == table.metadata_location:
         return True
@@ -42,9 +42,8 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table, *, 
     newest = catalog.load(TableRef(*table.name())) or table
     if registered in {newest.metadata_location, *_log(newest)}:
         return True
-    try:
-        registered_table = StaticTable.from_metadata(registered, catalog.file_io())
-    except FileNotFoundError:  # maintenance removes old metadata files, never the newest
+    registered_table = catalog.table_at(registered)
+    if registered_table is None:
         return False
     expected, actual = table.metadata, registered_table.metadata
     if actual.table_uuid != expected.table_uuid:

@@ -199,15 +199,3 @@ def shown(table: Table) -> list[tuple[int, int]]:
     """
     log = ((table.snapshot_by_id(entry.snapshot_id), entry.timestamp_ms) for entry in table.metadata.snapshot_log)
     return [(snapshot.timestamp_ms, since) for snapshot, since in log if snapshot][::-1]
-
-
-def snapshot_at(metadata_location: str, file_io: dict[str, str]) -> int | None:
-    """Return the current snapshot id in a metadata file.
-
-    Args:
-        metadata_location: The file.
-        file_io: pyiceberg's file properties.
-    """
-    from pyiceberg.table import StaticTable
-
-    return StaticTable.from_metadata(metadata_location, file_io).metadata.current_snapshot_id

@@ -1,0 +1,72 @@
+"""Readers whose metadata file maintenance has deleted: it keeps those in a table's log only."""
+
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import boto3
+import pyarrow as pa
+import pytest
+from moto import mock_aws
+
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.readers import reader_of
+from lakehouse.readers.reader_lag import measure_lag
+from resources.aws.glue import Glue
+
+ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
+TOPIC = Topic(name="orders")
+ORDERS = TableRef("trading", "orders")
+NEWEST = TableRef("trading", "orders__v2", first="orders")
+
+
+@pytest.fixture
+def clients(catalog, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(name, "testing")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    with mock_aws():
+        yield SimpleNamespace(catalog=catalog, glue=Glue(region="us-east-1", catalog_id="123456789012"))
+
+
+@pytest.fixture(params=[ORDERS, NEWEST], ids=str)
+def outdated(request, clients):
+    """Register a table, commit to it, and delete the metadata file that is registered."""
+    ref, iceberg = request.param, clients.catalog.iceberg()
+    properties = {"write.metadata.previous-versions-max": "1"}
+    if ref is NEWEST:
+        first = iceberg.create_table(ORDERS.identifier, ROWS.schema, properties={"lakehouse.successor": ref.name})
+        first.append(ROWS)
+    table = iceberg.create_table(ref.identifier, ROWS.schema, properties=properties)
+    table.append(ROWS)
+    reader_of("glue").publish_tables(TOPIC, ref, clients.catalog.load(ref), clients)
+    for _ in range(3):
+        table.append(ROWS)
+    Path(urlsplit(location(ref)).path).unlink()
+    return ref
+
+
+def location(ref):
+    table = boto3.client("glue").get_table(DatabaseName=ref.namespace, Name=ref.name)["Table"]
+    return table["Parameters"]["metadata_location"]
+
+
+def test_reader_without_metadata_file_is_stale(clients, outdated):
+    lag = measure_lag("glue", Config(namespace="trading", topics={"orders": {}}, environments={}), TOPIC, clients)
+    assert lag.description.startswith("Iceberg → Glue: 4 snapshots behind, for ")
+
+
+def test_publish_over_missing_metadata_file_shows_newest(clients, outdated):
+    table = clients.catalog.load(outdated)
+    reader_of("glue").publish_tables(TOPIC, outdated, table, clients)
+    assert location(outdated) == table.metadata_location
+
+
+def test_totals_of_missing_metadata_file_name_the_remedy(clients, outdated):
+    with pytest.raises(LakehouseError, match=r"Publish the table again"):
+        reader_of("glue").query_totals(TOPIC, outdated, clients)
