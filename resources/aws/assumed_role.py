@@ -25,6 +25,7 @@ def botocore_session(role_arn: str | None, region: str | None) -> Session:
     """
     from botocore.config import Config
     from botocore.credentials import AssumeRoleCredentialFetcher, DeferredRefreshableCredentials
+    from botocore.exceptions import NoCredentialsError
 
     session = _session()
     if region:
@@ -36,11 +37,15 @@ def botocore_session(role_arn: str | None, region: str | None) -> Session:
         def create_client(service: str, **arguments: object) -> object:
             return source.create_client(service, region_name=region, config=config, **arguments)
 
-        fetcher = AssumeRoleCredentialFetcher(
-            create_client, source.get_credentials(), role_arn, extra_args={"RoleSessionName": SESSION_NAME}
-        )
+        def assume() -> dict[str, object]:
+            credentials = source.get_credentials()
+            if credentials is None:
+                raise NoCredentialsError
+            name = {"RoleSessionName": SESSION_NAME}
+            return AssumeRoleCredentialFetcher(create_client, credentials, role_arn, name).fetch_credentials()
+
         # botocore has no public way to set credentials that it renews.
-        session._credentials = DeferredRefreshableCredentials(fetcher.fetch_credentials, "assume-role")
+        session._credentials = DeferredRefreshableCredentials(assume, "assume-role")
     return session
 
 
