@@ -26,11 +26,16 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
         role_arn: IAM role to assume; if empty, the credentials of the environment apply.
 
     Raises:
-        ConfigError: The secret does not exist, or lacks one of the fields.
+        ConfigError: AWS_REGION is not set, or the secret does not exist or lacks one of the fields.
         LakehouseError: AWS refuses the request.
         Unreachable: AWS does not respond.
     """
-    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION") or ""
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise ConfigError(
+            f"The secret '{name}' cannot be read without a region. Nothing was changed. Set AWS_REGION to the region "
+            f"of the secret"
+        )
     read_at, values = cache.get((region, name, role_arn), (0.0, {}))
     if not values or time.monotonic() - read_at > MAX_AGE_SECONDS:
         version = Secrets(region, role_arn=role_arn).read(name)

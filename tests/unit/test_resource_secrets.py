@@ -102,6 +102,13 @@ def test_secret_missing_or_of_other_system_is_explained(client):
     assert HIDDEN not in str(raised.value)
 
 
+def test_secret_without_region_names_the_variable(client, monkeypatch):
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(ConfigError, match="'/mine' cannot be read without a region.* Set AWS_REGION"):
+        Kafka(secret="/mine").client_config()
+
+
 def resource_classes():
     """Yield every resource class of the project."""
     for module in pkgutil.walk_packages(resources.__path__, "resources."):
