@@ -22,6 +22,7 @@ from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, 
 from lakehouse.formats.columns import glue_comment
 from resources.aws import glue_errors
 from resources.aws.assumed_role import boto3_session
+from resources.iceberg.conflicts import not_iceberg_error
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -118,12 +119,7 @@ class Glue(dg.ConfigurableResource):
                 entry = glue.get_table(CatalogId=self.catalog_id, DatabaseName=database, Name=table)["Table"]
             except glue.exceptions.EntityNotFoundException:
                 return None
-        parameters = entry.get("Parameters", {})
-        if parameters.get("table_type", "").upper() != "ICEBERG" or "metadata_location" not in parameters:
-            raise UnclearState(
-                f"Glue has a table {database}.{table} that is not an Iceberg table. It was left unchanged. "
-                f"Drop or rename it, or choose another namespace in lakehouse.yaml"
-            )
+        parameters = iceberg_parameters(entry, f"{database}.{table}")
         return Registration(
             metadata_location=parameters["metadata_location"],
             previous_metadata_location=parameters.get("previous_metadata_location"),
@@ -219,6 +215,18 @@ class Glue(dg.ConfigurableResource):
 
         unreachable = partial(glue_errors.to_error, region=self.region)
         return translate({ClientError: rejected, BotoCoreError: unreachable})
+
+
+def iceberg_parameters(entry: Mapping[str, Any], name: str) -> Mapping[str, str]:
+    """Return the parameters of a table of Glue.
+
+    Raises:
+        UnclearState: It is not an Iceberg table.
+    """
+    parameters: Mapping[str, str] = entry.get("Parameters", {})
+    if parameters.get("table_type", "").upper() != "ICEBERG" or "metadata_location" not in parameters:
+        raise not_iceberg_error("Glue", name)
+    return parameters
 
 
 def glue_columns(schema: Schema) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.iceberg.catalog_settings import CatalogSettings
-from resources.iceberg.conflicts import detect_conflict, refreshed, unknown_outcome
+from resources.iceberg.conflicts import detect_conflict, not_iceberg_error, refreshed, unknown_outcome
 from resources.iceberg.publication import publication
 from resources.iceberg.snapshots import history, with_counts
 from resources.iceberg.table_chain import FIRST, SUCCESSOR, TableChain, successor
@@ -127,6 +127,7 @@ class Catalog(CatalogSettings):
         """Return the current state of a table, or None if it does not exist.
 
         Raises:
+            UnclearState: Glue has an object of that name that is not an Iceberg table.
             Unreachable: The catalog does not respond.
         """
         from pyiceberg.exceptions import NoSuchTableError
@@ -206,6 +207,8 @@ class Catalog(CatalogSettings):
         raise CommitConflict(f"Another writer changed {ref}. Nothing was changed. Retry the run or command")
 
     def _create(self, ref: TableRef, schema: Schema, previous_names: Mapping[str, tuple[str, ...]] | None) -> Table:
+        from pyiceberg.exceptions import TableAlreadyExistsError
+
         properties = PROPERTIES | ({sensitive.PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})
         properties |= {FIRST: ref.first} if ref.first else {}
         if len(properties.get(sensitive.PREVIOUS_NAMES, "")) > MAX_PROPERTY:
@@ -223,6 +226,8 @@ class Catalog(CatalogSettings):
                 existing = self.load(ref)
                 if existing is not None:
                     return existing
+                if attempt == CREATE_ATTEMPTS - 1 and isinstance(error, TableAlreadyExistsError):
+                    raise not_iceberg_error("The catalog", str(ref)) from error
                 if attempt == CREATE_ATTEMPTS - 1 or isinstance(error, RequestRejected):
                     raise
         raise AssertionError("unreachable")

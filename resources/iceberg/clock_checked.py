@@ -16,6 +16,7 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
 
 from lakehouse.core.errors import ClockSkew
+from resources.aws.glue import iceberg_parameters
 from resources.aws.glue_errors import translate_permanent_errors
 from resources.iceberg.clocks import MAX_SKEW_SECONDS, format_utc, now_ms
 
@@ -54,6 +55,11 @@ class ClockCheckedSqlCatalog(ClockChecked, SqlCatalog):
 
 class ClockCheckedGlueCatalog(ClockChecked, GlueCatalog):
     """An Iceberg catalog in AWS Glue, which distinguishes rejections from lost responses."""
+
+    def _get_glue_table(self, database_name: str, table_name: str) -> Any:
+        table = super()._get_glue_table(database_name, table_name)
+        iceberg_parameters(table, f"{database_name}.{table_name}")
+        return table
 
     def create_namespace(self, *args: Any, **kwargs: Any) -> None:
         """Create a Glue database."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from lakehouse.core.errors import CommitConflict, TransientError, Unreachable
+from lakehouse.core.errors import CommitConflict, TransientError, UnclearState, Unreachable
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,6 +45,14 @@ def dropped_error(name: str) -> CommitConflict:
     return CommitConflict(
         f"Another program dropped table {name} while a commit to it was prepared. If another table has its name now, "
         f"that one was left unchanged. Retry the run or command"
+    )
+
+
+def not_iceberg_error(system: str, name: str) -> UnclearState:
+    """Return the error for a table whose name another object has, such as a view or a table of Hive."""
+    return UnclearState(
+        f"{system} has an object {name} that is not an Iceberg table. It was left unchanged. Drop or rename it, or "
+        f"choose another `table` or namespace in lakehouse.yaml"
     )
 
 
