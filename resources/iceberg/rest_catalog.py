@@ -109,8 +109,10 @@ class RestCatalog(dg.ConfigurableResource):
             LakehouseError: The catalog refuses the request.
             Unreachable: The catalog does not respond.
         """
+        # The server responds with the same status if it does not have the whole catalog.
+        path = self._in_catalog(f"{_in(namespace)}/tables/{_path(table)}")
         try:
-            body = self._call("GET", f"{_in(namespace)}/tables/{_path(table)}", params={"snapshots": "refs"})
+            body = self._send("GET", path, params={"snapshots": "refs"})
         except ErrorResponse as error:
             if error.status == 404:
                 return None
@@ -222,11 +224,20 @@ class RestCatalog(dg.ConfigurableResource):
             ErrorResponse: The catalog refuses the request.
             Unreachable: The catalog does not respond, or has an internal error.
         """
+        return self._send(method, self._in_catalog(path), **request)
+
+    def _in_catalog(self, path: str) -> str:
+        """Return the complete path of a resource of the catalog, as the server's configuration says.
+
+        Raises:
+            ErrorResponse: The server has no such catalog.
+            Unreachable: The server does not respond.
+        """
         if self._prefix is None:
             body = self._send("GET", "v1/config", params={"warehouse": self.warehouse})
             self._prefix = {**body.get("defaults", {}), **body.get("overrides", {})}.get("prefix", "")
         prefix = f"{quote(self._prefix)}/" if self._prefix else ""
-        return self._send(method, f"v1/{prefix}{path}", **request)
+        return f"v1/{prefix}{path}"
 
     def _send(self, method: str, path: str, **request: Any) -> Any:
         check = "`rest_catalog` in lakehouse.yaml, and the network"

@@ -1,0 +1,44 @@
+"""Responses of REST catalogs that are neither the requested content nor a clear refusal."""
+
+import json
+
+import pytest
+
+from lakehouse.core.errors import LakehouseError, TransientError, is_transient
+from resources.iceberg.rest_catalog import Registration, RestCatalog
+from tests.support.servers.listener import Listener
+
+OLD, NEW, UUID = "s3://lake/1.metadata.json", "s3://lake/2.metadata.json", "0d0f3b0e-6c1c-4b8a-9f6e-2f0f5d9a6f10"
+CONFIG = (200, "{}", {})
+TOO_MANY = (429, '{"error": {"message": "slow down", "type": "TooManyRequests", "code": 429}}', {})
+LOADED = (200, json.dumps({"metadata-location": NEW, "metadata": {"table-uuid": UUID, "current-snapshot-id": 1}}), {})
+
+
+@pytest.fixture
+def server():
+    with Listener().listening() as server:
+        yield server
+
+
+def connect(server, **settings):
+    return RestCatalog(uri=server.address, warehouse="lake", **settings)
+
+
+def refused(status, message):
+    return status, json.dumps({"error": {"message": message, "type": "NotFoundException", "code": status}}), {}
+
+
+def publish(catalog):
+    expected = Registration(OLD, UUID, 1)
+    return catalog.publish("trading", "orders", metadata_location=NEW, table_uuid=UUID, expected=expected)
+
+
+def test_missing_table_has_no_registration(server):
+    server.responses.extend([CONFIG, refused(404, "Table does not exist: trading.orders")])
+    assert connect(server).registration("trading", "orders") is None
+
+
+def test_missing_warehouse_is_no_missing_table(server):
+    server.always = refused(404, "Unable to find warehouse lake")
+    with pytest.raises(LakehouseError, match="Unable to find warehouse lake.* Check the warehouse's name"):
+        connect(server).registration("trading", "orders")
