@@ -260,7 +260,14 @@ class RestCatalog(dg.ConfigurableResource):
                 f"the warehouse's name and the client's roles there",
                 response.status_code,
             )
-        return response.json() if response.content else {}
+        try:
+            return response.json() if response.content else {}
+        except requests.JSONDecodeError:
+            raise LakehouseError(
+                f"{SYSTEM} at {redact_credentials(self.uri)} responded to {method} /{path} without JSON. Set "
+                f"`uri` of `rest_catalog` in lakehouse.yaml to the address of Iceberg's REST protocol, such as "
+                f"https://host/api/catalog"
+            ) from None
 
     def client(self) -> ClientCredentials | None:
         """Return the OAuth client; None for a catalog without authentication.

@@ -42,3 +42,10 @@ def test_missing_warehouse_is_no_missing_table(server):
     server.always = refused(404, "Unable to find warehouse lake")
     with pytest.raises(LakehouseError, match="Unable to find warehouse lake.* Check the warehouse's name"):
         connect(server).registration("trading", "orders")
+
+
+def test_page_in_place_of_json_names_the_address(server):
+    server.always = (200, "<html>Console</html>", {"Content-Type": "text/html"})
+    with pytest.raises(LakehouseError, match=r"responded to GET /v1/config without JSON.* `uri`") as raised:
+        connect(server).registration("trading", "orders")
+    assert not is_transient(raised.value)
