@@ -23,6 +23,7 @@ from lakehouse.core.errors import (
     CommitConflict,
     ConfigError,
     LakehouseError,
+    TransientError,
     UnclearState,
     Unreachable,
     redact_credentials,
@@ -35,6 +36,9 @@ TIMEOUT_SECONDS = 30
 """The server reads a table's metadata file to register it."""
 TOKEN_EXPIRED = (401, 419)
 """Status codes: Unauthorized, and AuthenticationTimeout of the specification."""
+
+TOO_MANY = 429
+"""Status code with which gateways and hosted catalogs limit the rate of requests (RFC 6585)."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class RestCatalog(dg.ConfigurableResource):
             raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
         try:
             self._register(namespace, table, metadata_location, overwrite=False)
-        except (ErrorResponse, Unreachable) as error:
+        except LakehouseError as error:
             raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
 
     def _notify(self, namespace: str, table: str, metadata_location: str, table_uuid: str, kind: str) -> None:
@@ -222,7 +226,7 @@ class RestCatalog(dg.ConfigurableResource):
 
         Raises:
             ErrorResponse: The catalog refuses the request.
-            Unreachable: The catalog does not respond, or has an internal error.
+            TransientError: The catalog does not respond, has an internal error, or limits the rate of requests.
         """
         return self._send(method, self._in_catalog(path), **request)
 
@@ -251,6 +255,13 @@ class RestCatalog(dg.ConfigurableResource):
                     break
         except requests.RequestException as error:
             raise Unreachable(SYSTEM, self.uri, check, type(error).__name__) from error
+        if response.status_code == TOO_MANY:
+            raise TransientError(
+                f"{SYSTEM} at {redact_credentials(self.uri)} limits the rate of requests (status {TOO_MANY}: "
+                f"{_message(response)})",
+                "Nothing was changed",
+                "Retry the run or command",
+            )
         if response.status_code >= 500 and response.status_code != 501:
             raise Unreachable(SYSTEM, self.uri, check, f"status {response.status_code}")
         if not response.ok:

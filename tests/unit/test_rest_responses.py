@@ -49,3 +49,23 @@ def test_page_in_place_of_json_names_the_address(server):
     with pytest.raises(LakehouseError, match=r"responded to GET /v1/config without JSON.* `uri`") as raised:
         connect(server).registration("trading", "orders")
     assert not is_transient(raised.value)
+
+
+@pytest.mark.parametrize("move", ["overwrite", "notify", "replace"])
+def test_limited_rate_is_transient_and_changes_nothing(server, move):
+    server.responses.append(CONFIG)
+    server.always = TOO_MANY
+    with pytest.raises(TransientError, match=r"status 429: slow down.*Nothing was changed.* Retry"):
+        publish(connect(server, move=move))
+
+
+def test_limited_rate_of_logins_is_transient(server):
+    server.always = TOO_MANY
+    with pytest.raises(TransientError, match="status 429"):
+        connect(server, credential="id:secret").registration("trading", "orders")
+
+
+def test_limited_rate_after_drop_reports_missing_table(server):
+    server.responses.extend([CONFIG, (204, "", {}), TOO_MANY, refused(404, "Table does not exist")])
+    with pytest.raises(TransientError, match=r"was dropped .* not registered again.*slow down"):
+        publish(connect(server, move="replace"))
