@@ -199,6 +199,10 @@ class RestCatalog(dg.ConfigurableResource):
             self._call("DELETE", f"{_in(namespace)}/tables/{_path(table)}", params={"purgeRequested": "false"})
         except Unreachable as error:
             raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
+        except ErrorResponse as error:
+            # Another publication has dropped the table and not registered it yet.
+            if error.status != 404:
+                raise
         try:
             self._register(namespace, table, metadata_location, overwrite=False)
         except LakehouseError as error:

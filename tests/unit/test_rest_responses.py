@@ -69,3 +69,8 @@ def test_limited_rate_after_drop_reports_missing_table(server):
     server.responses.extend([CONFIG, (204, "", {}), TOO_MANY, refused(404, "Table does not exist")])
     with pytest.raises(TransientError, match=r"was dropped .* not registered again.*slow down"):
         publish(connect(server, move="replace"))
+
+
+def test_replacement_of_dropped_table_registers_it(server):
+    server.responses.extend([CONFIG, refused(404, "Table does not exist"), LOADED, LOADED])
+    assert publish(connect(server, move="replace")).metadata_location == NEW
