@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from getpass import getuser
 
 from lakehouse.core.errors import LakehouseError, Paused
+from lakehouse.core.user_name import user_name
 from resources.iceberg.catalog import Catalog
 
 PREFIX = "pause."
@@ -68,7 +68,7 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
         raise LakehouseError(
             f"The reason has {len(reason):,} characters. Nothing was changed. Use {MAX_REASON} at most"
         )
-    new = Pause(reason, datetime.now(UTC).isoformat(sep=" ", timespec="seconds"), getuser())
+    new = Pause(reason, datetime.now(UTC).isoformat(sep=" ", timespec="seconds"), user_name())
     with catalog.translate_errors():
         catalog.iceberg().create_namespace_if_not_exists(namespace)
         text = json.dumps(asdict(new), ensure_ascii=False)

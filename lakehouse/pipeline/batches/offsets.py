@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from getpass import getuser
 from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
@@ -19,6 +18,7 @@ from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Log, Positions
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.user_name import user_name
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import letters
@@ -254,7 +254,7 @@ def _record(
         CommitConflict: Another writer published after `base`.
         UnclearState: The topic was deleted or recreated meanwhile.
     """
-    decision = {"reason": reason, "by": getuser(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
+    decision = {"reason": reason, "by": user_name(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
     spark = clients.spark.session(clients.catalog.spark_settings())
     summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}
     # An empty snapshot has no keys to check.
