@@ -25,7 +25,8 @@ class StageLag:
         stage: The first part of the asset's key: `kafka` (a derived topic, computed from its source's table),
             `iceberg`, or the name of a reader (lakehouse.readers).
         max_seconds: The maximum lag at which the stage is fresh.
-        behind: The lag behind the previous stage; None if the stage exposes a snapshot that was never published.
+        behind: The lag behind the previous stage; None if the stage exposes a snapshot that is not in the table's
+            history.
         shows: The snapshot that the stage exposes.
         failure: Why the lag could not be measured; empty if it was.
         paused: Since when, by whom and why the topic is paused; empty if it is not.
@@ -50,7 +51,7 @@ class StageLag:
         if self.failure:
             verdict = f"unknown: {self.failure}"
         elif self.behind is None:
-            verdict = f"snapshot {self.shows} was never published"
+            verdict = f"snapshot {self.shows} is not in the table's history: expired, rolled back, or never published"
         else:
             verdict = f"{self.behind.describe()}{'' if self.is_fresh else f' (limit: {self.max_seconds:,} s)'}"
         return f"{NAMES[self.stage]}: {f'{self.paused}; ' if self.paused else ''}{verdict}"

@@ -5,6 +5,8 @@ import pytest
 from lakehouse.core.offsets.lag import Lag, SnapshotLag
 from lakehouse.readers.freshness import StageLag, first_stale_stage, summary
 
+GONE = "is not in the table's history: expired, rolled back, or never published"
+
 
 @pytest.mark.parametrize(
     ("behind", "failure", "fresh", "description"),
@@ -13,7 +15,7 @@ from lakehouse.readers.freshness import StageLag, first_stale_stage, summary
         (Lag(7, 60), "", True, "topic → Iceberg: 7 records behind, for 60 s"),
         (Lag(7, 61), "", False, "topic → Iceberg: 7 records behind, for 61 s (limit: 60 s)"),
         (SnapshotLag(2, 61), "", False, "topic → Iceberg: 2 snapshots behind, for 61 s (limit: 60 s)"),
-        (None, "", False, "topic → Iceberg: snapshot 5 was never published"),
+        (None, "", False, f"topic → Iceberg: snapshot 5 {GONE}"),
         (None, "Kafka does not answer", False, "topic → Iceberg: unknown: Kafka does not answer"),
     ],
 )

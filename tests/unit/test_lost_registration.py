@@ -19,6 +19,7 @@ from resources.aws.glue import Glue
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 TOPIC = Topic(name="orders")
+CONFIG = Config(namespace="trading", topics={"orders": {}}, environments={})
 ORDERS = TableRef("trading", "orders")
 NEWEST = TableRef("trading", "orders__v2", first="orders")
 
@@ -51,13 +52,27 @@ def outdated(request, clients):
     return ref
 
 
+def test_reader_at_expired_snapshot_names_expiry(clients):
+    table = clients.catalog.iceberg().create_table(ORDERS.identifier, ROWS.schema)
+    table.append(ROWS)
+    reader_of("glue").publish_tables(TOPIC, ORDERS, clients.catalog.load(ORDERS), clients)
+    shown = table.metadata.current_snapshot_id
+    table.append(ROWS)
+    table.maintenance.expire_snapshots().by_id(shown).commit()
+
+    lag = measure_lag("glue", CONFIG, TOPIC, clients)
+
+    assert not lag.is_fresh
+    assert f"snapshot {shown} is not in the table's history: expired, rolled back" in lag.description
+
+
 def location(ref):
     table = boto3.client("glue").get_table(DatabaseName=ref.namespace, Name=ref.name)["Table"]
     return table["Parameters"]["metadata_location"]
 
 
 def test_reader_without_metadata_file_is_stale(clients, outdated):
-    lag = measure_lag("glue", Config(namespace="trading", topics={"orders": {}}, environments={}), TOPIC, clients)
+    lag = measure_lag("glue", CONFIG, TOPIC, clients)
     assert lag.description.startswith("Iceberg → Glue: 4 snapshots behind, for ")
 
 

@@ -89,7 +89,7 @@ class SnapshotLag:
 
 
 def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> SnapshotLag | None:
-    """Return the lag of a reader behind main; None if its snapshot was never published.
+    """Return the lag of a reader behind main; None if its snapshot is not in main's history.
 
     Args:
         commits: Main's (snapshot id, commit time in milliseconds), newest first.
