@@ -50,7 +50,6 @@ PROPERTIES = {
 }
 """Properties of every table (Iceberg, Configuration: write properties)."""
 
-
 RECREATED = "lakehouse.recreated"
 """Table property: the table has rows of an earlier topic of this name, with overlapping offsets."""
 
@@ -146,11 +145,9 @@ class Catalog(CatalogSettings):
         """
         from pyiceberg.table import StaticTable
 
-        with self.translate_errors():
-            try:
-                return StaticTable.from_metadata(metadata_location, self.file_io())
-            except FileNotFoundError:
-                return None
+        with self.translate_errors(), suppress(FileNotFoundError):
+            return StaticTable.from_metadata(metadata_location, self.file_io())
+        return None
 
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
@@ -198,9 +195,10 @@ class Catalog(CatalogSettings):
                 # What this schema lacks, or names differently, may be from a newer one.
                 break
             try:
-                with table.update_schema() as update:
-                    evolution.apply(update, changes)
-                return refreshed(table)
+                with self.translate_errors():
+                    with table.update_schema() as update:
+                        evolution.apply(update, changes)
+                    return refreshed(table)
             except (CommitFailedException, NoSuchTableError):
                 # Another writer committed first, perhaps the same changes.
                 table = None
@@ -239,7 +237,7 @@ class Catalog(CatalogSettings):
             SchemaError: A column does not exist, or does not support the transform.
             CommitConflict: Another writer changed the table.
         """
-        with detect_conflict(table):
+        with self.translate_errors(), detect_conflict(table):
             layout.apply_layout(table, partition_by, sort_by)
 
     def chain(self, first: TableRef) -> TableChain:
@@ -362,11 +360,13 @@ class Catalog(CatalogSettings):
         """
         abandoned = (ref for ref in table.metadata.refs if naming.is_abandoned(ref, time.time()))
         dropped = [*branches, *abandoned]
-        if dropped:
+        if not dropped:
+            return table
+        with self.translate_errors():
             with detect_conflict(table), table.manage_snapshots() as manage:
                 for branch in dropped:
                     manage.remove_branch(branch)
-        return refreshed(table) if dropped else table
+            return refreshed(table)
 
 
 def _require_format(table: Table) -> None:

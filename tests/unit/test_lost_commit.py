@@ -5,11 +5,14 @@ from contextlib import contextmanager
 
 import pyarrow as pa
 import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
-from lakehouse.core.errors import TransientError
+from lakehouse.core.errors import TransientError, Unreachable
 from lakehouse.core.tables.table_ref import TableRef
 
 ORDERS = TableRef("trading", "orders")
+WIDER = Schema(NestedField(1, "a", LongType(), required=False), NestedField(2, "b", LongType(), required=False))
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 
 
@@ -42,3 +45,16 @@ def test_commit_whose_outcome_cannot_be_looked_up_names_both_outcomes(catalog, s
     assert catalog.load(ORDERS).metadata.current_snapshot_id == base
     catalog.publish(catalog.load(ORDERS), "ingest_1", base)
     assert catalog.load(ORDERS).scan().count() == 4
+
+
+CHANGES = {
+    "columns": lambda catalog, table: catalog.ensure_table(ORDERS, WIDER, existing=table),
+    "layout": lambda catalog, table: catalog.apply_layout(table, ("a",), ()),
+    "branches": lambda catalog, table: catalog.drop_staging(table),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_change_names_catalog_that_does_not_respond(catalog, staged, tmp_path, change):
+    with locked(tmp_path / "catalog.db"), pytest.raises(Unreachable, match="catalog's database does not answer"):
+        change(catalog, staged)
