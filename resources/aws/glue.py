@@ -35,7 +35,12 @@ DESCRIPTION_CHARACTERS = 2048 // 4
 OWN_LOCATION = "lakehouse.metadata_location"
 """Parameter of a Glue table: the metadata file that this program registered. Other writers that use Glue as their
 catalog leave it unchanged, as Iceberg's and pyiceberg's Glue catalogs do, and change `metadata_location`."""
-STALE = ("ConcurrentModificationException", "VersionMismatchException", "AlreadyExistsException")
+STALE = (
+    "ConcurrentModificationException",
+    "VersionMismatchException",
+    "AlreadyExistsException",
+    "EntityNotFoundException",
+)
 """Error codes of an update based on an outdated registration."""
 
 

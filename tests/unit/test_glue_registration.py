@@ -7,13 +7,14 @@ import pyarrow as pa
 import pytest
 from moto import mock_aws
 from pyiceberg.catalog import load_catalog
+from pyiceberg.schema import Schema
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import TOKEN, Batch
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import reader_of
-from resources.aws.glue import Glue
+from resources.aws.glue import Glue, Registration
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import last_batch
 
@@ -112,6 +113,14 @@ def test_register_keeps_parameters_of_others(lake, glue):
     table = client.get_table(DatabaseName="trading", Name="orders")["Table"]
     assert table["Parameters"]["classification"] == "parquet"
     assert registered() == catalog.load(TableRef("trading", "orders")).metadata_location
+
+
+def test_register_over_dropped_table_is_a_conflict(glue):
+    boto3.client("glue").create_database(DatabaseInput={"Name": "trading"})
+    table = {"metadata_location": "s3://lake/2.json", "table_uuid": "uuid", "location": "s3://lake", "comment": ""}
+    dropped = Registration("s3://lake/1.json", None, "uuid", "1")
+    with pytest.raises(CommitConflict, match=r"trading\.orders in Glue since it was read .* Retry the run"):
+        glue.register("trading", "orders", schema=Schema(), expected=dropped, **table)
 
 
 def test_register_outdated_table_keeps_newest(lake, glue):
