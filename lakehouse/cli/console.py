@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
 
-console = Console(soft_wrap=True, width=None if sys.stdout.isatty() else 160)
+console = Console(soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else 160)
 """The console of all commands. Pipes and log files have no width, so lines are up to 160 characters long."""
 
 

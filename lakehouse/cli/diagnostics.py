@@ -10,7 +10,7 @@ from lakehouse.core.diagnostic import Diagnostic
 
 def show(results: list[Diagnostic]) -> None:
     """Print the results of `doctor`, with a remedy for each problem."""
-    console = Console()
+    console = Console(emoji=False)
     for result in results:
         mark = "[green]ok    [/]" if result.ok else "[red]failed[/]"
         console.print(f"{mark} {result.subject:<15} {escape(result.observation)}", soft_wrap=True)

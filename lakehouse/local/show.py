@@ -22,7 +22,7 @@ def up(
     kafka_sasl: bool | None = None,
 ) -> list[stack.State]:
     """Run `stack.up`, and print a bar for each download, a line for each server that is ready, and a table of all."""
-    console = Console()
+    console = Console(emoji=False)
 
     def ready(state: stack.State) -> None:
         console.print(f"  {state.name:<15} {f'ready in {state.seconds:.1f} s' if state.seconds else 'was running'}")
@@ -39,7 +39,7 @@ def up(
 
 def servers(states: list[stack.State], home: Home, console: Console | None = None) -> None:
     """Print the servers with their states and addresses, the address of the UI, and the path of the logs."""
-    console = console or Console()
+    console = console or Console(emoji=False)
     table = Table("server", "state", "address", "MiB")
     for state in states:
         memory = f"{state.resident_bytes >> 20}" if state.resident_bytes else ""
@@ -55,7 +55,7 @@ def servers(states: list[stack.State], home: Home, console: Console | None = Non
 
 def ui_address(address: str, home: Home, console: Console | None = None) -> None:
     """Print the address of Dagster's UI. The login link is a secret: it is printed on terminals, but not in files."""
-    console = console or Console()
+    console = console or Console(emoji=False)
     if console.file.isatty():
         link = ui_login.link(address, Credentials.of(home).ui_token)
         console.print(f"The UI: {escape(link)}", soft_wrap=True, highlight=False)

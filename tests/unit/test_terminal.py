@@ -65,6 +65,12 @@ def test_rows_never_contain_control_characters():
     assert "\\x1b]52" in output and "\\u202e" in output and "[red]x[/red]" in output
 
 
+def test_text_between_colons_is_no_emoji():
+    with console.console.capture() as output:
+        console.console.print(console.rows([":id:"], [["urn:id:5"]]), console.plain("a:x:b"))
+    assert all(text in output.get() for text in (" :id: ", " urn:id:5 ", "a:x:b"))
+
+
 def test_outcomes_and_ledger_contain_no_control_characters():
     duplicate = LedgerFinding("duplicate_key", f"Key {ATTACK} has 2 rows")
     report = ReconciliationReport([], [duplicate, LedgerFinding("note", ATTACK, fault=False)])
