@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from lakehouse.core.diagnostic import Diagnostic
+from lakehouse.core.text.terminal import visible
 
 
 def show(results: list[Diagnostic]) -> None:
@@ -13,6 +14,6 @@ def show(results: list[Diagnostic]) -> None:
     console = Console(emoji=False)
     for result in results:
         mark = "[green]ok    [/]" if result.ok else "[red]failed[/]"
-        console.print(f"{mark} {result.subject:<15} {escape(result.observation)}", soft_wrap=True)
+        console.print(f"{mark} {result.subject:<15} {escape(visible(result.observation))}", soft_wrap=True)
         if not result.ok:
-            console.print(f"       {'':<15} → {escape(result.remedy)}", soft_wrap=True)
+            console.print(f"       {'':<15} → {escape(visible(result.remedy))}", soft_wrap=True)

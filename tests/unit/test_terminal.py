@@ -9,9 +9,10 @@ import sys
 import pytest
 from rich.console import Console
 
-from lakehouse.cli import console
+from lakehouse.cli import console, diagnostics
 from lakehouse.cli.check_runner import Outcome
 from lakehouse.cli.status import TopicStatus
+from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.offsets.ledger_findings import LedgerFinding
 from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
@@ -80,6 +81,12 @@ def test_outcomes_and_ledger_contain_no_control_characters():
         *outcomes, *console.ledger("a", report), console.topics([TopicStatus("a", 1, 1, (stage,))])
     )
     assert not set(CONTROL_CHARACTERS) & set(output)
+
+
+def test_diagnostics_contain_no_control_characters(capsys):
+    diagnostics.show([Diagnostic("Glue", False, f"refused: {ATTACK}", ATTACK)])
+    output = capsys.readouterr().out
+    assert not set(CONTROL_CHARACTERS) & set(output) and output.count("\\x1b]52") == 2
 
 
 COMMAND = """
