@@ -1,5 +1,6 @@
 """Freshness in Dagster: a check on the asset of each stage, and Dagster's own freshness policy on topics."""
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
@@ -9,11 +10,16 @@ from assets.check_definition import CheckDefinition
 from assets.entry import topics_of
 from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.topic import Route, Topic
+from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.text.markdown import escaped
 from lakehouse.pipeline.table_location import source_resources, table_resources
 from lakehouse.readers.freshness import NAMES, StageLag, summary
 from lakehouse.readers.reader_lag import measure_lag, required_resources
+from resources.kafka.kafka import Kafka
+
+ONLY = "lakehouse/only"
+"""Tag of a run whose checks concern only these entries and topics of routes, separated by commas."""
 
 
 def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition:
@@ -22,6 +28,9 @@ def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition
     def fresh(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         topics = topics_of(entry, context.instance)
         lags = [measure_lag(stage, config, topic, context.resources) for topic in topics]
+        names = context.run.tags.get(ONLY, entry.name).split(",")
+        if stage == "iceberg" and isinstance(entry, Route) and entry.name in names:
+            lags += rejected_topics(config, context.resources.kafka).get(entry.name, [])
         return dg.AssetCheckResult(
             check_name=FRESH,
             asset_key=[stage, entry.name],
@@ -33,6 +42,17 @@ def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition
     description = f"{NAMES[stage]}: the lag is at most {entry.max_lag_seconds:,} s."
     needs = required_resources(stage) | table_resources(config, entry) | source_resources(config, entry)
     return CheckDefinition(FRESH, description, needs, fresh)
+
+
+def rejected_topics(config: Config, kafka: Kafka) -> dict[str, list[StageLag]]:
+    """Return the topics that match a route but cannot become a table and are therefore not ingested, by route."""
+    rejected: dict[str, list[StageLag]] = {}
+    with suppress(LakehouseError):  # each stage reports the error too
+        for route, name, fault in config.match_routes(kafka.topics() if config.routes else ()):
+            if isinstance(fault, ConfigError):
+                lag = StageLag(name, "iceberg", route.max_lag_seconds, failure=str(fault))
+                rejected.setdefault(route.name, []).append(lag)
+    return rejected
 
 
 def numbers(entry: Topic, lags: list[StageLag]) -> dict[str, Any]:

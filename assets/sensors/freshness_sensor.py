@@ -3,23 +3,20 @@
 import json
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
 from assets.entry import partitions, topics_of
-from assets.freshness_checks import numbers
+from assets.freshness_checks import numbers, rejected_topics
 from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.text.markdown import escaped
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES, StageLag, first_stale_stage, summary
 from lakehouse.readers.reader_lag import measure_lag, stages_of
-from resources.kafka.kafka import Kafka
 
 TICK_SECONDS = 60
 BUDGET_SECONDS = 35
@@ -69,7 +66,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         cursor, began = _Cursor(**json.loads(context.cursor or "{}")), time.monotonic()
         events: list[AssetCheckEvaluation] = []
         requests: list[dg.RunRequest] = []
-        rejected = _rejected_topics(config, resources.kafka)
+        rejected = rejected_topics(config, resources.kafka)
         topics = {name: topics_of(entry, context.instance) for name, entry in entries.items()}
         places = {f"{name}/{topic.name}": (name, topic) for name in entries for topic in topics[name]}
         for gone in known.keys() - places:
@@ -96,17 +93,6 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         return dg.SensorResult(asset_events=events, run_requests=requests, cursor=json.dumps(asdict(cursor)))
 
     return freshness
-
-
-def _rejected_topics(config: Config, kafka: Kafka) -> dict[str, list[StageLag]]:
-    """Return the topics that match a route but cannot become a table and are therefore not ingested, by route."""
-    rejected: dict[str, list[StageLag]] = {}
-    with suppress(LakehouseError):  # each stage reports the error too
-        for route, name, fault in config.match_routes(kafka.topics() if config.routes else ()):
-            if isinstance(fault, ConfigError):
-                lag = StageLag(name, "iceberg", route.max_lag_seconds, failure=str(fault))
-                rejected.setdefault(route.name, []).append(lag)
-    return rejected
 
 
 def _evaluations(

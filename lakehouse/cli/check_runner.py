@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import dagster as dg
 
 from assets.entry import partitions
+from assets.freshness_checks import ONLY
 from assets.streaming.results import CHECK as STREAMING
 from lakehouse.config.checks import RowCount
 from lakehouse.config.loader import Config
@@ -71,7 +72,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
         run = (
             dg.Definitions.merge(loaded, dg.Definitions(jobs=[job]))
             .resolve_job_def("check")
-            .execute_in_process(instance=instance, raise_on_error=False, run_config=quiet)
+            .execute_in_process(instance=instance, raise_on_error=False, run_config=quiet, tags={ONLY: ",".join(names)})
         )
     reported = {evaluation.asset_check_key: evaluation for evaluation in run.get_asset_check_evaluations()}
     failures = {event.step_key: event.step_failure_data for event in run.filter_events(lambda e: e.is_step_failure)}

@@ -7,6 +7,7 @@ import dagster as dg
 import pytest
 
 from assets.entry import partitions
+from assets.freshness_checks import ONLY, freshness_check
 from assets.sensors import freshness_sensor as sensor_module
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
@@ -87,3 +88,13 @@ def test_route_without_topics_reports_those_that_no_table_can_have(measured, mon
         result = tick(sensor_module.freshness_sensor(CONFIG), instance, None)
     [event] = [event for event in result.asset_events if event.asset_key.path[1] == "shop"]
     assert not event.passed and "are dead" in event.description
+
+
+@pytest.mark.parametrize(("tags", "is_reported"), [({}, True), ({ONLY: "shop,users"}, True), ({ONLY: "shop.a"}, False)])
+def test_check_in_a_run_reports_those_that_no_table_can_have(tags, is_reported):
+    """The sensor does: with another verdict after each run, the check would fail and recover, with an alert each."""
+    kafka, run = SimpleNamespace(topics=lambda: ["shop.x__dead_letters"]), SimpleNamespace(tags=tags)
+    with dg.instance_for_test() as instance:
+        context = SimpleNamespace(instance=instance, run=run, resources=SimpleNamespace(kafka=kafka))
+        result = freshness_check(CONFIG, ROUTE, "iceberg").run(context)
+    assert result.passed is not is_reported and ("are dead" in result.description) is is_reported
