@@ -27,9 +27,12 @@ def failure(instance: dg.DagsterInstance, topic: str) -> str:
         run = instance.get_run_by_id(record.asset_entry.last_run_id or "")
         if run is None or run.status != dg.DagsterRunStatus.FAILURE:
             continue
-        for entry in instance.all_logs(run.run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
-            event = entry.get_dagster_event()
-            if event.step_key == naming.node_name(*key.path):
-                failure_data = event.step_failure_data.user_failure_data
-                return (failure_data.description if failure_data else "") or f"an error, see run {run.run_id}"
+        ends = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SUCCESS}
+        events = (entry.get_dagster_event() for entry in instance.all_logs(run.run_id, of_type=ends))
+        event = next((event for event in events if event.step_key == naming.node_name(*key.path)), None)
+        if event is None:  # The process of the run was killed, or an asset upstream failed.
+            return f"it ended before the table's step did, see run {run.run_id}"
+        if event.is_step_failure:
+            failure_data = event.step_failure_data.user_failure_data
+            return (failure_data.description if failure_data else "") or f"an error, see run {run.run_id}"
     return ""

@@ -43,3 +43,19 @@ def test_failure_of_last_run_is_shown_until_success(monkeypatch):
         assert failure(instance, "payments") == ""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
     assert failures(["payments"]) == {}
+
+
+def test_run_that_ends_without_a_result_of_the_table_is_shown():
+    """The process of a run that is killed reports no failure of a step."""
+    with dg.instance_for_test() as instance:
+        job = dg.Definitions(assets=[payments, users]).resolve_implicit_global_asset_job_def()
+        killed = instance.create_run_for_job(job, asset_selection=frozenset({payments.key}))
+        instance.report_run_failed(killed, "its process has ended")
+        assert failure(instance, "payments").endswith(f"see run {killed.run_id}")
+        assert failure(instance, "users") == ""
+
+
+def test_failure_of_another_table_in_the_same_run_is_not_shown():
+    with dg.instance_for_test() as instance:
+        run(instance, BAD_RECORDS)
+        assert failure(instance, "users") == ""
