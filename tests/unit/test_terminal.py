@@ -54,7 +54,7 @@ def test_visible_control_character_is_escaped():
     assert visible("\u202eabc\u2066\ud800") == "\\u202eabc\\u2066\\ud800"
 
 
-@pytest.mark.parametrize("text", ["tab\tand\nnewline", "Zürich → 東京 🚀", "עברית", ""])
+@pytest.mark.parametrize("text", ["tab\tand\nnewline", "a line\r\nof CSV", "Zürich → 東京 🚀", "עברית", ""])
 def test_visible_other_text_is_unchanged(text):
     assert visible(text) == text
 

@@ -14,14 +14,15 @@ from types import TracebackType
 import click
 
 _CONTROL = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # C0 without tab and newline, DEL, C1
+    r"\r(?!\n)|"  # RFC 4180 ends lines with both
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"  # the rest of C0 without tab and newline, DEL, C1
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"  # marks, separators, embeddings, overrides and isolates
     "\ud800-\udfff]"  # surrogates, which cannot be encoded
 )
 
 
 def visible(text: str) -> str:
-    """Replace control characters by their code, such as `\\x1b`; tabs and newlines are unchanged."""
+    """Replace control characters by their code, such as `\\x1b`; tabs and ends of lines are unchanged."""
     return _CONTROL.sub(_code, text)
 
 
