@@ -18,7 +18,7 @@ CONFIG = Config(namespace="shop", topics={name: Topic(name=name) for name in ("b
 
 
 @pytest.mark.parametrize("error", [Unreachable("Spark", "spark:1", "the server"), ValueError("a row")])
-def test_dry_run_topic_that_fails_is_an_error_of_its_own(monkeypatch, error):
+def test_dry_run_topic_that_fails_is_an_error_of_its_own(monkeypatch, tmp_path, error):
     @contextmanager
     def clients(config):
         yield None
@@ -33,7 +33,8 @@ def test_dry_run_topic_that_fails_is_an_error_of_its_own(monkeypatch, error):
     monkeypatch.setattr(pipeline, "ingest_sample", ingest)
     monkeypatch.setattr(pipeline.Clients, "of", lambda resources: None)
 
-    result = CliRunner().invoke(main, ["dry-run", "--json"])
+    junit = tmp_path / "new" / "reports" / "dry-run.xml"
+    result = CliRunner().invoke(main, ["dry-run", "--json", "--junit", str(junit)])
 
     report = json.loads(result.output)
     assert [(one["asset"], one["verdict"]) for one in report["checks"]] == [
@@ -41,7 +42,7 @@ def test_dry_run_topic_that_fails_is_an_error_of_its_own(monkeypatch, error):
         ("iceberg/orders", "passed"),
     ]
     assert result.exit_code == report["exit_code"] == 2
-    assert "a row" not in result.output
+    assert "a row" not in result.output + junit.read_text()
 
 
 def test_dry_run_of_no_records_is_refused():

@@ -193,7 +193,8 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
 
 def _report(outcomes: list[check_runner.Outcome], as_json: bool, junit: Path | None) -> NoReturn:
     if junit:
-        junit.write_text(check_runner.as_junit(outcomes))
+        junit.parent.mkdir(parents=True, exist_ok=True)
+        junit.write_text(check_runner.as_junit(outcomes), encoding="utf-8")
     if as_json:
         echo(check_runner.as_json(outcomes))
     else:
