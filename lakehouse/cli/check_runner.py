@@ -83,7 +83,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
                 continue
             asset = key.asset_key.to_user_string()
             if key not in reported:
-                yield Outcome(asset, key.name, "error", _reason(failures.get(check.op.name)))
+                yield Outcome(asset, key.name, "error", _reason(failures.get(check.op.name), key.name))
                 continue
             evaluation = reported[key]
             warns = evaluation.severity == dg.AssetCheckSeverity.WARN
@@ -91,11 +91,11 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
             yield Outcome(asset, key.name, verdict, plain(evaluation.description or ""))
 
 
-def _reason(failure: Any) -> str:
+def _reason(failure: Any, check: str) -> str:
     if failure is None:
         return "the check did not report a result"
-    if failure.user_failure_data and failure.user_failure_data.description:
-        return failure.user_failure_data.description
+    if raised := failure.user_failure_data:
+        return str(raised.metadata[check].value if check in raised.metadata else raised.description)
     return failure.error.message.strip() if failure.error else "the check could not be run"
 
 

@@ -3,11 +3,13 @@
 import dagster as dg
 import pytest
 
+from assets.check_definition import CheckDefinition, asset_checks
 from assets.freshness_checks import ONLY
 from lakehouse import definitions
 from lakehouse.cli.check_runner import run_asset_checks
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
+from lakehouse.core.errors import LakehouseError
 
 CONFIG = Config(
     namespace="n",
@@ -25,6 +27,14 @@ def fresh(context: dg.AssetCheckExecutionContext):
     return dg.AssetCheckResult(
         passed=True, description=", ".join(context.instance.get_dynamic_partitions("topics_shop"))
     )
+
+
+def breaks(context):
+    raise KeyError("a row")
+
+
+def refuses(context):
+    raise LakehouseError("Glue has no table n.users")
 
 
 @dg.asset_check(asset=["iceberg", "users"])
@@ -48,3 +58,16 @@ def test_check_of_routed_topic_runs_the_checks_of_its_route(monkeypatch, names, 
     outcomes = list(run_asset_checks(CONFIG, names, KAFKA))
     assert {one.asset: one.message for one in outcomes} == expected
     assert {one.verdict for one in outcomes} == {"passed"}
+
+
+def test_checks_that_raise_have_reasons_of_their_own(monkeypatch):
+    runs = {"first": breaks, "second": refuses}
+    checks = [CheckDefinition(name, "", frozenset(), run) for name, run in runs.items()]
+    definition = asset_checks(CONFIG.topics["users"], "iceberg", checks)
+    assets = [dg.AssetSpec(["iceberg", "users"])]
+    monkeypatch.setattr(definitions, "defs", lambda: dg.Definitions(assets=assets, asset_checks=[definition]))
+    outcomes = list(run_asset_checks(CONFIG, ["users"], KAFKA))
+    assert {one.check: (one.verdict, one.message) for one in outcomes} == {
+        "first": ("error", "KeyError (unexpected: see the log)"),
+        "second": ("error", "Glue has no table n.users"),
+    }
