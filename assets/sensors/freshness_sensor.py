@@ -14,6 +14,7 @@ from lakehouse.config.checks import FRESH
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.text.markdown import escaped
+from lakehouse.pipeline.table_location import source_resources, table_resources
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES, StageLag, first_stale_stage, summary
 from lakehouse.readers.reader_lag import measure_lag, stages_of
@@ -48,7 +49,8 @@ class _Cursor:
 
 def freshness_sensor(config: Config) -> dg.SensorDefinition:
     """Return the sensor that reports the check `fresh` of every stage and requests runs for stale stages."""
-    entries = {**config.spark_topics, **config.routes}
+    entries = {name: entry for name, entry in (config.topics | config.routes).items() if stages_of(config, entry)}
+    needs = (table_resources(config, entry) | source_resources(config, entry) for entry in entries.values())
     # The last lags by topic. One tick may measure only some topics of a route, whose check covers all of them.
     known: dict[str, list[StageLag]] = {}
 
@@ -59,7 +61,7 @@ def freshness_sensor(config: Config) -> dg.SensorDefinition:
         description="Reports the check 'fresh' of every stage. A tick that stored events shows as skipped.",
         minimum_interval_seconds=TICK_SECONDS,
         default_status=dg.DefaultSensorStatus.RUNNING,
-        required_resource_keys={"kafka", "catalog", *(reader.resource for reader in configured(config))},
+        required_resource_keys={"kafka", "catalog"}.union((reader.resource for reader in configured(config)), *needs),
     )
     def freshness(context: dg.SensorEvaluationContext) -> dg.SensorResult:
         resources = context.resources
