@@ -16,6 +16,8 @@ OFF = "No server is configured (`open_lineage` in lakehouse.yaml): no lineage is
 MAX_EVENTS = 500
 """Maximum number of materializations per tick. The next tick processes the rest, as after MAX_TICK_SECONDS."""
 MAX_TICK_SECONDS = 30
+WRITTEN = ("rows", "replayed_rows", "redriven", "messages")
+"""Metadata with the number of rows, or messages of a derived topic, that a materialization added."""
 
 
 def lineage_sensor(config: Config) -> dg.SensorDefinition:
@@ -80,6 +82,5 @@ def _materialized(
             name: [(*dep.asset_key.path, dep.column_name) for dep in deps]
             for name, deps in (lineage.deps_by_column if lineage else {}).items()
         },
-        rows=metadata.get("dagster/row_count"),
-        bytes=metadata.get("bytes"),
+        rows=sum(written) if (written := [metadata[name] for name in WRITTEN if name in metadata]) else None,
     )

@@ -38,7 +38,6 @@ class Materialized:
         columns: The type of each column by name.
         lineage: For each column, the (stage, topic, column) that it is computed from.
         rows: The number of rows that were written; None if unknown.
-        bytes: The number of bytes that were written; None if unknown.
     """
 
     stage: str
@@ -48,7 +47,6 @@ class Materialized:
     columns: Mapping[str, str]
     lineage: Mapping[str, list[tuple[str, str, str]]]
     rows: int | None = None
-    bytes: int | None = None
 
 
 def dataset(config: Config, stage: str, topic: Topic, resources: Resources) -> tuple[str, str]:
@@ -102,7 +100,7 @@ def completed(config: Config, topic: Topic, materialized: Materialized, resource
     )
     kind = job_type_job.JobTypeJobFacet("BATCH", "DAGSTER", "ASSET", producer=PRODUCER)
     statistics = output_statistics_output_dataset.OutputStatisticsOutputDatasetFacet(
-        materialized.rows, materialized.bytes, producer=PRODUCER
+        materialized.rows, producer=PRODUCER
     )
     source = upstream(config, materialized.stage, topic)
     return RunEvent(
