@@ -46,7 +46,8 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
 
     Args:
         config: The configuration.
-        names: Entries of lakehouse.yaml, or topics that routes match.
+        names: Entries of lakehouse.yaml, or topics that routes match. If they include all entries, the checks of other
+            assets, such as the Kafka cluster, run too.
         kafka_topics: The topics in Kafka, to be matched with routes.
     """
     from lakehouse.definitions import defs
@@ -59,8 +60,11 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
         if isinstance(topic, Topic) and not {route.name, name}.isdisjoint(names)
     ]
     entries = {*names, *(route for route, _ in routed)}
+    everything = {*names}.issuperset((*config.topics, *config.routes))
     chosen = [
-        check for check in loaded.asset_checks or () if all(k.asset_key.path[1] in entries for k in check.check_keys)
+        check
+        for check in loaded.asset_checks or ()
+        if everything or all(key.asset_key.path[1] in entries for key in check.check_keys)
     ]
     job = dg.define_asset_job("check", dg.AssetSelection.checks(*chosen))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}

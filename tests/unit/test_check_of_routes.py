@@ -42,6 +42,11 @@ def ledger():
     return dg.AssetCheckResult(passed=True)
 
 
+@dg.asset_check(asset=["confluent", "kafka_cluster"])
+def provisioned():
+    return dg.AssetCheckResult(passed=True)
+
+
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
@@ -50,11 +55,13 @@ def ledger():
         (["shop"], {"iceberg/shop": "shop.a, shop.b"}),
         (["shop", "shop.b"], {"iceberg/shop": "shop.a, shop.b"}),
         (["users"], {"iceberg/users": ""}),
+        (["users", "shop"], {"iceberg/users": "", "iceberg/shop": "shop.a, shop.b", "confluent/kafka_cluster": ""}),
     ],
 )
 def test_check_of_routed_topic_runs_the_checks_of_its_route(monkeypatch, names, expected):
-    specs = [dg.AssetSpec(["iceberg", name]) for name in ("shop", "users")]
-    monkeypatch.setattr(definitions, "defs", lambda: dg.Definitions(assets=specs, asset_checks=[fresh, ledger]))
+    specs = [dg.AssetSpec(key) for key in (["iceberg", "shop"], ["iceberg", "users"], ["confluent", "kafka_cluster"])]
+    checks = [fresh, ledger, provisioned]
+    monkeypatch.setattr(definitions, "defs", lambda: dg.Definitions(assets=specs, asset_checks=checks))
     outcomes = list(run_asset_checks(CONFIG, names, KAFKA))
     assert {one.asset: one.message for one in outcomes} == expected
     assert {one.verdict for one in outcomes} == {"passed"}
