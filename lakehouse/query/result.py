@@ -1,7 +1,8 @@
 """The result of a query, and its lossless formats.
 
 Values are written as in Iceberg's JSON single-value serialization (Iceberg, Table spec, appendix D): decimals and
-binary are text, so that no parser rounds or corrupts them; binary is hexadecimal; times have six fractional digits.
+binary are text, so that no parser rounds or corrupts them; binary is hexadecimal; times have six fractional digits,
+or nine.
 """
 
 from __future__ import annotations
@@ -81,7 +82,9 @@ def plain(value: Any) -> Any:
         case Decimal():
             return int(value) if value.as_tuple().exponent == 0 else f"{value:f}"
         case dt.datetime():
-            return (value.astimezone(dt.UTC) if value.tzinfo else value).isoformat(timespec="microseconds")
+            # Arrow returns times in nanoseconds as a class of pandas.
+            unit = "nanoseconds" if getattr(value, "nanosecond", 0) else "microseconds"
+            return (value.astimezone(dt.UTC) if value.tzinfo else value).isoformat(timespec=unit)
         case dt.time():
             return value.isoformat(timespec="microseconds")
         case bytes() | bytearray() | memoryview():

@@ -66,6 +66,16 @@ def test_json_duplicate_column_is_refused():
         duplicate.json()
 
 
+def test_nanoseconds_are_exact():
+    moments = pa.array([1_700_000_000_123_456_789, 1_700_000_000_123_456_000, None], pa.timestamp("ns"))
+    output = Result.of_arrow(pa.table({"a": moments, "b": moments.cast(pa.timestamp("ns", "UTC"))})).csv()
+    assert output.splitlines()[1:] == [
+        "2023-11-14T22:13:20.123456789,2023-11-14T22:13:20.123456789+00:00",
+        "2023-11-14T22:13:20.123456,2023-11-14T22:13:20.123456+00:00",
+        ",",
+    ]
+
+
 def test_json_arrow_maps_are_objects():
     table = pa.table({"m": pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int64()))})
     assert json.loads(Result.of_arrow(table).json()) == [{"m": {"a": 1}}, {"m": {}}]
