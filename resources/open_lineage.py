@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import dagster as dg
 import requests
 
-from lakehouse.core.errors import Unreachable
+from lakehouse.core.errors import RequestRejected, Unreachable, redact_credentials
 from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 TIMEOUT_SECONDS = 5
 RETRY = {"total": 2, "read": 2, "connect": 2}
 """With the time-outs of three attempts, a request ends before Dagster ends the tick, after 60 s."""
+
+REJECTIONS = (413, 422)
+"""HTTP statuses that are about the content of an event (RFC 9110): too large, or invalid."""
 
 
 class OpenLineage(dg.ConfigurableResource):
@@ -28,6 +31,7 @@ class OpenLineage(dg.ConfigurableResource):
         """Send one event (https://openlineage.io/apidocs/openapi).
 
         Raises:
+            RequestRejected: The server cannot process this event, and a retry would not help.
             Unreachable: The server did not accept it after a few attempts.
         """
         from openlineage.client.transport.http import HttpConfig, HttpTransport
@@ -39,4 +43,8 @@ class OpenLineage(dg.ConfigurableResource):
         except (requests.RequestException, ValueError) as error:  # ValueError: the client rejects the URL
             check = "`open_lineage` in lakehouse.yaml (OPENLINEAGE_URL, OPENLINEAGE_API_KEY), and the network"
             # No cause is attached: the client quotes the whole URL, and Dagster stores causes.
+            status = error.response.status_code if isinstance(error, requests.HTTPError) else None
+            if status in REJECTIONS:
+                where = redact_credentials(self.url)
+                raise RequestRejected("The OpenLineage server", where, f"an event (HTTP {status})", "its log") from None
             raise Unreachable("The OpenLineage server", self.url, check, error) from None

@@ -162,6 +162,17 @@ def test_event_rejected_by_server_is_sent_at_next_tick_once(tick, server, instan
     assert [event["job"]["name"] for event in server.events] == ["iceberg/stock_trades", "snowflake/stock_trades"]
 
 
+@pytest.mark.parametrize("status", [413, 422])
+def test_event_that_no_retry_can_deliver_does_not_block_others(tick, server, instance, status):
+    tick()
+    dg.materialize([trades], instance=instance)
+    dg.materialize([in_snowflake], instance=instance)
+    server.responses.append((status, "", {}))
+    for _ in range(2):
+        tick()
+    assert [event["job"]["name"] for event in server.events] == ["snowflake/stock_trades"]
+
+
 def test_event_with_invalid_metadata_does_not_block_others(tick, server, instance):
     @dg.asset(key=["glue", "stock_trades"])
     def invalid():
