@@ -22,8 +22,17 @@ from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.tables import naming
 from lakehouse.core.text.phrases import did_you_mean
 
-LOADER: type = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""PyYAML's loader in C if it is installed; it is ten times faster."""
+LOADER: type = type(
+    "Loader",
+    (getattr(yaml, "CSafeLoader", yaml.SafeLoader),),
+    {
+        "yaml_implicit_resolvers": {
+            first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
+            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+        }
+    },
+)
+"""PyYAML's loader in C if it is installed; it is ten times faster. Dates and times remain text, as in YAML 1.2."""
 
 PROJECT = Path(__file__).resolve().parent.parent.parent
 """The folder that contains lakehouse.yaml, schemas/ and workspace.yaml."""

@@ -298,6 +298,15 @@ def test_load_key_must_be_in_schema_file(tmp_path):
         )
 
 
+def test_load_times_and_dates_without_quotes_are_text(tmp_path):
+    checks = "checks: {c: {type: range, column: b, min: 2026-01-31, max: 2026-02-01 12:00:00}}"
+    topic = load(
+        tmp_path, f"namespace: n\ntopics: {{a: {{start: 2026-01-31T00:00:00Z, {checks}}}}}\n{ENVIRONMENTS}"
+    ).topics["a"]
+    assert topic.start == "2026-01-31T00:00:00Z"
+    assert (topic.checks["c"].min, topic.checks["c"].max) == ("2026-01-31", "2026-02-01 12:00:00")
+
+
 @pytest.mark.parametrize(
     "text", ["? [a]\n: 1\n", "a: b: c\n", "\tx\n", "n: !!python/object:os.system x\n", "\0", "a: 1\n---\na: 2\n"]
 )
