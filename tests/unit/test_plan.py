@@ -128,7 +128,7 @@ def test_plan_schema_without_table_is_refused(plan, field, message):
 def test_plan_unknown_topic_or_format_exits_2(plan, tmp_path):
     result = plan(topic="stock_trade")
     assert result.exit_code == 2
-    assert "Did you mean 'stock_trades'" in result.output
+    assert "Did you mean 'stock_trades'" in result.output and "Usage:" not in result.output
     other = tmp_path / "schema.xml"
     other.write_text("<x/>")
     result = CliRunner().invoke(main, ["plan", "users", str(other), "--against", str(other)])

@@ -31,6 +31,12 @@ from resources.kafka.kafka import Kafka
 _LOG = logging.getLogger(__name__)
 
 
+class _Unverified(click.ClickException):
+    """An error that prevents a verification. A failed verification exits with 1."""
+
+    exit_code = 2
+
+
 @click.command()
 def validate() -> None:
     """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
@@ -102,7 +108,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
                 topics = [entry] if entry else all_topics(declared, resources)
                 plans = [schema_plan.plan_registered(declared, each_topic, resources) for each_topic in topics]
     except LakehouseError as error:
-        raise click.UsageError(str(error)) from error
+        raise _Unverified(str(error)) from error
     values = [schema.to_json() for schema in plans]
     lines = [line for schema in plans for line in schema.lines()]
     echo(json.dumps(values[0] if topic else values, indent=2) if as_json else "\n".join(lines))
@@ -149,7 +155,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                         _LOG.error("The dry run of %s failed. %s", topic.name, where)
                     outcomes.append(check_runner.Outcome(asset, "dry_run", "error", reason(error)))
     except LakehouseError as error:
-        raise click.UsageError(str(error)) from error
+        raise _Unverified(str(error)) from error
     _report(outcomes, as_json, junit)
 
 
@@ -187,7 +193,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             for (asset, failing), reason in results.failures(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))
     except LakehouseError as error:
-        raise click.UsageError(str(error)) from error
+        raise _Unverified(str(error)) from error
     _report(outcomes, as_json, junit)
 
 
