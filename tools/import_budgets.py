@@ -41,6 +41,12 @@ BUDGETS = (
         "lakehouse.cli.main",
         ("boto3", "dagster", "pydantic", "pyiceberg", "pyspark", "requests", "snowflake.connector"),
     ),
+    # Users and build servers run these commands often, and none of them reads or writes a table.
+    Budget("lakehouse.cli.commands.embedded_stack", ("boto3", "dagster", "grpc", "pyiceberg", "pyspark")),
+    Budget("lakehouse.cli.commands.diagnosis", ("boto3", "dagster", "pyspark")),
+    Budget("lakehouse.cli.commands.reading", ("duckdb", "pyarrow", "pyspark")),
+    Budget("lakehouse.cli.commands.querying", ("duckdb", "pyspark")),
+    Budget("lakehouse.cli.commands.validating", ("boto3", "duckdb", "pyarrow", "pyiceberg", "pyspark")),
     *(
         Budget(f"spark.codecs.{name}", IN_WORKERS)
         for name in ("avro_codec", "json_codec", "plain_codecs", "protobuf_codec")

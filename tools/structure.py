@@ -31,7 +31,8 @@ DEFERRED = {
     "lakehouse/readers": {"lakehouse", "openlineage", "pyiceberg", "resources"},
     # Spark's Python workers load the decoder of Protobuf for topics in Protobuf only.
     "spark": {"ptars", "pyiceberg"},
-    # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine.
+    # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine. Some
+    # commands use clients that take seconds to load only with an option, or for some topics.
     "lakehouse/cli": {"assets", "dagster", "lakehouse", "resources"},
 }
 """Libraries that functions of a package may import. All other imports are at the top of their module.

@@ -11,7 +11,7 @@ import pytest
 from moto.server import ThreadedMotoServer
 
 from lakehouse.core.errors import LakehouseError, Unreachable
-from lakehouse.query.engines import ENGINES
+from lakehouse.query.engines import run
 from resources.aws.athena import Athena
 from tests.support.servers.proxy import Proxy
 
@@ -86,7 +86,7 @@ def queue(moto, columns, rows):
 
 
 def run_query(statement, **settings):
-    return ENGINES["athena"](statement, SimpleNamespace(athena=Athena(region="eu-west-1", **settings)))
+    return run(statement, "athena", SimpleNamespace(athena=Athena(region="eu-west-1", **settings)))
 
 
 @pytest.mark.parametrize(
@@ -200,4 +200,4 @@ def test_query_unreachable_athena_raises_without_secret(monkeypatch):
 
 def test_query_environment_without_athena_raises():
     with pytest.raises(LakehouseError, match="no Athena"):
-        ENGINES["athena"]("SELECT 1", SimpleNamespace())
+        run("SELECT 1", "athena", SimpleNamespace())

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.query.engines import ENGINES
+from lakehouse.query.engines import run
 from resources.iceberg.catalog import Catalog
 
 ROWS = [
@@ -33,7 +33,7 @@ def systems(tmp_path_factory):
 
 
 def test_query_returns_all_rows_typed(systems):
-    result = ENGINES["duckdb"]("select * from ns.t", systems)
+    result = run("select * from ns.t", "duckdb", systems)
     assert list(result.columns) == list(ROWS[0])
     assert [dict(zip(result.columns, row, strict=True)) for row in result.rows] == ROWS
 
@@ -54,7 +54,7 @@ def test_query_returns_all_rows_typed(systems):
     ],
 )
 def test_query_condition_has_sql_semantics(condition, expected, systems):
-    rows = ENGINES["duckdb"](f"SELECT id FROM ns.t WHERE {condition}", systems).rows
+    rows = run(f"SELECT id FROM ns.t WHERE {condition}", "duckdb", systems).rows
     assert [row[0] for row in rows] == expected
 
 
@@ -63,8 +63,8 @@ def test_query_joins_and_aggregates(systems):
         WITH a AS (SELECT * FROM ns.t) SELECT count(*), sum(a.price), max(b."At")::varchar, sum(a.id)
         FROM a, ns.t b WHERE a.id IN (SELECT id FROM ns.t)
     """
-    assert ENGINES["duckdb"](statement, systems).json().count("31.53") == 1
-    [row] = ENGINES["duckdb"](statement, systems).rows
+    assert run(statement, "duckdb", systems).json().count("31.53") == 1
+    [row] = run(statement, "duckdb", systems).rows
     assert row == (9, Decimal("31.53"), "2026-01-02 00:00:00+00", 18)
 
 
@@ -82,4 +82,4 @@ def test_query_joins_and_aggregates(systems):
 )
 def test_query_outside_catalog_or_invalid_is_refused(statement, message, systems):
     with pytest.raises(LakehouseError, match=message):
-        ENGINES["duckdb"](statement, systems)
+        run(statement, "duckdb", systems)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import click
-import dagster as dg
 
 from lakehouse.cli.diagnostics import show
 from lakehouse.config import loader
-from lakehouse.deploy.verification.role_diagnosis import examine
-from resources.build import build_resources
 
 
 @click.command()
@@ -23,6 +20,11 @@ def doctor(environment: str | None) -> None:
     Exit code 0: every check passed. 1: a check failed.
     """
     if environment:
+        import dagster as dg
+
+        from lakehouse.deploy.verification.role_diagnosis import examine
+        from resources.build import build_resources
+
         config = loader.load(environment=environment)
         with dg.build_resources(build_resources(config, environment)) as resources:
             diagnostics = list(examine(config, resources))

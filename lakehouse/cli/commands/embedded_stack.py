@@ -9,7 +9,6 @@ import webbrowser
 import click
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local import stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
@@ -21,6 +20,8 @@ from lakehouse.local.processes.server_context import LOOPBACK
 @click.command()
 def down() -> None:
     """Stop the servers that `lakehouse up` started, even if `lakehouse up` was killed. `lakehouse up` resumes."""
+    from lakehouse.local import stack
+
     stopped = stack.down(Home.default())
     click.echo(f"Stopped: {', '.join(stopped)}" if stopped else "Nothing was running")
 

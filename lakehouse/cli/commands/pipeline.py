@@ -1,15 +1,13 @@
-"""Commands for CI: they verify a change before it is deployed."""
+"""Commands for CI that contact systems: they verify a change before it is deployed."""
 
 from __future__ import annotations
 
 import json
 import logging
-import warnings
 from pathlib import Path
 from typing import NoReturn
 
 import click
-import dagster as dg
 
 from assets.streaming import results
 from lakehouse.cli import check_runner, console, schema_plan
@@ -17,14 +15,10 @@ from lakehouse.cli.last_run import failures
 from lakehouse.cli.systems import all_spark_topics, all_topics, open_clients
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.sources.derived import Derived
-from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.text.terminal import echo
-from lakehouse.definitions import defs
 from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.derivation import transform
 from resources.by_key import resource_of
 from resources.kafka.kafka import Kafka
 
@@ -35,36 +29,6 @@ class _Unverified(click.ClickException):
     """An error that prevents a verification. A failed verification exits with 1."""
 
     exit_code = 2
-
-
-@click.command()
-def validate() -> None:
-    """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
-
-    Run the command in CI on every change of lakehouse.yaml: every error has its line and the remedy.
-
-    \b
-    Exit code 0: the configuration is valid. 1: it is not.
-    """
-    validations: list[loader.Validation] = [check_column_faults]
-    try:
-        from lakehouse.local.check_syntax import syntax_faults
-
-        validations.append(syntax_faults)
-    except ModuleNotFoundError:
-        note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
-        echo(f"Note: {note}, which contains it", err=True)
-    declared = loader.load(validations=validations)
-    for topic in declared.topics.values():
-        if isinstance(topic.source, Derived):
-            transform(declared, topic)
-    loaded = defs()
-    with warnings.catch_warnings():
-        # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        dg.Definitions.validate_loadable(loaded)
-    graph = loaded.resolve_asset_graph()
-    echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""The commands `lakehouse status` and `lakehouse query`."""
+"""The command `lakehouse status`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from lakehouse.cli.status import status as measure_status
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
-from lakehouse.core.text.terminal import echo
-from lakehouse.query.engines import ENGINES
 
 
 @click.command()
@@ -35,37 +33,3 @@ def status() -> None:
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
         for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
             console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
-
-
-@click.command()
-@click.argument("sql")
-@click.option(
-    "--engine",
-    type=click.Choice(list(ENGINES)),
-    default="snowflake",
-    show_default=True,
-    help="Query engine.",
-)
-@click.option(
-    "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Output format."
-)
-def query(sql: str, engine: str, output: str) -> None:
-    """Run SQL and print the result. `csv` and `json` print numbers with all digits.
-
-    \b
-    Tables are namespace.table, with the namespace of lakehouse.yaml:
-      lakehouse query "SELECT * FROM trading.users LIMIT 10"
-      lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
-
-    DuckDB runs in this process on full copies of the catalog's tables. Snowflake and Athena query the snapshots that
-    were last published to them.
-    """
-    with open_clients(loader.load()) as resources:
-        result = ENGINES[engine](sql, resources)
-    match output:
-        case "csv":
-            echo(result.csv(), nl=False)
-        case "json":
-            echo(result.json(), nl=False)
-        case _:
-            console.console.print(console.rows(result.columns, result.terminal_rows()))
