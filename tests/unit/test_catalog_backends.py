@@ -28,3 +28,32 @@ def test_spark_settings_only_cleaning_catalog_may_delete(type_):
         assert (settings[f"{prefix}.cache-enabled"], settings[f"{prefix}.s3.endpoint"]) == ("false", "http://s3")
     assert settings.get(f"{cleans}.s3.delete-enabled", "true") == "true"
     assert (commits == cleans) == (settings.get(f"{commits}.s3.delete-enabled", "true") == "true")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        "sqlite://",
+        "postgresql+psycopg2:///lake",
+        "postgresql+psycopg2://user:hidden@/lake?host=/var/run/postgresql",
+        "postgresql+psycopg2://user:hidden@db.example",
+    ],
+)
+def test_spark_settings_without_host_or_database_are_refused(uri):
+    """Spark's driver has no defaults for them, and no sockets."""
+    catalog = Catalog(type="sql", warehouse="s3://lake/tables", uri=uri)
+    with pytest.raises(ConfigError, match="names no host or no database.* Set `uri` to") as raised:
+        catalog.spark_settings()
+    assert "hidden" not in str(raised.value)
+
+
+def test_spark_settings_have_same_database_as_pyiceberg(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    uris = {
+        "sqlite:///lake.db": f"jdbc:sqlite:{tmp_path}/lake.db",
+        "postgresql+psycopg2://[::1]/lake": "jdbc:postgresql://[::1]:5432/lake",
+        "postgresql+psycopg2://db.example:5433/lake": "jdbc:postgresql://db.example:5433/lake",
+    }
+    for uri, expected in uris.items():
+        settings = Catalog(type="sql", warehouse="s3://lake/tables", uri=uri).spark_settings()
+        assert settings["spark.sql.catalog.lake.uri"] == expected

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
@@ -38,15 +39,16 @@ class SqlBackend(CatalogBackend):
         """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration).
 
         Raises:
-            ConfigError: The database is neither SQLite nor PostgreSQL.
+            ConfigError: The database is neither SQLite nor PostgreSQL, or the address is incomplete.
         """
         url = _url(self.uri(catalog))
         # pyiceberg creates its tables with the columns of version V1.
         settings = {"type": "jdbc", "jdbc.schema-version": "V1"}
         if url.get_backend_name() == "sqlite":
-            return settings | {"uri": f"jdbc:sqlite:{url.database}"}
+            return settings | {"uri": f"jdbc:sqlite:{Path(url.database or '').absolute()}"}
         # Options have the same names in libpq and in PostgreSQL's JDBC driver, such as sslmode.
-        address = f"jdbc:postgresql://{url.host}:{url.port or POSTGRESQL_PORT}/{url.database}"
+        host = f"[{url.host}]" if ":" in (url.host or "") else url.host
+        address = f"jdbc:postgresql://{host}:{url.port or POSTGRESQL_PORT}/{url.database}"
         options = {f"jdbc.{key}": str(value) for key, value in url.query.items()}
         login = {"jdbc.user": url.username or "", "jdbc.password": url.password or ""}
         return settings | {"uri": address} | options | login
@@ -85,4 +87,6 @@ def _url(uri: str) -> URL:
         raise ConfigError(f"The `uri` of the catalog is not a SQLAlchemy URL. {remedy}") from None
     if url.get_backend_name() not in ("sqlite", "postgresql"):
         raise ConfigError(f"The catalog has no support for {url.get_backend_name()} databases. {remedy}")
+    if not url.database or (url.get_backend_name() == "postgresql" and not url.host):
+        raise ConfigError(f"The `uri` of the catalog names no host or no database, which Spark needs. {remedy}")
     return url
