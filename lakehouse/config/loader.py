@@ -70,7 +70,7 @@ class Config(ConfigModel):
                 if isinstance(match, ConfigError):
                     raise match
                 return match
-            raise ConfigError(f"Topic '{name}' is not declared in lakehouse.yaml.{did_you_mean(name, self.topics)}")
+            raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{did_you_mean(name, self.topics)}")
         return self.topics[name]
 
     def topic_written_by_spark(self, name: str) -> Topic:

@@ -340,8 +340,10 @@ def test_load_several_faults_reports_all(tmp_path):
 
 
 def test_topic_unknown_name_suggests_nearest():
-    with pytest.raises(ConfigError, match="'stock_trade' is not declared.*Did you mean 'stock_trades'"):
-        loader.load(loader.PROJECT / "lakehouse.yaml").topic("stock_trade")
+    file = loader.PROJECT / "lakehouse.yaml"
+    message = f"'stock_trade' is not declared in {file}. Did you mean 'stock_trades'"
+    with pytest.raises(ConfigError, match=message):
+        loader.load(file).topic("stock_trade")
 
 
 def test_published_json_schema_has_only_keys_of_file():
