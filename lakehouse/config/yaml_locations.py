@@ -7,6 +7,14 @@ import yaml
 Location = tuple[str | int, ...]
 """The path from the root to a value: mapping keys and sequence indexes."""
 
+_TYPES = {
+    "tag:yaml.org,2002:bool": "true or false",
+    "tag:yaml.org,2002:int": "a number",
+    "tag:yaml.org,2002:float": "a number",
+    "tag:yaml.org,2002:null": "empty",
+}
+"""The types of YAML that a name may have by accident, by tag."""
+
 
 def dotted(location: Location) -> str:
     """Return a location in dotted notation, such as `topics.orders.key`."""
@@ -44,4 +52,16 @@ def duplicate_keys(node: yaml.Node | None, location: Location = ()) -> list[tupl
                 )
             keys.add(key.value)
             faults += duplicate_keys(value, key_location)
+    return faults
+
+
+def unquoted_keys(node: yaml.Node | None, location: Location = ()) -> list[tuple[Location, str]]:
+    """Return the location and an error message of each key that YAML does not read as text, such as `on` or `7`."""
+    faults: list[tuple[Location, str]] = []
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if key.tag in _TYPES:
+                fault = f"YAML reads this key as {_TYPES[key.tag]}. Write it in quotes"
+                faults.append(((*location, key.value), fault))
+            faults += unquoted_keys(value, (*location, key.value))
     return faults

@@ -103,6 +103,8 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
             "topics.a.retention.snapshot: unknown key. Did you mean 'snapshots'? Known keys: records, rows, ",
         ),
         ("  a: {key: [x, x]}\n", "lakehouse.yaml:3: topics.a.key: names a column twice"),
+        ("  on: {key: b}\n", "lakehouse.yaml:3: topics.on: YAML reads this key as true or false. Write it in quotes"),
+        ("  7: {key: b}\n", "lakehouse.yaml:3: topics.7: YAML reads this key as a number. Write it in quotes"),
         ("  a: {key: ''}\n", "lakehouse.yaml:3: topics.a.key.0: string should have at least 1 character"),
         ("  a: 5\n", "lakehouse.yaml:3: topics.a: must be a mapping"),
         (
