@@ -282,11 +282,12 @@ _EXPECTED = {
     "model_attributes_type": "must be a mapping (`key: value`)",
     "tuple_type": "must be a list (`[a, b]`)",
     "string_type": "must be text",
-    "string_pattern_mismatch": "must have another form",
+    "string_pattern_mismatch": "must match the pattern `{pattern}`",
     "int_parsing": "must be an integer",
+    "float_parsing": "must be a number",
     "bool_parsing": "must be `true` or `false`",
 }
-"""Problems by pydantic's type of error; its own messages use terms of Python."""
+"""Problems by pydantic's type of error, with its context; its own messages use terms of Python."""
 
 
 def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> tuple[Location, str]:
@@ -319,9 +320,15 @@ def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> tuple[Locat
             types, word = sorted(_types(loc)), str(details["ctx"]["tag"])
             return (*loc, "type"), f"unknown type '{word}'.{did_you_mean(word, types)} Known types: {', '.join(types)}"
         case kind:
-            message = _EXPECTED.get(kind) or details["msg"].replace("Input should", "must")
+            message = _EXPECTED.get(kind, "").format_map(details.get("ctx", {}))
+            message = message or details["msg"].replace("Input should", "must")
             message = message[0].lower() + message[1:]
-            value = "empty" if details["input"] is None else repr(details["input"])
+            entry, is_bool = details["input"], isinstance(details["input"], bool)
+            value = "empty" if entry is None else repr(entry).lower() if is_bool else repr(entry)
+            if loc[2:3] == ("checks",) and loc[5:] and loc[-1] in ("bool", "int", "float", "str"):
+                loc, message = loc[:-1], "must be text or a number"  # each type of a union has an error of its own
+            elif kind == "string_type" and isinstance(entry, bool | int | float):
+                message += f" (in quotes, as YAML reads it as {'true or false' if is_bool else 'a number'})"
             if loc[:1] == ("environments",) and loc[-1] != "[key]":
                 # A value, unlike a name, may be a secret, and each of its possible types has an error of its own.
                 message = "must be text, an integer or `{env: NAME}`" if len(loc) == 4 else message

@@ -96,13 +96,22 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
         ),
         (
             "  a: {start: yesterday}\n",
-            "topics.a.start: must have another form, but is 'yesterday'. Correct the value: Start of the first batch",
+            "topics.a.start: must match the pattern `^(earliest|latest|",
         ),
         (
             "  a: {retention: {snapshot: 9d}}\n",
             "topics.a.retention.snapshot: unknown key. Did you mean 'snapshots'? Known keys: records, rows, ",
         ),
         ("  a: {key: [x, x]}\n", "lakehouse.yaml:3: topics.a.key: names a column twice"),
+        (
+            f"{CHECK}range, column: b, min: [1]}}}}\n",
+            "topics.a.checks.c.min: must be text or a number, but is [1]. Corr",
+        ),
+        ("  a: {description: 7}\n", "topics.a.description: must be text (in quotes, as YAML reads it as a number), bu"),
+        (
+            "  a: {start: on}\n",
+            "topics.a.start: must be text (in quotes, as YAML reads it as true or false), but is true",
+        ),
         ("  on: {key: b}\n", "lakehouse.yaml:3: topics.on: YAML reads this key as true or false. Write it in quotes"),
         ("  7: {key: b}\n", "lakehouse.yaml:3: topics.7: YAML reads this key as a number. Write it in quotes"),
         ("  a: {key: ''}\n", "lakehouse.yaml:3: topics.a.key.0: string should have at least 1 character"),
