@@ -4,6 +4,7 @@ import base64
 import json
 import logging
 import threading
+from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import boto3
@@ -13,7 +14,7 @@ import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.deployment import Deployment
+from lakehouse.config.deployment import Deployment, Existing
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.polling import poll
@@ -79,6 +80,27 @@ def test_examine_missing_permission_is_reported(credentials, aws):
     assert finding.remedy == f"Allow these to arn:aws:iam::{ACCOUNT}:user/administrator"
 
 
+def test_examine_missing_permission_to_find_tables_is_reported(credentials, aws):
+    no_tables = {"Effect": "Deny", "Action": ["glue:GetTable"], "Resource": "*"}
+    aws.gaps.rights = [EVERYTHING, {"Version": "2012-10-17", "Statement": no_tables}]
+    finding = findings_of(credentials)["AWS permissions"]
+    assert not finding.ok
+    assert f"glue:GetTable on arn:aws:glue:{REGION}:{ACCOUNT}:table/trading/*" in finding.observation
+
+
+def test_examine_existing_objects_need_only_be_read(credentials, aws):
+    existing = Existing(bucket="theirs", tableflow_bucket="theirs-too", glue_database="trading")
+    changes = {
+        "Effect": "Deny",
+        "Action": ["s3:Create*", "s3:Delete*", "s3:Put*", "glue:Create*", "glue:Update*", "glue:Delete*"],
+        "Resource": "*",
+    }
+    aws.gaps.rights = [EVERYTHING, {"Version": "2012-10-17", "Statement": changes}]
+    deployment = credentials.deployment.model_copy(update={"existing": existing})
+    finding = findings_of(replace(credentials, deployment=deployment))["AWS permissions"]
+    assert finding.ok, finding.observation
+
+
 def test_examine_permissions_not_simulated_pass(credentials, aws, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     aws.gaps.rights = None
@@ -98,6 +120,22 @@ def test_required_permissions_cover_all_calls(aws):
     prefixes = {"secrets-manager": "secretsmanager"}
     called = {(prefixes.get(service, service), operation) for service, operation in aws.called}
     assert {action for service, operation in called for action in actions(service, operation)} <= wanted
+
+
+def test_required_permissions_cover_all_calls_on_existing_objects(aws):
+    existing = Existing(bucket="theirs", tableflow_bucket="theirs-too", glue_database="trading")
+    names = aws.names(existing=existing)
+    for bucket in (names.bucket, names.tableflow_bucket):
+        aws.strict.client("s3", region=REGION).create_bucket(
+            Bucket=bucket, CreateBucketConfiguration={"LocationConstraint": names.region}
+        )
+    aws.strict.client("glue", region=REGION).create_database(
+        DatabaseInput={"Name": "trading", "LocationUri": "s3://theirs/warehouse/trading"}
+    )
+    apply(aws.resources(CONFIG, existing=existing), lambda change: None)
+    wanted = {action for allowed in needed(names, "trading").values() for action in allowed}
+    called = {action for service, operation in aws.called for action in actions(service, operation)}
+    assert {action for action in called if action.startswith(("s3:", "glue:"))} <= wanted
 
 
 def test_required_permissions_cover_all_secrets_and_their_calls(aws):

@@ -33,11 +33,16 @@ BUCKET = (
     *(f"{verb}{what}" for verb in ("Get", "Put") for what in ("BucketOwnershipControls", "PublicAccessBlock")),
     *("GetBucketLifecycleConfiguration", "PutBucketLifecycleConfiguration"),
 )
+EXISTING_BUCKET, EXISTING_TABLEFLOW_BUCKET = ("GetBucketLocation",), ("GetBucketLocation", "ListObjectsV2")
 ROLE = (
     *("CreateRole", "GetRole", "UpdateAssumeRolePolicy", "GetRolePolicy", "PutRolePolicy", "ListRolePolicies"),
     *("DeleteRolePolicy", "ListAttachedRolePolicies", "DetachRolePolicy", "DeleteRole"),
 )
-DATABASE = ("CreateDatabase", "GetDatabase", "UpdateDatabase", "DeleteDatabase", "GetTables", "DeleteTable", "GetTags")
+EXISTING_DATABASE = ("GetDatabase", "GetTable")
+DATABASE = (
+    *EXISTING_DATABASE,
+    *("CreateDatabase", "UpdateDatabase", "DeleteDatabase", "GetTables", "DeleteTable", "GetTags"),
+)
 WORKGROUP = ("CreateWorkGroup", "GetWorkGroup", "UpdateWorkGroup", "DeleteWorkGroup", "ListTagsForResource")
 SECRET = (
     *("CreateSecret", "DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage"),
@@ -53,26 +58,38 @@ def actions(service: str, operation: str) -> tuple[str, ...]:
 def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
     """Return the actions that create, change and delete a deployment, by the ARN of their resources.
 
+    Existing objects are only read.
+
     Args:
         names: Names of the deployment.
         database: Glue database of the deployment.
     """
     at = f"{names.region}:{names.account}"
     secrets = f"arn:aws:secretsmanager:{at}:secret:"
-    glue, buckets = _all("glue", DATABASE), (names.bucket, names.tableflow_bucket)
+    existing = names.existing
+    tables = ("GetTable",) if existing.glue_database else ("GetTable", "GetTables", "DeleteTable", "DeleteDatabase")
+    glue = _all("glue", EXISTING_DATABASE if existing.glue_database else DATABASE)
     return {
-        **{f"arn:aws:s3:::{bucket}": _all("s3", BUCKET) for bucket in buckets},
-        **{f"arn:aws:s3:::{bucket}/*": _all("s3", ("DeleteObjects",)) for bucket in buckets},
+        **_bucket(names.bucket, EXISTING_BUCKET if existing.bucket else ()),
+        **_bucket(names.tableflow_bucket, EXISTING_TABLEFLOW_BUCKET if existing.tableflow_bucket else ()),
         **{names.role_arn(purpose): _all("iam", ROLE) for purpose in ROLES},
         f"arn:aws:glue:{at}:catalog": glue,
         f"arn:aws:glue:{at}:database/{database}": glue,
-        f"arn:aws:glue:{at}:table/{database}/*": _all("glue", ("GetTables", "DeleteTable", "DeleteDatabase")),
+        f"arn:aws:glue:{at}:table/{database}/*": _all("glue", tables),
         f"arn:aws:athena:{at}:workgroup/{names.workgroup}": _all("athena", WORKGROUP),
         f"{secrets}{names.confluent_secrets}/*": _all("secretsmanager", SECRET),
         f"{secrets}{names.snowflake_secret}-*": _all("secretsmanager", SECRET),
         f"{secrets}{names.snowflake_secret}/*": _all("secretsmanager", SECRET),
         "*": ("secretsmanager:ListSecrets",),
     }
+
+
+def _bucket(bucket: str, existing: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Return the actions on a bucket: these if it existed before."""
+    arn = f"arn:aws:s3:::{bucket}"
+    if existing:
+        return {arn: _all("s3", existing)}
+    return {arn: _all("s3", BUCKET), f"{arn}/*": _all("s3", ("DeleteObjects",))}
 
 
 def _all(service: str, operations: tuple[str, ...]) -> tuple[str, ...]:
