@@ -15,7 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
 
-from lakehouse.core.errors import CommitConflict, LakehouseError, Unreachable
+from lakehouse.core.errors import CommitConflict, LakehouseError
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake.snowflake import DoesNotExist, Snowflake
@@ -159,14 +159,13 @@ def test_rest_catalog_refuses_to_register_a_table_twice(site: Site, versions: Ve
     assert registration is not None and registration.metadata_location == first
 
 
-def test_rest_catalog_refuses_to_drop_a_missing_table(site: Site, versions: Versions) -> None:
+def test_rest_catalog_registers_table_that_another_writer_dropped(site: Site, versions: Versions) -> None:
     rest, uuid_ = site.rest("replace"), str(versions.table.metadata.table_uuid)
     first, second = versions.locations
-    published = rest.publish(versions.namespace, "other", metadata_location=first, table_uuid=uuid_, expected=None)
-    with pytest.raises(LakehouseError) as refusal:
-        rest.publish(versions.namespace, "t", metadata_location=second, table_uuid=uuid_, expected=published)
-    assert not isinstance(refusal.value, Unreachable | CommitConflict)
-    assert rest.registration(versions.namespace, "t") is None
+    other = rest.publish(versions.namespace, "other", metadata_location=first, table_uuid=uuid_, expected=None)
+    rest.publish(versions.namespace, "t", metadata_location=second, table_uuid=uuid_, expected=other)
+    registration = rest.registration(versions.namespace, "t")
+    assert registration is not None and registration.metadata_location == second
 
 
 def test_snowflake_shows_what_glue_has_at_each_refresh(site: Site, versions: Versions) -> None:
