@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from lakehouse.config.base import ConfigModel
 
+Principal = Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/[A-Za-z0-9_+=,.@/-]+$")]
+"""The ARN of a user or role, with the characters that IAM allows in names: a wildcard would include others."""
+
 NAME = r"^[A-Za-z_][A-Za-z0-9_$]{0,254}$"
 """A name in Snowflake that needs no quotes."""
+
+
+OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-isoe-", "eusc-")
+"""Prefixes of the regions of other partitions than `aws` (botocore, partitions.json)."""
 
 
 class Rotation(ConfigModel):
@@ -128,17 +135,27 @@ class Deployment(ConfigModel):
         description="Id of the VPC endpoint for S3, the only way to the bucket for the roles that write and maintain.",
     )
     rotation: Rotation = Field(Rotation(), description="Rotation of keys.")
-    spark_principals: tuple[Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/.+$")], ...] = Field(
+    spark_principals: tuple[Principal, ...] = Field(
         (),
         description="ARNs of the users or roles that run Spark and Dagster. They may assume the roles that write, "
         "maintain and read. If empty, these roles are not created.",
     )
-    rotation_principals: tuple[Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/.+$")], ...] = Field(
+    rotation_principals: tuple[Principal, ...] = Field(
         (), description="ARNs of the users or roles that run `lakehouse deploy rotate`, apart from Dagster."
     )
     flink: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,59}$")], str] = Field(
         {}, description="Flink SQL statements by name, each `CREATE TABLE … AS SELECT`. They run in a compute pool."
     )
+
+    @field_validator("region")
+    @classmethod
+    def _is_in_partition(cls, region: str) -> str:
+        if region.startswith(OTHER_PARTITIONS):
+            raise ValueError(
+                f"region '{region}' is in a partition of AWS whose ARNs do not begin with 'arn:aws:'. Name a region of "
+                f"the partition 'aws', such as us-east-1"
+            )
+        return region
 
     @model_validator(mode="after")
     def _bucket_is_used(self) -> Deployment:

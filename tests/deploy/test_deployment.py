@@ -196,6 +196,24 @@ def test_deployment_invalid_name_is_refused(name):
         Deployment(name=name, account="123456789012")
 
 
+@pytest.mark.parametrize("region", ["cn-north-1", "us-gov-west-1", "us-iso-east-1", "eusc-de-east-1"])
+def test_deployment_region_of_other_partition_is_refused(region):
+    with pytest.raises(ValueError, match="region"):
+        Deployment(name="production", account="123456789012", region=region)
+
+
+@pytest.mark.parametrize("region", ["us-east-1", "ca-central-1", "ap-southeast-2", "mx-central-1", "il-central-1"])
+def test_deployment_commercial_region_is_accepted(region):
+    assert Deployment(name="production", account="123456789012", region=region).region == region
+
+
+@pytest.mark.parametrize("key", ["spark_principals", "rotation_principals"])
+@pytest.mark.parametrize("name", ["*", "sp ark", "team/*"])
+def test_deployment_principal_that_no_policy_can_name_is_refused(key, name):
+    with pytest.raises(ValueError, match=key):
+        Deployment(name="production", account="123456789012", **{key: [f"arn:aws:iam::123456789012:role/{name}"]})
+
+
 def read_until(terminal, text):
     """Return the output of a program to a terminal up to a text, or until it closes the terminal."""
     shown, deadline = b"", time.monotonic() + SECONDS
