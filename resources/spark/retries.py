@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import WeakSet
 
 import grpc
 from pyspark.errors import PySparkException
@@ -15,6 +16,18 @@ if TYPE_CHECKING:
 
 RETRIES, MAX_WAIT_MS = 6, 10_000
 """About half a minute in total: the first pause is 50 ms, and each further one four times as long."""
+
+_ENDED: WeakSet[SparkConnectClient] = WeakSet()
+"""Clients whose session the server has ended.
+
+They are marked as closed only when they are replaced: a call of PySpark's own threads may notice the end first, and
+PySpark would raise one of its errors, like those for failed work, in the thread that uses the session.
+"""
+
+
+def is_ended(client: SparkConnectClient) -> bool:
+    """Return whether a call has noticed that the server has ended the session of a client."""
+    return client in _ENDED
 
 
 class Retries(DefaultPolicy):
@@ -55,8 +68,7 @@ class _State(RetryPolicyState):
             TransientError: The server has ended the session.
         """
         if exception is not None and _is_session_ended(exception):
-            # The next use of the resource opens another session. PySpark itself marks it as closed in one of the cases.
-            self._client._closed = True
+            _ENDED.add(self._client)
             raise TransientError(
                 f"Spark Connect at {self._where} has ended this session: the server was restarted, or closed it",
                 "The operation was cancelled, and nothing that it had not committed is kept",

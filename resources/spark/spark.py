@@ -115,7 +115,7 @@ class Spark(dg.ConfigurableResource):
             ClockSkew: The server's clock differs from this machine's.
         """
         # The resources of a process share the session of a server, which another resource's run may have closed.
-        if self._session is None or self._session.is_stopped:  # type: ignore[attr-defined]  # of Spark Connect
+        if self._session is None or _is_over(self._session):
             self._session, self._settings = self._connect(), {}
             try:
                 require_spark_clock(self._session)
@@ -159,7 +159,7 @@ class Spark(dg.ConfigurableResource):
             if self._shared:
                 with _LOCK:
                     session = _SHARED.get(where)
-                    if session is None or session.is_stopped:
+                    if session is None or _is_over(session):
                         session = _SHARED[where] = builder.create()
                 # dagster-pyspark accepts no channel, but uses the active session of this thread.
                 SparkSession._active_session.session = session
@@ -210,3 +210,13 @@ class Spark(dg.ConfigurableResource):
         if self._session is not None:
             self._session.stop()
             self._session = None
+
+
+def _is_over(session: Any) -> bool:
+    """Return whether a session was closed, as by another resource's run, or ended by the server."""
+    from resources.spark.retries import is_ended
+
+    if is_ended(session.client):
+        # Otherwise PySpark sends it another request when the process ends.
+        session.client._closed = True
+    return bool(session.is_stopped)
