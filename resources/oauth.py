@@ -5,14 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from dataclasses import dataclass, field
+from http import HTTPStatus
 
 import requests
 
 from lakehouse.core.errors import LakehouseError, Unreachable, redact_credentials
 
 TIMEOUT_SECONDS = 10
-TOO_MANY = 429
-"""Status code of RFC 6585."""
 MARGIN_SECONDS = 30
 """A token is renewed this long before it expires, or at half of its lifetime if that is shorter."""
 
@@ -61,7 +60,7 @@ class ClientCredentials:
             response = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
         except requests.RequestException as error:
             raise Unreachable(self.system, self.token_uri, check, type(error).__name__) from error
-        if response.status_code == TOO_MANY or response.status_code >= 500:
+        if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.status_code >= 500:
             raise Unreachable(self.system, self.token_uri, check, f"status {response.status_code}")
         try:
             body = response.json()

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any, Literal
 from urllib.parse import quote
 
@@ -36,9 +37,6 @@ TIMEOUT_SECONDS = 30
 """The server reads a table's metadata file to register it."""
 TOKEN_EXPIRED = (401, 419)
 """Status codes: Unauthorized, and AuthenticationTimeout of the specification."""
-
-TOO_MANY = 429
-"""Status code with which gateways and hosted catalogs limit the rate of requests (RFC 6585)."""
 
 
 @dataclass(frozen=True)
@@ -259,10 +257,10 @@ class RestCatalog(dg.ConfigurableResource):
                     break
         except requests.RequestException as error:
             raise Unreachable(SYSTEM, self.uri, check, type(error).__name__) from error
-        if response.status_code == TOO_MANY:
+        if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
             raise TransientError(
-                f"{SYSTEM} at {redact_credentials(self.uri)} limits the rate of requests (status {TOO_MANY}: "
-                f"{_message(response)})",
+                f"{SYSTEM} at {redact_credentials(self.uri)} limits the rate of requests (status "
+                f"{response.status_code}: {_message(response)})",
                 "Nothing was changed",
                 "Retry the run or command",
             )

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 import boto3
 import pyarrow as pa
 import pytest
-from moto import mock_aws
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 
@@ -20,17 +19,6 @@ from resources.iceberg.snapshots import last_batch
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 TOPIC = Topic(name="orders")
-
-
-@pytest.fixture
-def glue(monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    with mock_aws():
-        yield Glue(region="us-east-1", catalog_id="123456789012")
 
 
 @pytest.fixture(params=["glue", "sql"])

@@ -7,7 +7,6 @@ from urllib.parse import urlsplit
 import boto3
 import pyarrow as pa
 import pytest
-from moto import mock_aws
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -15,7 +14,6 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import measure_lag
-from resources.aws.glue import Glue
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
 TOPIC = Topic(name="orders")
@@ -25,14 +23,8 @@ NEWEST = TableRef("trading", "orders__v2", first="orders")
 
 
 @pytest.fixture
-def clients(catalog, monkeypatch):
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "testing")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_PROFILE"):
-        monkeypatch.delenv(name, raising=False)
-    with mock_aws():
-        yield SimpleNamespace(catalog=catalog, glue=Glue(region="us-east-1", catalog_id="123456789012"))
+def clients(catalog, glue):
+    return SimpleNamespace(catalog=catalog, glue=glue)
 
 
 @pytest.fixture(params=[ORDERS, NEWEST], ids=str)
