@@ -57,6 +57,11 @@ class Metadata(ConfigModel):
         """The names of the columns in the table, by their internal names."""
         return metadata_columns.names(dict.fromkeys((*self.columns, *metadata_columns.REQUIRED)), self.naming)
 
+    @property
+    def place(self) -> tuple[str, str]:
+        """The names of the columns in the table that have a record's partition and offset."""
+        return self.names["kafka_partition"], self.names["kafka_offset"]
+
 
 MAX_DAYS = 36_500
 """Maximum duration in days, before which the calendar has dates."""

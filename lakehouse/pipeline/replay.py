@@ -37,7 +37,7 @@ from resources.iceberg.snapshots import last_batch
 from resources.iceberg.table_chain import TableChain
 from spark import records as kafka_records
 from spark.decoding import decode
-from spark.tables import dead_letters, write
+from spark.tables import dead_letters, lost_rows, write
 from spark.tables.decision import Decision
 from spark.tables.target import Target
 from spark.tables.write import Written
@@ -132,7 +132,7 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
         AuditFailed: The rows did not pass the audit that every batch must pass.
         CommitConflict: Another writer published meanwhile.
         LakehouseError: Nothing was ingested yet, or the table does not have the offsets in `since`.
-        TransientError: The Spark job was aborted, for example by a record that `lakehouse resume` skipped.
+        TransientError: The Spark job was aborted, for example by a skipped record, or the broker compacted the topic.
         UnclearState: The log no longer has the range, or the topic was recreated.
     """
     log, chain, context = _ingested(namespace, topic, clients, in_place=branch is None)
@@ -203,7 +203,7 @@ def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = Fa
     Raises:
         UnclearState: The table has rows of a topic that was recreated, or the topic was recreated meanwhile.
         CommitConflict: Another writer changed the table or the dead letters meanwhile.
-        TransientError: The Spark job was aborted, for example by a record of reason `poison`.
+        TransientError: The Spark job was aborted, for example by a poisonous record, or the broker compacted the topic.
     """
     others = f", or run `lakehouse redrive {topic.name}` without --poison for the others" if poison else ""
     remedy = f"Give Spark what the records need, such as more memory for its executors{others}"
@@ -240,9 +240,8 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
         context, read = _decoded(replace(context, batch=replace(position, start=since)), poison=poison)
         if read.pieces:
             _write(context, read, None)
-        names, rows = topic.metadata.names, context.spark.table(context.ref.spark_path())
-        columns = topic.key, names["kafka_partition"], names["kafka_offset"]
-        attempts = dead_letters.replaced(attempts, read.pieces, rows, *columns)
+        rows = context.spark.table(context.ref.spark_path())
+        attempts = dead_letters.replaced(attempts, read.pieces, rows, topic.key, *topic.metadata.place)
         decodable, recovered = recovered, count - dead_letters.remaining(attempts)[1].count
         gone = decodable - recovered
     elif recovered:
@@ -363,20 +362,24 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
     Raises:
         AuditFailed: The rows did not pass their audit, and `branch` is None.
         CommitConflict: Another writer published meanwhile, and `branch` is None.
+        TransientError: The broker compacted the topic.
         UnclearState: The records that do not decode are not those that were decided on, or the topic was recreated.
     """
-    topic, names = context.topic, context.topic.metadata.names
+    topic, place = context.topic, context.topic.metadata.place
     schema_fingerprints.check(context.table, topic, context.schemas)
     catalog = context.clients.catalog
     table = ensure_table(catalog, topic, context.ref, context.schemas, context.table)
     # Reading the records may have taken long.
     table = catalog.load(context.ref) or table
-    key = topic.key if topic.replaces_rows else (names["kafka_partition"], names["kafka_offset"])
+    key = topic.key if topic.replaces_rows else place
 
     def rows(target: Target) -> list[Written]:
         if topic.mode == "dedup":
             return [write.dedup(decoded, target, topic.key, empty=False) for decoded in read.pieces]
-        return [write.upsert(decoded, target, key, empty=False) for decoded in read.pieces]
+        written = [write.upsert(decoded, target, key, empty=False) for decoded in read.pieces]
+        if topic.replaces_rows and branch is None:
+            lost_rows.require_none(context.spark, context.base, target, read.pieces, context.batch, key, *place)
+        return written
 
     stage, writes = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
     written = sum(writes, Written(Counts()))

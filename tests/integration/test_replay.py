@@ -10,7 +10,7 @@ from pyspark.sql.connect.readwriter import DataFrameWriterV2
 
 from lakehouse.cli.schema_plan import plan_registered
 from lakehouse.config.topic import Metadata
-from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, UnclearState
+from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, TransientError, UnclearState
 from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
@@ -18,6 +18,7 @@ from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
 from spark.tables import write
 from spark.tables.target import Target
+from tests.support.compaction import compact, set_compaction
 from tests.support.faults.moments import once_before
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade, with_checks
 
@@ -94,6 +95,40 @@ def test_replay_keeps_newest_record_with_foreign_schema(resources):
     replay_since(stream, "earliest")
 
     assert [(row["userid"], row["quantity"]) for row in stream.rows()] == [("a", 2)]
+
+
+def test_replay_of_topic_compacted_meanwhile_keeps_rows(resources, monkeypatch):
+    """The newest record of the key does not decode, and the one before it is deleted after an older one was read."""
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    set_compaction(stream)
+    # Spark's consumer has fetched a megabyte after the record that it reads.
+    long = [trade(n, userid=f"Long_{n}", account="x" * 900_000) for n in range(6)]
+    trades = [trade(0, userid="User_1", quantity=1), *long, trade(0, userid="User_1", quantity=2)]
+    for of_user in trades:
+        value = framed(stream.schema(), TRADES, of_user)
+        stream.produce([{"key": of_user["userid"].encode(), "value": value}])
+    stream.produce([{"key": b"User_1", "value": b"bad"}])
+    stream.ingest()
+    before = stream.rows()
+    assert [row["kafka_offset"] for row in before] == [1, 2, 3, 4, 5, 6, 7]
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 1})
+
+    is_compacted = lambda: 7 not in [message.offset for message in stream.messages()]  # noqa: E731
+    upsert = write.upsert
+
+    def upsert_and_compact(*args, **keywords):
+        written = upsert(*args, **keywords)
+        if not is_compacted():
+            compact(stream, is_compacted, user="User_3")
+        return written
+
+    monkeypatch.setattr(write, "upsert", upsert_and_compact)
+    with pytest.raises(TransientError, match=r"compacted .* \(partition 0 offset 7\)\. Nothing was published"):
+        replay_since(stream, "earliest")
+    assert stream.rows() == before
+
+    replay_since(stream, "earliest")
+    assert stream.rows() == before
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,9 @@ from tests.simulation.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
 
 T = TypeVar("T")
+NAMED_FILES = 100
+"""Maximum number of earlier metadata files that a table names."""
+
 FILE_IO = {"py-io-impl": "tests.simulation.memory_files.MemoryFileIO"}
 
 _numbers = itertools.count()
@@ -140,6 +143,10 @@ class MemoryIcebergCatalog(ClockChecked):
     def metadata_files(self) -> dict[str, str]:
         """Return the metadata file of each table by the table's full name, without a fault."""
         return {".".join(name): file for name, file in self._locations.items()}
+
+    def has_long_log(self) -> bool:
+        """Return whether a table has had more metadata files than it names (Iceberg: previous-versions-max)."""
+        return any(len(self._metadata[file].metadata_log) >= NAMED_FILES for file in self._locations.values())
 
     def find(self, name: str) -> Table | None:
         """Load a table without a fault; None if it does not exist."""

@@ -10,6 +10,7 @@ import spark.decoding.decode
 import spark.decoding.explain
 import spark.records
 import spark.tables.dead_letters
+import spark.tables.lost_rows
 import spark.tables.maintenance_procedures
 import spark.tables.staged_checks
 import spark.tables.write
@@ -37,6 +38,7 @@ REPLACED: dict[Any, dict[str, Any]] = {
         "dedup": write_jobs.dedup,
         "upsert": write_jobs.upsert,
     },
+    spark.tables.lost_rows: {"require_none": write_jobs.require_none},
     spark.tables.dead_letters: {
         "of_batch": letter_jobs.of_batch,
         "decision": letter_jobs.decision,

@@ -188,7 +188,7 @@ class Oracle:
         if reason is None:
             self._judge_shares(start, end)
             self._ranges += [(topic_id, p, start[p], o) for p, o in end.items() if o > start[p]]
-        elif reason == RESUMED and self.chosen is not None and end not in self.chosen:
+        elif reason == RESUMED and self.chosen is not None and not any(end == c | _added(c, end) for c in self.chosen):
             self._violate(f"an operator chose none of {self.chosen} where a table was resumed at {end}")
         self.position = topic_id, {**known, **end}
         furthest = self.furthest.setdefault(topic_id, {})
@@ -375,6 +375,11 @@ class Oracle:
         """Raise Violation if a promise was broken."""
         if self.violations:
             raise Violation("; ".join(dict.fromkeys(self.violations)))
+
+
+def _added(chosen: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
+    """Return the partitions that were added after an operator chose a position: no record of them is skipped."""
+    return {partition: 0 for partition in end if partition not in chosen}
 
 
 def place_of(record: Record) -> Place:

@@ -101,6 +101,7 @@ def test_simulation_replaces_only_functions_that_run_in_spark():
         "spark.decoding.decode",
         "spark.decoding.explain",
         "spark.tables.dead_letters",
+        "spark.tables.lost_rows",
         "spark.tables.maintenance_procedures",
         "spark.tables.staged_checks",
         "spark.tables.write",

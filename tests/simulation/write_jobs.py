@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyspark.errors.exceptions.connect import SparkException
 
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
+from spark.tables import lost_rows
 from spark.tables.target import Target
 from spark.tables.write import Written
 from tests.simulation.decoding_jobs import Decoded, Outcome, digest
@@ -74,6 +77,36 @@ def upsert(decoded: Decoded, target: Target, key: tuple[str, ...], empty: bool) 
         spark.job("commit", lambda: spark.commit(target.completing(), None, rows))
     tombstones = len(newest) - len(rows)
     return _written(outcomes, rows=len(rows), tombstones=tombstones, superseded=len(good) - len(newest))
+
+
+def require_none(
+    spark: MemorySpark, base: int | None, target: Target, pieces: Sequence[Decoded], batch: Batch, *columns: Any
+) -> None:
+    """Require that each row of main is on a branch, or that a record which was read replaces or removes it.
+
+    It is no job of its own: the error of one is that of the write before it.
+    """
+    if base is None:
+        return
+    after = {row.record.key: row.record for row in spark.rows(target.ref, target.branch)}
+    outcomes = [outcome for piece in pieces for outcome in piece.outcomes()]
+    places = {(o.record.partition, o.record.offset) for o in outcomes}
+    good = [o.record for o in outcomes if o.is_good]
+    lost = []
+    for record in (row.record for row in spark.rows(target.ref, "main", base)):
+        place, is_newer = (record.partition, record.offset), functools.partial(_is_as_new, record)
+        is_read = batch.start.get(record.partition, 0) <= record.offset < batch.end.get(record.partition, 0)
+        states = [*filter(None, [after.get(record.key)]), *good]
+        if is_read and place not in places and not any(map(is_newer, states)):
+            lost.append(place)
+    if lost:
+        raise lost_rows.compacted(batch.topic, lost)
+
+
+def _is_as_new(record: Record, other: Record) -> bool:
+    if record.key != other.key:
+        return False
+    return record.partition != other.partition or record.offset <= other.offset
 
 
 def planned(decoded: Decoded, target: Target) -> list[Outcome]:

@@ -134,7 +134,7 @@ def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Targ
     decoding = context.schemas.decoding()
     of_range = [dead_letters.of_batch(piece, decoding, topic, context.ref, batch) for piece in pieces]
     existing, rows = (context.spark.table(path) for path in (ref.spark_path(), staged.path))
-    columns = topic.metadata.names["kafka_partition"], topic.metadata.names["kafka_offset"]
+    columns = topic.metadata.place
     missing = dead_letters.missing(of_range, existing, batch, rows, *columns)
     if not (count := missing.count()):
         return
@@ -218,10 +218,9 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
     snapshot = table.current_snapshot() if table else None
     if snapshot is None:
         return
-    spark, names = clients.spark.session(clients.catalog.spark_settings()), topic.metadata.names
+    spark = clients.spark.session(clients.catalog.spark_settings())
     waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous, {})
-    columns = names["kafka_partition"], names["kafka_offset"]
-    existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *columns)
+    existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *topic.metadata.place)
     count, _ = dead_letters.remaining(existing)
     if count:
         mark(clients, topic, ref.dead_letters, existing, count, previous.topic_id, source)
