@@ -70,13 +70,12 @@ def _referenced_tables(connection: Any, statement: str) -> set[tuple[str, str]]:
     """Return the schema-qualified tables in a SELECT.
 
     Raises:
-        LakehouseError: The statement is not a single SELECT.
+        LakehouseError: DuckDB does not recognize the statement as a SELECT.
     """
     [(serialized,)] = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
     tree = json.loads(serialized)
-    if tree["error"] or len(tree["statements"]) != 1:
-        problem = tree.get("error_message", "several statements")
-        raise LakehouseError(f"The SQL is not a single SELECT: {problem}. Nothing was run. Correct the SQL")
+    if tree["error"]:
+        raise LakehouseError(f"DuckDB refused the SQL: {tree['error_message']}. Nothing was run. Correct the SQL")
 
     def named(node: Any) -> Iterator[tuple[str, str]]:
         if isinstance(node, dict):

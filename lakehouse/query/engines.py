@@ -5,6 +5,7 @@ from __future__ import annotations
 from pkgutil import resolve_name
 
 from lakehouse.core.errors import LakehouseError
+from lakehouse.query.read_only import require_query
 from lakehouse.query.result import Result
 from resources.aws.athena import Athena
 from resources.by_key import Resources, find_resource, resource_of
@@ -20,12 +21,13 @@ ENGINES = {
 
 
 def run(statement: str, engine: str, resources: Resources) -> Result:
-    """Run a statement in an engine, whose module is imported here: Spark's client takes a second to import.
+    """Run a query in an engine, whose module is imported here: Spark's client takes a second to import.
 
     Raises:
-        LakehouseError: The engine refuses the statement.
+        LakehouseError: The statement is not a single query, or the engine refuses it.
         Unreachable: The engine does not answer.
     """
+    require_query(statement, engine)
     result: Result = resolve_name(f"lakehouse.query.{ENGINES[engine]}")(statement, resources)
     return result
 

@@ -129,6 +129,15 @@ def test_query_unknown_column_is_error_with_exit_code_1(engine, sales):
     assert "Traceback" not in result.output and "stacktrace" not in result.output
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_query_that_drops_the_table_is_refused(engine, sales):
+    result = CliRunner().invoke(main, ["query", f"DROP TABLE {sales}", "--engine", engine])
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: The SQL is not a single query: it is DROP. Nothing was run.")
+    [row] = json.loads(query(f"SELECT count(*) AS n FROM {sales}", engine))
+    assert in_lower_case(row) == {"n": len(SALES)}
+
+
 def test_query_athena_is_missing_in_embedded_stack(sales):
     result = CliRunner().invoke(main, ["query", "SELECT 1", "--engine", "athena"])
     assert result.exit_code == 1 and "no Athena" in result.output

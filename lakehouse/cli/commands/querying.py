@@ -24,15 +24,15 @@ from lakehouse.query.engines import ENGINES, run
     "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Output format."
 )
 def query(sql: str, engine: str, output: str) -> None:
-    """Run SQL and print the result. `csv` and `json` print numbers with all digits.
+    """Run a query and print its result. `csv` and `json` print numbers with all digits.
 
     \b
     Tables are namespace.table, with the namespace of lakehouse.yaml:
       lakehouse query "SELECT * FROM trading.users LIMIT 10"
       lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
 
-    DuckDB runs in this process on full copies of the catalog's tables. Snowflake and Athena query the snapshots that
-    were last published to them.
+    The SQL is one query. Statements that write are refused, in each engine. DuckDB runs in this process on full copies
+    of the catalog's tables. Snowflake and Athena query the snapshots that were last published to them.
     """
     with open_clients(loader.load()) as resources:
         result = run(sql, engine, resources)
