@@ -16,6 +16,9 @@ from lakehouse.query.result import Result
 from resources.by_key import Resources
 from resources.iceberg.catalog import Catalog
 
+NOT_IN_ARROW = ("BIGNUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE", "UHUGEINT", "VARIANT")
+"""Types whose values DuckDB changes or encodes when it converts them to Arrow. They are printed as DuckDB's text."""
+
 
 def query(statement: str, resources: Resources) -> Result:
     """Run one SELECT. Tables are named `namespace.table`, and are read into memory completely.
@@ -43,11 +46,40 @@ def query(statement: str, resources: Resources) -> Result:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(identifier[0])}")
                 view = DUCKDB.identifier(*identifier)
                 connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number generated)
-            return Result.of_arrow(connection.sql(statement).to_arrow_table())
+            return Result.of_arrow(_exact(connection.sql(statement)).to_arrow_table())
         except duckdb.Error as error:
             raise LakehouseError(
                 f"DuckDB refused the statement: {error}. Correct the SQL and run `lakehouse query` again"
             ) from error
+
+
+def _exact(rows: duckdb.DuckDBPyRelation) -> duckdb.DuckDBPyRelation:
+    """Return the rows with text in place of values that Arrow does not have."""
+    types = [_exact_type(type_) for type_ in rows.types]
+    if types == rows.types:
+        return rows
+    columns = enumerate(zip(types, rows.columns, strict=True), 1)
+    return rows.project(
+        ", ".join(f"CAST(#{n} AS {type_}) AS {DUCKDB.identifier(name)}" for n, (type_, name) in columns)
+    )
+
+
+def _exact_type(type_: Any) -> Any:
+    match type_.id:
+        case "list":
+            return duckdb.list_type(_exact_type(type_.child))
+        case "array":
+            (_, child), (_, size) = type_.children
+            return duckdb.array_type(_exact_type(child), size)
+        case "struct":
+            return duckdb.struct_type({name: _exact_type(child) for name, child in type_.children})
+        case "map":
+            return duckdb.map_type(_exact_type(type_.key), _exact_type(type_.value))
+        case "tuple" | "union":
+            is_exact = all(child == _exact_type(child) for _, child in type_.children)
+        case _:
+            is_exact = str(type_) not in NOT_IN_ARROW
+    return type_ if is_exact else duckdb.sqltype("VARCHAR")
 
 
 def _load(catalog: Catalog, ref: TableRef) -> Table:

@@ -1,7 +1,7 @@
 """Conversion and display of dates and times outside of Python's range."""
 
 import json
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 
 import pyarrow as pa
 import pytest
@@ -56,6 +56,36 @@ def test_pylist_nested_dates_are_converted():
     maps = pa.MapArray.from_arrays([0, 1], ["k"], lists)
     structs = pa.StructArray.from_arrays([maps, days([None])], ["m", "d"])
     assert pylist(structs) == [{"m": {"k": ["+10000-01-01", date(1970, 1, 1)]}, "d": None}]
+
+
+def test_pylist_nanoseconds_beside_far_date_are_exact():
+    nanos = moments([1_700_000_000_123_456_789, 0], pa.timestamp("ns", "UTC"))
+    values = pylist(pa.StructArray.from_arrays([days([3_000_000, 0]), nanos], ["d", "t"]))
+    assert values[0] == {"d": "+10183-09-21", "t": "2023-11-14T22:13:20.123456789+00:00"}
+    assert values[1] == {"d": date(1970, 1, 1), "t": datetime(1970, 1, 1, tzinfo=UTC)}
+
+
+def test_pylist_time_that_python_lacks_is_text():
+    assert pylist(pa.array([1, None, 86_399_999_999_999, 1000], pa.time64("ns"))) == [
+        "00:00:00.000000001",
+        None,
+        "23:59:59.999999999",
+        time(microsecond=1),
+    ]
+    assert pylist(pa.array([86_400_000_000], pa.time64("us"))) == ["24:00:00.000000"]
+
+
+def test_pylist_map_with_nested_keys_is_list_of_entries():
+    maps = pa.MapArray.from_arrays([0, 2, 2], pa.array([[1], None], pa.list_(pa.int8())).fill_null([]), days([0, None]))
+    assert pylist(maps) == [[{"key": [1], "value": date(1970, 1, 1)}, {"key": [], "value": None}], []]
+
+
+@pytest.mark.parametrize("day", [0, 3_000_000])
+def test_pylist_map_with_key_twice_is_refused_unless_lossy(day):
+    maps = pa.MapArray.from_arrays([0, 2], ["a", "a"], days([day, day]))
+    with pytest.raises(KeyError):
+        pylist(maps)
+    assert list(pylist(maps, "lossy")[0]) == ["a"]
 
 
 def test_query_result_shows_dates_outside_python_range():

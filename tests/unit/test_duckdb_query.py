@@ -1,12 +1,16 @@
 """DuckDB as a query engine over a catalog on the local disk."""
 
+import csv
 import datetime as dt
+import io
+import json
 from decimal import Decimal
 from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 
+from lakehouse.cli import console
 from lakehouse.core.errors import LakehouseError
 from lakehouse.query.engines import run
 from resources.iceberg.catalog import Catalog
@@ -81,3 +85,53 @@ def test_query_joins_and_aggregates(systems):
 def test_query_outside_catalog_or_invalid_is_refused(statement, message, systems):
     with pytest.raises(LakehouseError, match=message):
         run(statement, "duckdb", systems)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("340282366920938463463374607431768211455::UHUGEINT", "340282366920938463463374607431768211455"),
+        ("170141183460469231731687303715884105727::HUGEINT", 170141183460469231731687303715884105727),
+        (
+            "-12345678901234567890123456789012345678901234567890::BIGNUM",
+            "-12345678901234567890123456789012345678901234567890",
+        ),
+        ("TIMETZ '12:00:00.000001+02:30'", "12:00:00.000001+02:30"),
+        ("'10101'::BIT", "10101"),
+        ("INTERVAL '1 month 2 days 0.000003 seconds'", "1 month 2 days 00:00:00.000003"),
+        ("TIME_NS '12:00:00.123456789'", "12:00:00.123456789"),
+        ("TIME '24:00:00'", "24:00:00.000000"),
+        ("{'a': [1, 2]}::VARIANT", "{'a': [1, 2]}"),
+        (r"'\x00\xFFa'::BLOB", "00ff61"),
+        ("MAP {[1, 2]: 'a', []: NULL}", [{"key": [1, 2], "value": "a"}, {"key": [], "value": None}]),
+        ("MAP {{'k': DATE '2026-01-01'}: 1.50}", [{"key": {"k": "2026-01-01"}, "value": "1.50"}]),
+        (
+            "{'m': MAP {{'k': TIMETZ '12:00:00+02'}: '101'::BIT}}",
+            {"m": [{"key": {"k": "12:00:00+02"}, "value": "101"}]},
+        ),
+        ("MAP {'nan'::DOUBLE: INTERVAL 1 DAY}", {"NaN": "1 day"}),
+        ("['nan'::DOUBLE, '-inf'::DOUBLE, 0.1]", ["NaN", "-Infinity", 0.1]),
+        ("{'n': [{'d': 1.10::DECIMAL(38, 2), 'f': 'nan'::FLOAT}]}", {"n": [{"d": "1.10", "f": "NaN"}]}),
+        ("['101'::BIT, NULL]::BIT[2]", ["101", None]),
+        ("[DATE '20000-01-01']::DATE[1]", ["+20000-01-01"]),
+        ("[TIMESTAMP_NS '2026-01-01 00:00:00.123456789']", ["2026-01-01T00:00:00.123456789"]),
+        ("union_value(a := '101'::BIT)", "101"),
+        ("row(1, INTERVAL 1 DAY)", "(1, 1 day)"),
+    ],
+)
+def test_query_value_of_each_duckdb_type_is_exact(value, expected, systems):
+    result = run(f'SELECT {value} AS "a ""b", {value} AS "a ""b"', "duckdb", systems)
+    assert result.columns == ['a "b', 'a "b']
+    once = run(f"SELECT {value} AS v", "duckdb", systems)
+    assert json.loads(once.json()) == [{"v": expected}]
+    text = expected if isinstance(expected, str) else json.dumps(expected)
+    assert list(csv.reader(io.StringIO(result.csv(), newline="")))[1:] == [[text, text]]
+    console.console.begin_capture()
+    console.console.print(console.rows(once.columns, once.terminal_rows()))
+    assert text in console.console.end_capture()
+
+
+def test_query_order_remains_if_values_become_text(systems):
+    rows = run("SELECT n, n::UHUGEINT FROM range(100000) t(n) ORDER BY hash(n)", "duckdb", systems).rows
+    expected = run("SELECT n FROM range(100000) t(n) ORDER BY hash(n)", "duckdb", systems).rows
+    assert [n for n, _ in rows] == [n for (n,) in expected] and all(str(n) == text for n, text in rows)

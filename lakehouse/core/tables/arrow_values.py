@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from contextlib import suppress
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal
 
 import pyarrow as pa
 
 PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
-DAY = 86_400_000_000
-"""Microseconds per day."""
+DAY = 86_400_000_000_000
+"""Nanoseconds per day."""
 FIRST_DAY = 719_162
 """Days from 0001-01-01 to 1970-01-01."""
 CYCLE_YEARS, CYCLE_DAYS = 400, 146_097
@@ -20,16 +21,17 @@ Maps = Literal["strict", "lossy"]
 
 
 def pylist(column: pa.Array | pa.ChunkedArray, maps: Maps = "strict") -> list[Any]:
-    """Return the values of a column, maps as dictionaries.
+    """Return the values of a column.
 
-    Dates and times outside of the years 1 to 9999 are text, as Spark writes them: `+10000-01-01`.
+    Maps are dictionaries, or lists of `{"key": …, "value": …}` if their keys are structs, lists or maps. Dates and
+    times that Python does not have are ISO text: those outside of the years 1 to 9999, as Spark writes them
+    (`+10000-01-01`), and times of day in nanoseconds.
     """
-    try:
-        values: list[Any] = column.to_pylist(maps_as_pydicts=maps)
-        return values
-    except (OverflowError, ValueError):
-        type_ = column.type
-        return [_value(value, type_) for value in column.cast(_numbers(type_)).to_pylist(maps_as_pydicts=maps)]
+    if not _differs(column.type):
+        with suppress(OverflowError, ValueError):
+            values: list[Any] = column.to_pylist(maps_as_pydicts=maps)
+            return values
+    return [_value(value, column.type, maps) for value in column.cast(_numbers(column.type)).to_pylist()]
 
 
 def rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
@@ -38,11 +40,18 @@ def rows(table: pa.Table | pa.RecordBatch) -> list[dict[str, Any]]:
     return [dict(zip(table.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
 
 
+def _differs(type_: pa.DataType) -> bool:
+    """Return True if Arrow's own conversion to Python changes or refuses some values of a type."""
+    if pa.types.is_time64(type_) or (pa.types.is_map(type_) and pa.types.is_nested(type_.key_type)):
+        return True
+    return any(_differs(type_.field(i).type) for i in range(type_.num_fields))
+
+
 def _numbers(type_: pa.DataType) -> pa.DataType:
     """Return the type with dates and times replaced by the integers they are stored as."""
     if pa.types.is_date32(type_):
         return pa.int32()
-    if pa.types.is_timestamp(type_):
+    if pa.types.is_timestamp(type_) or pa.types.is_time64(type_):
         return pa.int64()
     if pa.types.is_struct(type_):
         return pa.struct([field.with_type(_numbers(field.type)) for field in type_])
@@ -52,22 +61,31 @@ def _numbers(type_: pa.DataType) -> pa.DataType:
     if pa.types.is_list(type_) or pa.types.is_large_list(type_):
         of = pa.list_ if pa.types.is_list(type_) else pa.large_list
         return of(type_.value_field.with_type(_numbers(type_.value_type)))
+    if pa.types.is_fixed_size_list(type_):
+        return pa.list_(type_.value_field.with_type(_numbers(type_.value_type)), type_.list_size)
     return type_
 
 
-def _value(value: Any, type_: pa.DataType) -> Any:
+def _value(value: Any, type_: pa.DataType, maps: Maps) -> Any:
     if value is None:
         return None
     if pa.types.is_date32(type_):
         return _date(value)
+    if pa.types.is_time64(type_):
+        return _time(value * PER_SECOND["ns"] // PER_SECOND[type_.unit])
     if pa.types.is_timestamp(type_):
-        return _moment(value * 1_000_000 // PER_SECOND[type_.unit], has_zone=type_.tz is not None)
+        return _moment(value * PER_SECOND["ns"] // PER_SECOND[type_.unit], has_zone=type_.tz is not None)
     if pa.types.is_struct(type_):
-        return {field.name: _value(value[field.name], field.type) for field in type_}
+        return {field.name: _value(value[field.name], field.type, maps) for field in type_}
     if pa.types.is_map(type_):
-        return {_value(key, type_.key_type): _value(item, type_.item_type) for key, item in value.items()}
-    if pa.types.is_list(type_) or pa.types.is_large_list(type_):
-        return [_value(item, type_.value_type) for item in value]
+        pairs = [(_value(key, type_.key_type, maps), _value(item, type_.item_type, maps)) for key, item in value]
+        if pa.types.is_nested(type_.key_type):
+            return [{"key": key, "value": item} for key, item in pairs]
+        if maps == "strict" and len(dict(pairs)) < len(pairs):
+            raise KeyError(f"A key occurs twice in {pairs}")
+        return dict(pairs)
+    if isinstance(value, list):
+        return [_value(item, type_.value_type, maps) for item in value]
     return value
 
 
@@ -81,9 +99,18 @@ def _date(days: int) -> date | str:
     return f"{sign}{abs(year):04}-{in_cycle:%m-%d}"
 
 
-def _moment(micros: int, *, has_zone: bool) -> datetime | str:
-    days, rest = divmod(micros, DAY)
-    day, time = _date(days), (datetime(1970, 1, 1) + timedelta(microseconds=rest)).time()
-    if isinstance(day, date):
-        return datetime.combine(day, time, UTC if has_zone else None)
-    return f"{day}T{time.isoformat(timespec='microseconds')}{'+00:00' if has_zone else ''}"
+def _time(nanos: int) -> time | str:
+    micros, rest = divmod(nanos, 1000)
+    if nanos == DAY:
+        return "24:00:00.000000"
+    value = (datetime(1970, 1, 1) + timedelta(microseconds=micros)).time()
+    return f"{value.isoformat(timespec='microseconds')}{rest:03}" if rest else value
+
+
+def _moment(nanos: int, *, has_zone: bool) -> datetime | str:
+    days, rest = divmod(nanos, DAY)
+    day, of_day = _date(days), _time(rest)
+    if isinstance(day, date) and isinstance(of_day, time):
+        return datetime.combine(day, of_day, UTC if has_zone else None)
+    text = of_day if isinstance(of_day, str) else of_day.isoformat(timespec="microseconds")
+    return f"{day}T{text}{'+00:00' if has_zone else ''}"
