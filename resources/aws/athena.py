@@ -149,12 +149,17 @@ def parse_value(type_: str, value: str | None) -> Any:
     return value
 
 
-def _parse_time(type_: str, value: str) -> dt.date:
+def _parse_time(type_: str, value: str) -> dt.date | str:
     if type_ == "date":
         return dt.date.fromisoformat(value)
-    if type_ == "timestamp":
-        return dt.datetime.fromisoformat(value)
-    instant, _, zone = value.rpartition(" ")
+    text, _, zone = value.rpartition(" ") if type_ == "timestamp with time zone" else (value, "", "")
+    # Python has microseconds, as in `2026-07-01 12:00:00.123456`, and Athena up to six digits more.
+    text, more = text[:26], text[26:].rstrip("0")
     if zone.startswith(("+", "-")):  # An offset such as -07:00, which is not the name of a time zone.
-        return dt.datetime.fromisoformat(instant + zone)
-    return dt.datetime.fromisoformat(instant).replace(tzinfo=ZoneInfo(zone))
+        moment = dt.datetime.fromisoformat(text + zone)
+    else:
+        moment = dt.datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone) if zone else None)
+    if not more:
+        return moment
+    text = (moment.astimezone(dt.UTC) if zone else moment).isoformat(timespec="microseconds")
+    return text[:26] + more.ljust(3 if len(more) <= 3 else 6, "0") + text[26:]

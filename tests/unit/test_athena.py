@@ -103,6 +103,28 @@ def test_query_timestamp_with_offset_or_zone_returns_utc(moto, aws, value, utc):
     assert json.loads(run_query("SELECT at FROM trading.t").json()) == [{"at": utc}]
 
 
+@pytest.mark.parametrize(
+    ("type_", "value", "expected"),
+    [
+        ("timestamp", "2026-07-01 12:00:00.123456789", "2026-07-01T12:00:00.123456789"),
+        ("timestamp", "2026-07-01 12:00:00.123456000", "2026-07-01T12:00:00.123456"),
+        ("timestamp", "2026-07-01 12:00:00.000000000001", "2026-07-01T12:00:00.000000000001"),
+        ("timestamp with time zone", "2026-07-01 12:00:00.123456789 UTC", "2026-07-01T12:00:00.123456789+00:00"),
+        ("timestamp with time zone", "1969-12-31 23:59:59.999999999 -07:00", "1970-01-01T06:59:59.999999999+00:00"),
+        ("timestamp with time zone", "2026-07-01 12:00:00.1234567 Europe/Zurich", "2026-07-01T10:00:00.123456700+00:00"),
+        ("time", "12:00:00.123456789", "12:00:00.123456789"),
+    ],
+)
+def test_query_time_beyond_microseconds_is_exact(moto, aws, type_, value, expected):
+    queue(moto, {"at": type_}, [(value,)])
+
+    result = run_query("SELECT at FROM trading.t")
+
+    assert json.loads(result.json()) == [{"at": expected}]
+    assert result.csv().splitlines() == ["at", expected]
+    assert result.terminal_rows() == [[expected]]
+
+
 def test_query_time_outside_of_pythons_years_returns_text(moto, aws):
     columns = {"day": "date", "made": "timestamp", "at": "timestamp with time zone"}
     row = ("+10000-01-01", "+10000-01-01 00:00:00.000", "-0001-12-31 00:00:00.000 UTC")
