@@ -13,9 +13,10 @@ from assets.streaming import results
 from lakehouse.cli import check_runner, console, schema_plan
 from lakehouse.cli.last_run import failures
 from lakehouse.cli.systems import all_spark_topics, all_topics, open_clients
+from lakehouse.cli.verification import verification
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import LakehouseError, reason, trace
+from lakehouse.core.errors import reason, trace
 from lakehouse.core.text.terminal import echo
 from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
 from lakehouse.pipeline.clients import Clients
@@ -23,12 +24,6 @@ from resources.by_key import resource_of
 from resources.kafka.kafka import Kafka
 
 _LOG = logging.getLogger(__name__)
-
-
-class _Unverified(click.ClickException):
-    """An error that prevents a verification. A failed verification exits with 1."""
-
-    exit_code = 2
 
 
 @click.command()
@@ -57,7 +52,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
     """
     if against and not schema_file:
         raise click.UsageError("--against needs SCHEMA_FILE, the schema that is compared with the file. Name it")
-    try:
+    with verification():
         declared = loader.load()
         entry = declared.topic(topic) if topic else None
         if entry and schema_file:
@@ -71,8 +66,6 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
             with open_clients(declared) as resources:
                 topics = [entry] if entry else all_topics(declared, resources)
                 plans = [schema_plan.plan_registered(declared, each_topic, resources) for each_topic in topics]
-    except LakehouseError as error:
-        raise _Unverified(str(error)) from error
     values = [schema.to_json() for schema in plans]
     lines = [line for schema in plans for line in schema.lines()]
     echo(json.dumps(values[0] if topic else values, indent=2) if as_json else "\n".join(lines))
@@ -103,7 +96,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     outcomes: list[check_runner.Outcome] = []
-    try:
+    with verification():
         declared = loader.load()
         selected = [declared.topic_written_by_spark(name) for name in topics]
         with open_clients(declared) as resources:
@@ -118,8 +111,6 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                     if where := trace(error):
                         _LOG.error("The dry run of %s failed. %s", topic.name, where)
                     outcomes.append(check_runner.Outcome(asset, "dry_run", "error", reason(error)))
-    except LakehouseError as error:
-        raise _Unverified(str(error)) from error
     _report(outcomes, as_json, junit)
 
 
@@ -141,7 +132,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     \b
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
-    try:
+    with verification():
         declared = loader.load()
         names = list(topics or (*declared.topics, *declared.routes))
         with open_clients(declared) as resources:
@@ -156,8 +147,6 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
                 outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
             for (asset, failing), reason in results.failures(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))
-    except LakehouseError as error:
-        raise _Unverified(str(error)) from error
     _report(outcomes, as_json, junit)
 
 

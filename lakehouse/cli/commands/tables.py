@@ -12,6 +12,7 @@ import click
 
 from lakehouse.cli import console
 from lakehouse.cli.systems import all_spark_topics, open_clients
+from lakehouse.cli.verification import verification
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
@@ -49,15 +50,16 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     The rows themselves:         lakehouse ledger orders --deep
 
     \b
-    Exit code 0: the ledger is consistent. 1: it is not.
+    Exit code 0: the ledger is consistent. 1: it is not. 2: it could not be verified.
     """
-    declared = loader.load()
-    entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as resources, hide_values(entry):
-        if deep or log:
-            report = reconcile(declared.namespace, entry, Clients.of(resources), whole_log=log)
-        else:
-            report = check_ledger(resources.catalog, declared.namespace, entry)
+    with verification():
+        declared = loader.load()
+        entry = declared.topic_written_by_spark(topic)
+        with open_clients(declared) as resources, hide_values(entry):
+            if deep or log:
+                report = reconcile(declared.namespace, entry, Clients.of(resources), whole_log=log)
+            else:
+                report = check_ledger(resources.catalog, declared.namespace, entry)
     if as_json:
         echo(json.dumps({"topic": topic} | ledger_page.as_json(report.entries, report.findings), indent=2))
     else:
