@@ -6,6 +6,7 @@ import warnings
 
 import click
 import dagster as dg
+from rich.console import Console
 
 from lakehouse.config import loader
 from lakehouse.config.sources.derived import Derived
@@ -31,17 +32,21 @@ def validate() -> None:
     except ModuleNotFoundError:
         note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
         echo(f"Note: {note}, which contains it", err=True)
-    declared = loader.load(validations=validations)
-    if derived := [topic for topic in declared.topics.values() if isinstance(topic.source, Derived)]:
-        # It loads Spark's client and Iceberg, which take longer than the command without transforms.
-        from lakehouse.pipeline.derivation import transform
+    # Only terminals show the progress: logs of build servers contain the errors alone.
+    with Console(stderr=True).status("Parsing SQL and patterns of checks") as progress:
+        declared = loader.load(validations=validations)
+        if derived := [topic for topic in declared.topics.values() if isinstance(topic.source, Derived)]:
+            progress.update("Importing transforms")
+            # It loads Spark's client and Iceberg, which take longer than the command without transforms.
+            from lakehouse.pipeline.derivation import transform
 
-        for topic in derived:
-            transform(declared, topic)
-    loaded = defs()
-    with warnings.catch_warnings():
-        # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
-        warnings.simplefilter("ignore", dg.BetaWarning)
-        dg.Definitions.validate_loadable(loaded)
-    graph = loaded.resolve_asset_graph()
+            for topic in derived:
+                transform(declared, topic)
+        progress.update("Loading the Dagster definitions")
+        loaded = defs()
+        with warnings.catch_warnings():
+            # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
+            warnings.simplefilter("ignore", dg.BetaWarning)
+            dg.Definitions.validate_loadable(loaded)
+        graph = loaded.resolve_asset_graph()
     echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
