@@ -6,6 +6,7 @@ from pkgutil import resolve_name
 import click
 
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.text.phrases import did_you_mean
 from lakehouse.core.text.terminal import print_traceback, visible
 
 COMMANDS = {
@@ -52,6 +53,15 @@ class _Commands(click.Group):
             return super().get_command(ctx, cmd_name)
         command: click.Command = resolve_name(f"lakehouse.cli.{COMMANDS[cmd_name][0]}")
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            vars(error)["message"] = error.message + did_you_mean(args[0], COMMANDS)
+            raise
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

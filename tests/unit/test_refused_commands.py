@@ -41,3 +41,17 @@ def test_refused_command_prints_query_of_failing_rows(monkeypatch, command, func
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 1
     assert f"Rows that fail check 'small': {SQL}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["quer"], "Error: No such command 'quer'. Did you mean 'query'?\n"),
+        (["deadletters"], "Error: No such command 'deadletters'. Did you mean 'dead-letters'?\n"),
+        (["deploy", "plann"], "Error: No such command 'plann'. Did you mean 'plan'?\n"),
+        (["xyzzy"], "Error: No such command 'xyzzy'.\n"),
+    ],
+)
+def test_unknown_command_suggests_a_similar_one(command, message):
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code == 2 and result.output.endswith(message)
