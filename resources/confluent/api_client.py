@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -29,7 +31,6 @@ DEADLINE_SECONDS = 120
 FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1, 30
 """Bounds of the exponential backoff if the API sends no Retry-After, as in Confluent's Terraform provider."""
 
-TOO_MANY = 429
 BROKEN = (500, 502, 503, 504)
 PAGE_SIZE = 100
 """Maximum page size of all APIs."""
@@ -53,7 +54,7 @@ class _NoUsableResponse(Exception):
 
 def _requested_pause(error: BaseException) -> int | None:
     retry_after = error.retry_after if isinstance(error, _NoUsableResponse) else ""
-    return max(1, int(retry_after)) if retry_after.isdigit() else None
+    return max(1, int(retry_after)) if re.fullmatch("[0-9]{1,9}", retry_after) else None
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class ApiClient:
     def _call(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any = None, listing: bool = False
     ) -> Any:
-        call = f"{self.name}: {method} {redact_credentials(self.url).rstrip('/')}{path}"
+        call = self._described(method, path)
         may_have_acted = False
 
         def attempt() -> Any:
@@ -117,9 +118,9 @@ class ApiClient:
             if response.status_code < 300:
                 return self._json(call, response, body)
             text = self._error_message(response, body)
-            if response.status_code != TOO_MANY and response.status_code not in BROKEN:
+            if response.status_code != HTTPStatus.TOO_MANY_REQUESTS and response.status_code not in BROKEN:
                 raise refusal(call, method, path, self.key.id, response.status_code, text, listing)
-            may_have_acted |= response.status_code != TOO_MANY
+            may_have_acted |= response.status_code != HTTPStatus.TOO_MANY_REQUESTS
             raise _NoUsableResponse(f"{response.status_code} {text}".strip(), response.headers.get("Retry-After", ""))
 
         def is_safe_to_repeat(error: BaseException) -> bool:
@@ -144,15 +145,26 @@ class ApiClient:
             ConfluentError: As `call`.
             Unreachable: As `call`.
         """
-        query = {**(query or {}), "page_size": PAGE_SIZE}
+        query, tokens = {**(query or {}), "page_size": PAGE_SIZE}, list[str]()
         while True:
             page = self.listed(path, query)
-            yield from page.get("data") or ()
-            next_url = (page.get("metadata") or {}).get("next")
+            try:
+                items, next_url = page["data"] or [], (page.get("metadata") or {}).get("next")
+                is_list = isinstance(items, list)
+            except (TypeError, KeyError, AttributeError):
+                is_list = False
+            if not is_list:
+                # A missing list is not an empty one: what it does not contain would be created again.
+                raise self._unusable(path, "is no list")
+            yield from items
             if not next_url:
                 return
             # The URL itself is not used: the key must not be sent to another address.
-            query = {**query, "page_token": parse_qs(urlsplit(next_url).query)["page_token"][0]}
+            [token, *_] = parse_qs(urlsplit(str(next_url)).query).get("page_token", [""])
+            if not token or token in tokens:
+                raise self._unusable(path, "has no address of its next page, or that of an earlier one")
+            tokens.append(token)
+            query = {**query, "page_token": token}
 
     def listed(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
         """Return the response of a list without pages.
@@ -202,6 +214,15 @@ class ApiClient:
                 raise
             return None
 
+    def _unusable(self, path: str, problem: str) -> ConfluentError:
+        return ConfluentError(
+            f"{self._described('GET', path)} returned a response that {problem}. Nothing was changed. Check the "
+            f"address, and whether a proxy responds instead of the API"
+        )
+
+    def _described(self, method: str, path: str) -> str:
+        return f"{self.name}: {method} {redact_credentials(self.url).rstrip('/')}{path}"
+
     def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> requests.Response:
         return requests.request(
             method,
@@ -239,7 +260,7 @@ class ApiClient:
                 "It may have been executed or not",
                 "Run the command again: it reads the current state first",
             )
-        if problem.startswith(str(TOO_MANY)):
+        if problem.startswith(str(HTTPStatus.TOO_MANY_REQUESTS.value)):
             return RateLimited(
                 f"{call} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem}). "
                 f"It changed nothing. Run the command again later"

@@ -89,7 +89,8 @@ def error_message(content_type: str, text: str) -> ErrorMessage:
 
 
 def _error_in_json(document: dict[str, Any]) -> ErrorMessage:
-    if errors := document.get("errors"):
+    listed = document.get("errors")
+    if errors := [error for error in listed if isinstance(error, dict)] if isinstance(listed, list) else []:
         details = "; ".join(str(error.get("detail") or error.get("title") or "") for error in errors)
         return ErrorMessage(str(errors[0].get("code") or ""), details)
     inner = document["error"] if isinstance(document.get("error"), dict) else document

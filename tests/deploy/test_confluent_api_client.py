@@ -51,6 +51,15 @@ def test_call_busy_api_pauses_double(client: ApiClient, vendor: ConfluentServer,
     assert sleepless.pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
+@pytest.mark.parametrize("invalid", ["\xb2", "9" * 5000, "soon", "-1", "1.5"])
+def test_call_busy_api_with_invalid_retry_after_is_repeated(
+    client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless, invalid: str
+):
+    vendor.faults = [Fault(response=response(429, Retry_After=invalid))]
+    assert list(client.items(ENVIRONMENTS)) == []
+    assert sleepless.pauses == [1]
+
+
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_get_server_error_is_repeated(client: ApiClient, vendor: ConfluentServer, status: int):
     vendor.faults = [Fault(times=2, response=response(status))]
@@ -142,6 +151,54 @@ def test_list_next_page_uses_the_same_address(client: ApiClient, vendor: Conflue
     vendor.faults = [Fault(response=response(200, json.dumps(elsewhere)))]
     assert list(client.items(ENVIRONMENTS)) == []
     assert vendor.calls == [("GET", ENVIRONMENTS)] * 2
+
+
+@pytest.mark.parametrize(
+    "next_page",
+    [
+        ["https://api.confluent.cloud/?page_token=A"] * 2,
+        [f"https://api.confluent.cloud/?page_token={token}" for token in "ABA"],
+        ["https://api.confluent.cloud/?token=A"],
+        ["A"],
+        [{"page_token": "A"}],
+    ],
+)
+def test_list_with_repeated_or_unusable_next_page_is_refused(
+    client: ApiClient, vendor: ConfluentServer, next_page: list[Any]
+):
+    pages = [json.dumps({"data": [], "metadata": {"next": url}}) for url in next_page]
+    vendor.faults = [Fault(nth=n, response=response(200, page)) for n, page in enumerate(pages, 1)]
+    with pytest.raises(ConfluentError, match=r"GET .*/org/v2/environments.*next page"):
+        list(client.items(ENVIRONMENTS))
+    assert len(vendor.calls) == len(next_page)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"errors": "no"},
+        {"errors": ["no"]},
+        {"errors": [None]},
+        {"errors": {"0": "no"}},
+        {"errors": [{"detail": ["no"], "code": {}}]},
+        {"error": "no"},
+        {"error": ["no"]},
+        {"message": {"text": "no"}},
+        ["no"],
+    ],
+)
+def test_call_refusal_in_unknown_json_is_reported(client: ApiClient, vendor: ConfluentServer, document: Any):
+    refused = response(409, json.dumps(document), Content_Type="application/json")
+    vendor.faults = [Fault(response=refused)]
+    with pytest.raises(Conflict, match="Nothing was changed"):
+        client.call("POST", ENVIRONMENTS, body=BODY)
+
+
+@pytest.mark.parametrize("text", ["", "[]", '"page"', '{"data": {"id": "a"}}', '{"data": [], "metadata": "next"}'])
+def test_list_of_another_form_is_refused(client: ApiClient, vendor: ConfluentServer, text: str):
+    vendor.faults = [Fault(response=response(200, text))]
+    with pytest.raises(ConfluentError, match="is no list"):
+        list(client.items(ENVIRONMENTS))
 
 
 @pytest.mark.parametrize(
