@@ -158,6 +158,14 @@ class Deployment(ConfigModel):
         return region
 
     @model_validator(mode="after")
+    def _endpoint_is_used(self) -> Deployment:
+        if self.vpc_endpoint and not self.spark_principals:
+            raise ValueError(
+                "vpc_endpoint restricts the roles of spark_principals, and there are none. Name them, or remove it"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _bucket_is_used(self) -> Deployment:
         if self.existing.tableflow_bucket and self.tableflow.storage == "confluent":
             raise ValueError("existing.tableflow_bucket has no use with 'tableflow.storage: confluent'. Remove one")

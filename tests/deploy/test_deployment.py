@@ -214,6 +214,14 @@ def test_deployment_principal_that_no_policy_can_name_is_refused(key, name):
         Deployment(name="production", account="123456789012", **{key: [f"arn:aws:iam::123456789012:role/{name}"]})
 
 
+def test_deployment_vpc_endpoint_without_roles_is_refused():
+    declared = {"name": "production", "account": "123456789012", "vpc_endpoint": "vpce-0a1b"}
+    with pytest.raises(ValueError, match="vpc_endpoint restricts the roles of spark_principals"):
+        Deployment(**declared)
+    principals = ("arn:aws:iam::123456789012:role/spark",)
+    assert Deployment(**declared, spark_principals=principals).vpc_endpoint == "vpce-0a1b"
+
+
 def read_until(terminal, text):
     """Return the output of a program to a terminal up to a text, or until it closes the terminal."""
     shown, deadline = b"", time.monotonic() + SECONDS
