@@ -1,16 +1,23 @@
-"""Check, before anything is created, that the three clouds can be entered and allow what a deployment needs."""
+"""Check, before anything is created, that the three clouds accept the credentials, and that AWS allows what a
+deployment needs.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+import boto3
 
 from lakehouse.config.loader import Config
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.iam.actions import needed
+from lakehouse.deploy.aws.iam.iam_role import IamRole
 from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.confluent.tableflow.catalog_integrations import OpenCatalogResource
+from lakehouse.deploy.planning.graph import deployment_resources
 
 SERVICES = ("s3", "glue", "athena", "secretsmanager")
 """The services that a region must have."""
@@ -21,25 +28,15 @@ SHOWN = 5
 
 def examine(credentials: CloudCredentials, config: Config) -> list[Diagnostic]:
     """Check everything, also after a check has failed. Nothing is changed."""
-    parts: tuple[Callable[[CloudCredentials, Config], Iterator[Diagnostic]], ...] = (
-        _region,
-        _aws,
-        _confluent,
-        _snowflake,
-    )
-    return [finding for part in parts for finding in part(credentials, config)]
-
-
-def _region(credentials: CloudCredentials, config: Config) -> Iterator[Diagnostic]:
-    region = credentials.deployment.region
-    lacking = [name for name in SERVICES if region not in credentials.session.get_available_regions(name)]
-    detail = f"{region} has no {', '.join(lacking)}" if lacking else region
-    yield Diagnostic("AWS region", not lacking, detail, "Correct `region` of the deployment in lakehouse.yaml")
+    return [*_aws(credentials, config), _confluent(credentials), _snowflake(credentials)]
 
 
 def _aws(credentials: CloudCredentials, config: Config) -> Iterator[Diagnostic]:
-    aws, account = Aws(credentials.session, credentials.deployment.region), credentials.deployment.account
+    region, account = credentials.deployment.region, credentials.deployment.account
     try:
+        session = credentials.session
+        yield _region(session, region)
+        aws = Aws(session, region)
         caller = aws.service("sts").call("get_caller_identity")
     except LakehouseError as error:
         yield Diagnostic(
@@ -53,18 +50,32 @@ def _aws(credentials: CloudCredentials, config: Config) -> Iterator[Diagnostic]:
         yield _permissions(aws, credentials, config, caller["Arn"])
 
 
+def _region(session: boto3.Session, region: str) -> Diagnostic:
+    lacking = [name for name in SERVICES if region not in session.get_available_regions(name)]
+    detail = f"{region} has no {', '.join(lacking)}" if lacking else region
+    return Diagnostic("AWS region", not lacking, detail, "Correct `region` of the deployment in lakehouse.yaml")
+
+
 def _permissions(aws: Aws, credentials: CloudCredentials, config: Config, caller: str) -> Diagnostic:
     subject = "AWS permissions"
     try:
         identity = _identity(aws, caller)
         if identity is None:
             return Diagnostic(subject, True, f"could not be simulated: {caller} is no user or role")
-        refused = list(_refused(aws, identity, needed(credentials.names, config.namespace)))
+        refused = list(_refused(aws, identity, _needed(credentials, config)))
     except LakehouseError as error:
         return Diagnostic(subject, True, f"could not be simulated: {error}")
     more = f" and {len(refused) - SHOWN} more" if len(refused) > SHOWN else ""
     detail = f"not allowed: {'; '.join(refused[:SHOWN])}{more}" if refused else "all that a deployment needs"
     return Diagnostic(subject, not refused, detail, f"Allow these to {identity}")
+
+
+def _needed(credentials: CloudCredentials, config: Config) -> dict[str, tuple[str, ...]]:
+    resources = deployment_resources(config, credentials)
+    roles = [resource.purpose for resource in resources if isinstance(resource, IamRole)]
+    catalogs = [resource for resource in resources if isinstance(resource, OpenCatalogResource)]
+    secrets = [catalog.client.declared.secret for catalog in catalogs]
+    return needed(credentials.names, config.namespace, roles, "confluent" in roles, secrets)
 
 
 def _identity(aws: Aws, caller: str) -> str | None:
@@ -88,30 +99,28 @@ def _refused(aws: Aws, identity: str, wanted: dict[str, tuple[str, ...]]) -> Ite
             yield f"{', '.join(missing)} on {resource}"
 
 
-def _confluent(credentials: CloudCredentials, config: Config) -> Iterator[Diagnostic]:
-    subject, remedy = (
-        "Confluent Cloud",
-        "Give a Cloud API key of an OrganizationAdmin (CONFLUENT_CLOUD_API_KEY, …_SECRET)",
-    )
-    if not (credentials.confluent_key and credentials.confluent_secret):
-        yield Diagnostic(subject, False, "no Cloud API key was given", remedy)
-        return
+def _confluent(credentials: CloudCredentials) -> Diagnostic:
+    subject, key = "Confluent Cloud", credentials.confluent_key
+    remedy = "Give a Cloud API key of an OrganizationAdmin (CONFLUENT_CLOUD_API_KEY, …_SECRET)"
+    if not (key and credentials.confluent_secret):
+        return Diagnostic(subject, False, "no Cloud API key was given", remedy)
     try:
         environments = credentials.confluent.environments().list()
-        detail = f"the key {credentials.confluent_key} has access to {len(environments)} environments"
-        yield Diagnostic(subject, True, detail)
     except LakehouseError as error:
-        yield Diagnostic(subject, False, str(error), remedy)
+        return Diagnostic(subject, False, str(error), remedy)
+    # Which calls its account may make is unknown: it may have roles through a group, too.
+    detail = f"the key {key} has access to {len(environments)} environments; the roles of its account are not checked"
+    return Diagnostic(subject, True, detail)
 
 
-def _snowflake(credentials: CloudCredentials, config: Config) -> Iterator[Diagnostic]:
+def _snowflake(credentials: CloudCredentials) -> Diagnostic:
     try:
         with credentials.snowflake.cursor() as cursor:
             cursor.execute("SELECT CURRENT_USER(), CURRENT_ROLE(), CURRENT_ACCOUNT()")
             [(user, role, account)] = cursor.fetchall()
-        yield Diagnostic("Snowflake", True, f"administrator {user} with role {role} in account {account}")
     except LakehouseError as error:
         remedy = (
             f"Put the administrator's key pair into the secret '{credentials.admin_secret}' as docs/cloud.md describes"
         )
-        yield Diagnostic("Snowflake", False, str(error), remedy)
+        return Diagnostic("Snowflake", False, str(error), remedy)
+    return Diagnostic("Snowflake", True, f"administrator {user} with role {role} in account {account}")

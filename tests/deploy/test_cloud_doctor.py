@@ -14,7 +14,7 @@ import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.deployment import Deployment, Existing
+from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.polling import poll
@@ -31,6 +31,11 @@ from tests.support.clouds.confluent.server import ADMIN
 pytestmark = pytest.mark.stack
 
 CONFIG = Config(namespace="trading", topics={"trades": Topic(name="trades", engine="tableflow")}, environments={})
+ROLES = ("confluent", "snowflake", "writer", "maintenance", "reader", "rotation")
+PRINCIPAL = f"arn:aws:iam::{ACCOUNT}:role/programs"
+MANAGED = Tableflow(storage="confluent")
+OPEN = OpenCatalog(endpoint="https://catalog.example", warehouse="lake", secret="/catalogs/open")
+IN_CLUSTER = Existing(confluent_environment="env-7", confluent_cluster="lkc-7")
 SECRET = "/snowflake_admin_credentials"
 EVERYTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
@@ -65,7 +70,10 @@ def test_examine_valid_credentials_pass(credentials):
     assert findings["AWS region"].observation == REGION
     assert findings["AWS credentials"].observation == f"arn:aws:iam::{ACCOUNT}:user/administrator"
     assert findings["AWS permissions"].observation == "all that a deployment needs"
-    assert findings["Confluent Cloud"].observation == f"the key {ADMIN} has access to 0 environments"
+    assert (
+        findings["Confluent Cloud"].observation
+        == f"the key {ADMIN} has access to 0 environments; the roles of its account are not checked"
+    )
     assert [finding.subject for finding in findings.values() if not finding.ok] == ["Snowflake"]
 
 
@@ -101,6 +109,34 @@ def test_examine_existing_objects_need_only_be_read(credentials, aws):
     assert finding.ok, finding.observation
 
 
+@pytest.mark.parametrize(
+    ("denied", "declared", "is_needed"),
+    [
+        ("arn:aws:iam::*:role/lakehouse-prod-writer", {}, False),
+        ("arn:aws:iam::*:role/lakehouse-prod-writer", {"spark_principals": (PRINCIPAL,)}, True),
+        ("arn:aws:iam::*:role/lakehouse-prod-rotation", {"spark_principals": (PRINCIPAL,)}, False),
+        ("arn:aws:iam::*:role/lakehouse-prod-rotation", {"rotation_principals": (PRINCIPAL,)}, True),
+        ("arn:aws:iam::*:role/lakehouse-prod-snowflake", {}, True),
+        ("arn:aws:iam::*:role/lakehouse-prod-confluent", {}, True),
+        ("arn:aws:iam::*:role/lakehouse-prod-confluent", {"tableflow": MANAGED}, False),
+        ("arn:aws:s3:::tableflow-*", {}, True),
+        ("arn:aws:s3:::tableflow-*", {"tableflow": MANAGED}, False),
+        ("arn:aws:glue:*:*:table/lkc-*/*", {}, True),
+        ("arn:aws:glue:*:*:table/lkc-*/*", {"tableflow": MANAGED}, False),
+        ("arn:aws:glue:*:*:table/lkc-7/*", {"existing": IN_CLUSTER}, True),
+        ("arn:aws:glue:*:*:table/lkc-8/*", {"existing": IN_CLUSTER}, False),
+        ("arn:aws:secretsmanager:*:*:secret:/catalogs/open-*", {}, False),
+        ("arn:aws:secretsmanager:*:*:secret:/catalogs/open-*", {"tableflow": Tableflow(open_catalog=OPEN)}, True),
+    ],
+)
+def test_examine_permissions_are_those_of_declared_resources(credentials, aws, denied, declared, is_needed):
+    deny = {"Effect": "Deny", "Action": "*", "Resource": denied}
+    aws.gaps.rights = [EVERYTHING, {"Version": "2012-10-17", "Statement": deny}]
+    deployment = credentials.deployment.model_copy(update=declared)
+    finding = findings_of(replace(credentials, deployment=deployment))["AWS permissions"]
+    assert finding.ok is not is_needed, finding.observation
+
+
 def test_examine_permissions_not_simulated_pass(credentials, aws, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     aws.gaps.rights = None
@@ -116,7 +152,7 @@ def test_required_permissions_cover_all_calls(aws):
     aws.called.clear()
     destroy(resources, lambda change: None, delete_data=True)
     apply(resources, lambda change: None)
-    wanted = {action for allowed in needed(aws.names(), "trading").values() for action in allowed}
+    wanted = {action for allowed in needed(aws.names(), "trading", ROLES, True).values() for action in allowed}
     prefixes = {"secrets-manager": "secretsmanager"}
     called = {(prefixes.get(service, service), operation) for service, operation in aws.called}
     assert {action for service, operation in called for action in actions(service, operation)} <= wanted
@@ -133,7 +169,7 @@ def test_required_permissions_cover_all_calls_on_existing_objects(aws):
         DatabaseInput={"Name": "trading", "LocationUri": "s3://theirs/warehouse/trading"}
     )
     apply(aws.resources(CONFIG, existing=existing), lambda change: None)
-    wanted = {action for allowed in needed(names, "trading").values() for action in allowed}
+    wanted = {action for allowed in needed(names, "trading", ROLES, True).values() for action in allowed}
     called = {action for service, operation in aws.called for action in actions(service, operation)}
     assert {action for action in called if action.startswith(("s3:", "glue:"))} <= wanted
 
@@ -141,7 +177,7 @@ def test_required_permissions_cover_all_calls_on_existing_objects(aws):
 def test_required_permissions_cover_all_secrets_and_their_calls(aws):
     """The calls of `lakehouse deploy rotate`, which `create --day-count` makes as the administrator."""
     names, at = aws.names(), f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:"
-    allowed = needed(names, "trading")
+    allowed = needed(names, "trading", ROLES, True)
     [rotation] = policies.rotation_access(policies.Deployment(ACCOUNT, REGION, "lake"), names.secrets)["Statement"]
     for name in names.secrets:
         granted = {action for arn, of in allowed.items() if fnmatchcase(f"{at}{name}-AbCdEf", arn) for action in of}
@@ -172,6 +208,17 @@ def test_examine_without_aws_credentials_fails(credentials, monkeypatch):
     monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     findings = findings_of(credentials)
     assert "AWS sts does not answer" in findings["AWS credentials"].observation
+
+
+def test_examine_missing_aws_profile_is_one_failure_of_aws(credentials, monkeypatch, tmp_path):
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "missing")
+    findings = examine(credentials, CONFIG)
+    [aws] = [finding for finding in findings if finding.subject.startswith("AWS")]
+    assert not aws.ok
+    assert "profile (missing) could not be found" in aws.observation
+    others = {finding.subject: finding.ok for finding in findings if finding is not aws}
+    assert others == {"Confluent Cloud": True, "Snowflake": False}, "the secret of Snowflake's administrator is in AWS"
 
 
 @pytest.fixture

@@ -191,10 +191,13 @@ def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **option
         destroy(_report, delete_data=delete_data)
 
 
-@deploy.command(short_help="Check credentials and permissions.")
+@deploy.command(short_help="Check credentials, and permissions in AWS.")
 @administrator_options
 def doctor(debug: bool, **options: Any) -> None:
-    """Check that all three clouds accept the credentials and permit what `create` does. Nothing is changed.
+    """Check that all three clouds accept the credentials, and that AWS permits what `create` does. Nothing is changed.
+
+    The roles of the key's account in Confluent Cloud are not checked. In Snowflake, the login has the role
+    ACCOUNTADMIN.
 
     \b
     Exit code 0: every check passed. 1: a check failed; its remedy is printed.

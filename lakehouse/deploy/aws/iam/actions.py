@@ -5,6 +5,8 @@ Source: AWS, "Service Authorization Reference". Most actions have the names of t
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from lakehouse.deploy.names import Names
 
 OTHER_ACTIONS = {
@@ -24,8 +26,6 @@ OTHER_ACTIONS = {
     "athena:CreateWorkGroup": ("athena:CreateWorkGroup", "athena:TagResource"),
     "secretsmanager:CreateSecret": ("secretsmanager:CreateSecret", "secretsmanager:TagResource"),
 }
-
-ROLES = ("confluent", "snowflake", "writer", "maintenance", "reader", "rotation")
 
 BUCKET = (
     *("CreateBucket", "HeadBucket", "GetBucketTagging", "ListObjectVersions", "DeleteBucket"),
@@ -55,7 +55,9 @@ def actions(service: str, operation: str) -> tuple[str, ...]:
     return OTHER_ACTIONS.get(f"{service}:{operation}", (f"{service}:{operation}",))
 
 
-def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
+def needed(
+    names: Names, database: str, roles: Iterable[str], tableflow: bool, secrets: Iterable[str] = ()
+) -> dict[str, tuple[str, ...]]:
     """Return the actions that create, change and delete a deployment, by the ARN of their resources.
 
     Existing objects are only read.
@@ -63,24 +65,38 @@ def needed(names: Names, database: str) -> dict[str, tuple[str, ...]]:
     Args:
         names: Names of the deployment.
         database: Glue database of the deployment.
+        roles: Purposes of the IAM roles that the deployment has.
+        tableflow: Whether Tableflow creates tables in the account.
+        secrets: Names of secrets of others, which are read.
     """
     at = f"{names.region}:{names.account}"
-    secrets = f"arn:aws:secretsmanager:{at}:secret:"
+    arn = f"arn:aws:secretsmanager:{at}:secret:"
     existing = names.existing
     tables = ("GetTable",) if existing.glue_database else ("GetTable", "GetTables", "DeleteTable", "DeleteDatabase")
     glue = _all("glue", EXISTING_DATABASE if existing.glue_database else DATABASE)
     return {
         **_bucket(names.bucket, EXISTING_BUCKET if existing.bucket else ()),
-        **_bucket(names.tableflow_bucket, EXISTING_TABLEFLOW_BUCKET if existing.tableflow_bucket else ()),
-        **{names.role_arn(purpose): _all("iam", ROLE) for purpose in ROLES},
+        **(_tableflow(names, at) if tableflow else {}),
+        **{names.role_arn(purpose): _all("iam", ROLE) for purpose in roles},
         f"arn:aws:glue:{at}:catalog": glue,
         f"arn:aws:glue:{at}:database/{database}": glue,
         f"arn:aws:glue:{at}:table/{database}/*": _all("glue", tables),
         f"arn:aws:athena:{at}:workgroup/{names.workgroup}": _all("athena", WORKGROUP),
-        f"{secrets}{names.confluent_secrets}/*": _all("secretsmanager", SECRET),
-        f"{secrets}{names.snowflake_secret}-*": _all("secretsmanager", SECRET),
-        f"{secrets}{names.snowflake_secret}/*": _all("secretsmanager", SECRET),
+        f"{arn}{names.confluent_secrets}/*": _all("secretsmanager", SECRET),
+        f"{arn}{names.snowflake_secret}-*": _all("secretsmanager", SECRET),
+        f"{arn}{names.snowflake_secret}/*": _all("secretsmanager", SECRET),
+        **{f"{arn}{name}-*": ("secretsmanager:GetSecretValue",) for name in secrets},
         "*": ("secretsmanager:ListSecrets",),
+    }
+
+
+def _tableflow(names: Names, at: str) -> dict[str, tuple[str, ...]]:
+    """Return the actions on Tableflow's bucket, and on its tables, whose database has the id of the Kafka cluster."""
+    database = names.existing.confluent_cluster or "lkc-*"
+    return {
+        **_bucket(names.tableflow_bucket, EXISTING_TABLEFLOW_BUCKET if names.existing.tableflow_bucket else ()),
+        f"arn:aws:glue:{at}:database/{database}": ("glue:GetTable",),
+        f"arn:aws:glue:{at}:table/{database}/*": ("glue:GetTable",),
     }
 
 
