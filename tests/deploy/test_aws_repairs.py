@@ -1,6 +1,7 @@
 """External changes in AWS, which plan reports and create repairs."""
 
 import json
+import re
 
 import pytest
 
@@ -112,6 +113,97 @@ def test_create_bucket_with_stricter_settings_keeps_them(aws, direct):
     encryption = s3.get_bucket_encryption(Bucket=bucket)["ServerSideEncryptionConfiguration"]["Rules"][0]
     assert encryption["ApplyServerSideEncryptionByDefault"]["KMSMasterKeyID"] == KEY
     assert actions(plan(resources)) == {"aws/bucket": "no-op"}
+
+
+EVERYWHERE = {"Prefix": ""}
+ARCHIVE = {"Prefix": "archive/"}
+
+
+def versions(days, filter_):
+    return {"NoncurrentVersionExpiration": {"NoncurrentDays": days}, "Filter": filter_}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "added"),
+    [
+        ([versions(9, EVERYWHERE)], None),
+        ([versions(9, {})], None),
+        ([versions(9, ARCHIVE)], {"NoncurrentDays": 30}),
+        ([versions(9, {"Tag": {"Key": "a", "Value": "b"}})], {"NoncurrentDays": 30}),
+        # S3 applies the shortest of several periods: the added rule must not shorten theirs.
+        ([versions(3650, ARCHIVE), versions(9, ARCHIVE)], {"NoncurrentDays": 3650}),
+    ],
+)
+def test_apply_versions_of_whole_bucket_expire(aws, direct, theirs, added):
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    s3, bucket = direct("s3"), aws.names().bucket
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    others = [rule for rule in rules if "NoncurrentVersionExpiration" not in rule]
+    theirs = [{"ID": f"theirs-{n}", "Status": "Enabled", **rule} for n, rule in enumerate(theirs)]
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [*others, *theirs]})
+    apply(resources, quiet)
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    kept = {rule["ID"] for rule in [*others, *theirs]}
+    assert kept <= {rule["ID"] for rule in rules}
+    new = [rule for rule in rules if rule["ID"] not in kept]
+    assert [(rule["Filter"], rule["NoncurrentVersionExpiration"]) for rule in new] == (
+        [(EVERYWHERE, added)] if added else []
+    )
+    assert actions(plan(resources)) == {"aws/bucket": "no-op"}
+
+
+@pytest.mark.parametrize(
+    ("filter_", "added"),
+    [
+        ("<Prefix>archive/</Prefix>", "<NewerNoncurrentVersions>5</NewerNoncurrentVersions>"),
+        ("<ObjectSizeGreaterThan>9</ObjectSizeGreaterThan>", "<NewerNoncurrentVersions>5</NewerNoncurrentVersions>"),
+        ("<And><Prefix>a/</Prefix><Tag><Key>b</Key><Value>c</Value></Tag></And>", "<NoncurrentDays>30</"),
+        ("", None),
+    ],
+)
+def test_apply_kept_number_of_versions_is_not_reduced(aws, filter_, added):
+    """moto stores neither the number of versions nor the size of objects."""
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    rule = (
+        f"<Rule><ID>theirs</ID><Status>Enabled</Status><Filter>{filter_}</Filter><NoncurrentVersionExpiration>"
+        "<NoncurrentDays>9</NoncurrentDays><NewerNoncurrentVersions>5</NewerNoncurrentVersions>"
+        "</NoncurrentVersionExpiration></Rule>"
+    )
+    body, sent = f"<LifecycleConfiguration>{rule}</LifecycleConfiguration>", []
+    aws.responses["GetBucketLifecycleConfiguration"] = [(200, body)] * 2
+    aws.on_send.append(lambda request: sent.append(request.body.decode()))
+    apply(resources, quiet)
+    [rules] = sent
+    [new] = re.findall("<Rule><ID>lakehouse-noncurrent-versions</ID>.*?</Rule>", rules) or [None]
+    assert "<ID>theirs</ID>" in rules
+    assert new is None if added is None else added in new
+
+
+@pytest.mark.parametrize("change", [{"Status": "Disabled"}, {"Filter": ARCHIVE}])
+def test_apply_changed_lifecycle_rule_is_restored_once(aws, direct, change):
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    s3, bucket = direct("s3"), aws.names().bucket
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    changed = [{**rules[0], **change}, *rules[1:]]
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": changed})
+    apply(resources, quiet)
+    restored = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    assert sorted(restored, key=str) == sorted(rules, key=str), "S3 accepts each id once"
+
+
+def test_create_bucket_keeps_rule_with_several_actions(aws, direct):
+    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
+    apply(resources, quiet)
+    s3, bucket = direct("s3"), aws.names().bucket
+    rule = versions(3650, EVERYWHERE) | {"AbortIncompleteMultipartUpload": {"DaysAfterInitiation": 90}}
+    rule |= {"ID": "theirs", "Status": "Enabled", "Expiration": {"ExpiredObjectDeleteMarker": True}}
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [rule]})
+    apply(resources, quiet)
+    rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
+    assert [rule["ID"] for rule in rules] == ["theirs", "lakehouse-query-results"]
 
 
 def test_create_kms_key_and_vpc_endpoint_are_declared(aws, direct):

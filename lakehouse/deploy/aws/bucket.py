@@ -36,7 +36,7 @@ LifecycleRule = dict[str, Any]
 """A rule of a bucket's lifecycle, in boto3's form."""
 
 NONCURRENT_DAYS, UPLOAD_DAYS, RESULT_DAYS = 30, 7, 7
-ACTIONS = ("NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Expiration")
+ACTIONS = frozenset({"NoncurrentVersionExpiration", "AbortIncompleteMultipartUpload", "Expiration"})
 TABLE_LIFECYCLE: tuple[LifecycleRule, ...] = (
     {
         "ID": "lakehouse-noncurrent-versions",
@@ -285,7 +285,7 @@ def _settings(
         BucketSetting(
             "bucket_lifecycle_configuration",
             "old versions, incomplete uploads or query results never expire",
-            lambda has: {"LifecycleConfiguration": {"Rules": [*has.get("Rules", ()), *_missing_rules(has, lifecycle)]}},
+            lambda has: {"LifecycleConfiguration": {"Rules": _completed(has, lifecycle)}},
             lambda has: not _missing_rules(has, lifecycle),
         ),
     )
@@ -317,16 +317,44 @@ def _extended(response: Response, demanded: policies.Policy) -> policies.Policy:
     return {**policy, "Statement": [*statements, *missing]}
 
 
+def _completed(response: Response, lifecycle: tuple[LifecycleRule, ...]) -> list[LifecycleRule]:
+    """Return the bucket's rules and the missing ones, in place of those of the same id, which S3 accepts once."""
+    missing = _missing_rules(response, lifecycle)
+    ids = {rule["ID"] for rule in missing}
+    return [*(rule for rule in response.get("Rules", ()) if rule.get("ID") not in ids), *missing]
+
+
 def _missing_rules(response: Response, lifecycle: tuple[LifecycleRule, ...]) -> list[LifecycleRule]:
-    """Return the rules whose action no enabled rule of the bucket has. S3 applies the shortest of several periods, so
-    a rule beside another one would shorten a longer retention.
+    """Return the rules whose action no enabled rule of the bucket has for all of their objects.
+
+    S3 applies the shortest of several periods, so a missing rule gets the longest period of those for some of its
+    objects, which it would shorten otherwise.
     """
     enabled = [rule for rule in response.get("Rules", ()) if rule["Status"] == "Enabled"]
-    return [rule for rule in lifecycle if not any(_action(rule) == _action(other) for other in enabled)]
+    missing = []
+    for rule in lifecycle:
+        [action] = ACTIONS & rule.keys()
+        periods = [(_filter(other), other[action]) for other in enabled if _has_period(other, action)]
+        if any(filter_ == rule["Filter"] for filter_, _ in periods):
+            continue
+        begin = rule["Filter"]["Prefix"]
+        longest = dict(rule[action])
+        for filter_, period in periods:
+            if _prefix(filter_).startswith(begin):
+                longest |= {unit: max(n, longest.get(unit, 0)) for unit, n in period.items() if isinstance(n, int)}
+        missing.append({**rule, action: longest})
+    return missing
 
 
-def _action(rule: LifecycleRule) -> tuple[str, str]:
-    """Return the effect of a rule; of an expiry also the prefix: another prefix would delete files of tables."""
-    action = next((action for action in ACTIONS if action in rule), "")
-    prefix = rule.get("Filter", {}).get("Prefix", rule.get("Prefix", ""))
-    return action, str(prefix) if action == "Expiration" else ""
+def _has_period(rule: LifecycleRule, action: str) -> bool:
+    # `Expiration` may only remove delete markers.
+    return action in rule and "ExpiredObjectDeleteMarker" not in rule[action]
+
+
+def _filter(rule: LifecycleRule) -> Response:
+    """Return the objects of a rule, whose prefix older rules have beside the filter."""
+    return {"Prefix": rule.get("Prefix", ""), **rule.get("Filter", {})}
+
+
+def _prefix(filter_: Response) -> str:
+    return str(filter_.get("And", filter_).get("Prefix", ""))
