@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -115,7 +115,7 @@ class Secrets:
         """Create the secret with this value as its current version, and the deployment's tag.
 
         An existing secret is left unchanged. A deleted one of this deployment is restored first, because AWS reserves
-        its name until it can no longer be restored.
+        its name until it can no longer be restored. Of two commands that do so at the same time, the first one counts.
 
         Raises:
             UnclearState: A deleted secret of that name belongs to another deployment.
@@ -131,11 +131,8 @@ class Secrets:
                     Description=description,
                     Tags=[{"Key": TAG, "Value": self.deployment}],
                 )
-            except unavailable as error:
-                if self._is_deleted(name):
-                    self._restore(name, value)
-                elif not isinstance(error, self._client.exceptions.ResourceExistsException):
-                    raise
+            except unavailable:
+                self._restore(name, value)
 
     def put_pending(self, name: str, value: SecretJson) -> Version:
         """Write a version with the label AWSPENDING, which is moved from an earlier one.
@@ -167,7 +164,7 @@ class Secrets:
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[CANDIDATE]
             )
         claimed = Version(response["VersionId"], frozenset({CANDIDATE, PENDING}), value)
-        self._move(PENDING, name, claimed, over)
+        self._move(PENDING, name, claimed, over.version_id if over else None)
         return claimed
 
     def changed_at(self, name: str) -> datetime:
@@ -213,11 +210,11 @@ class Secrets:
             LakehouseError: AWS refuses the request.
             Unreachable: AWS does not respond.
         """
-        self._move(CURRENT, name, pending, over)
+        self._move(CURRENT, name, pending, over.version_id)
 
-    def _move(self, label: str, name: str, to: Version, over: Version | None) -> None:
-        """Move a label from a version to another one, unless it is on neither."""
-        off = {"RemoveFromVersionId": over.version_id} if over else {}
+    def _move(self, label: str, name: str, to: Version, over: str | None) -> None:
+        """Move a label from a version, named by its id, to another one, unless it is on neither."""
+        off = {"RemoveFromVersionId": over} if over else {}
         with self._translate_errors(name):
             try:
                 self._client.update_secret_version_stage(
@@ -277,12 +274,17 @@ class Secrets:
         return "DeletedDate" in self._client.describe_secret(SecretId=name)
 
     def _restore(self, name: str, value: SecretJson) -> None:
-        """Restore a deleted secret of this deployment and make `value` its current version.
+        """Restore a secret of this deployment, if it is deleted, and make `value` its current version.
+
+        Nothing is changed if another command has done so in the meantime.
 
         AWS accepts no value before the restoration. After a crash between the two, the secret has its former value,
         which the owner of a key compares with the keys that exist.
         """
-        tags = {tag["Key"]: tag["Value"] for tag in self._client.describe_secret(SecretId=name).get("Tags", ())}
+        secret = self._client.describe_secret(SecretId=name)
+        if "DeletedDate" not in secret:
+            return
+        tags = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
         if tags.get(TAG) != self.deployment:
             raise UnclearState(
                 f"The name of the secret '{name}' in region {self.region} is reserved by a deleted one that does not "
@@ -291,8 +293,11 @@ class Secrets:
                 f"another deployment name, or wait until AWS has purged it, {RECOVERY_DAYS} to 30 days after its "
                 f"deletion"
             )
+        labels = secret.get("VersionIdsToStages", {})
+        former = next((version for version, stages in labels.items() if CURRENT in stages), None)
         self._client.restore_secret(SecretId=name)
-        self._client.put_secret_value(SecretId=name, SecretString=json.dumps(value.reveal()))
+        with suppress(CommitConflict):
+            self._move(CURRENT, name, self.put_pending(name, value), former)
 
     def _read(self, name: str, version: str, **selector: str) -> Version | None:
         with self._translate_errors(name):

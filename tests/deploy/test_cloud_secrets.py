@@ -17,6 +17,8 @@ from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets
 from resources.snowflake.snowflake_connection import private_key
 from resources.snowflake.snowflake_sql import KeySlot
+from tests.support.clouds.aws.world import REGION, World
+from tests.support.servers.proxy import Request, Response
 
 NAME = "/lakehouse/test"
 ONE, TWO, THREE = (SecretJson({"key": f"hidden {number}"}) for number in (1, 2, 3))
@@ -111,6 +113,42 @@ def test_create_after_deletion_reuses_the_name(secrets: Secrets):
     secrets.delete(NAME)
     secrets.create(NAME, TWO, description="")
     assert (secrets.read(NAME).value, secrets.read(NAME, PREVIOUS).value) == (TWO, ONE)
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("CreateSecret", TWO),
+        ("DescribeSecret", TWO),
+        ("RestoreSecret", TWO),
+        # The secret is restored already, so the other command leaves it unchanged.
+        ("PutSecretValue", THREE),
+        ("UpdateSecretVersionStage", THREE),
+    ],
+)
+def test_create_deleted_secret_concurrently_keeps_the_first_value(
+    aws: World, monkeypatch: pytest.MonkeyPatch, call: str, value: SecretJson
+):
+    second = Secrets(REGION, "test")
+    second.create(NAME, ONE, description="")
+    second.delete(NAME)
+    with monkeypatch.context() as direct:
+        direct.setenv("AWS_ENDPOINT_URL", aws.strict.address)
+        first = Secrets(REGION, "test")
+        assert first.read(NAME) is None
+    calls = []
+
+    def create_first(request: Request) -> Response | None:
+        if request.target.endswith(call) and not calls:
+            calls.append(call)
+            first.create(NAME, TWO, description="")
+        return guard(request)
+
+    guard = aws.guard
+    monkeypatch.setattr(aws, "guard", create_first)
+    second.create(NAME, THREE, description="")
+    assert calls == [call]
+    assert (first.read(NAME).value, first.read(NAME, PREVIOUS).value) == (value, ONE)
 
 
 @pytest.mark.parametrize("tags", [[], [{"Key": TAG, "Value": "another"}]], ids=["untagged", "of another deployment"])
