@@ -71,13 +71,16 @@ class TableflowCatalog(dg.ConfigurableResource):
             LakehouseError: The catalog refuses the API key.
             Unreachable: The catalog does not respond.
         """
-        from pyiceberg.exceptions import NoSuchTableError
+        from pyiceberg.exceptions import AuthorizationExpiredError, UnauthorizedError
 
+        uri, client = self._client()
+        token = client.token()
         with self._translate_errors():
             try:
-                return self._iceberg().load_table(ref.identifier)
-            except NoSuchTableError:
-                return None
+                return self._load(uri, token, ref)
+            except (AuthorizationExpiredError, UnauthorizedError):
+                # The catalog may refuse a token before its expiry.
+                return self._load(uri, client.token(refused=token), ref)
 
     def chain(self, first: TableRef) -> TableChain:
         """Return a table alone: Tableflow does not continue tables in others."""
@@ -105,12 +108,15 @@ class TableflowCatalog(dg.ConfigurableResource):
         }
         return spark_catalog(self.spark_name, settings | DELEGATION)
 
-    def _iceberg(self) -> RestCatalog:
-        uri, client = self._client()
-        token = client.token()
+    def _load(self, uri: str, token: str, ref: TableRef) -> Table | None:
+        from pyiceberg.exceptions import NoSuchTableError
+
         if self._opened is None or self._opened[0] != token:
             self._opened = token, _open(uri, token, self.region)
-        return self._opened[1]
+        try:
+            return self._opened[1].load_table(ref.identifier)
+        except NoSuchTableError:
+            return None
 
     def _client(self) -> tuple[str, ClientCredentials]:
         """Return the catalog's address, and the client, which is another one after the key was rotated."""

@@ -136,7 +136,7 @@ def test_load_refused_or_unreachable_catalog_raises_without_secrets(stored):
     stored.server.inject(Fault("response", "tables", status=503))
     with pytest.raises(Unreachable, match="Tableflow's catalog does not answer at http"):
         stored.catalog.load(ref)
-    stored.server.expire_tokens()
+    stored.server.inject(Fault("response", "tables", status=401, times=4))
     with pytest.raises(RequestRejected, match="DeveloperRead") as refused:
         stored.catalog.load(ref)
     assert SECRET not in str(refused.value) and SECRET not in repr(stored.catalog)
@@ -148,3 +148,8 @@ def test_expired_token_is_renewed(stored):
     ref = TableRef(stored.namespace, stored.topic.topic)
     assert stored.catalog.load(ref) and stored.catalog.load(ref)
     assert stored.server.issued_tokens == 2
+    stored.server.expires_in = 3600
+    assert stored.catalog.load(ref)
+    stored.server.expire_tokens()
+    assert stored.catalog.load(ref)
+    assert stored.server.issued_tokens == 4
