@@ -1,5 +1,6 @@
 """The list of all resources of a deployment, its environment, and the secrets of its commands."""
 
+import json
 import os
 import pty
 import re
@@ -26,6 +27,7 @@ from lakehouse.deploy.planning.graph import deployment_resources, in_dependency_
 from lakehouse.deploy.settings import settings
 from lakehouse.deploy.snowflake.integrations import client_of
 from resources.build import build_resources, lazy_resource
+from tests.support.servers.listener import Listener
 
 CANARY = "canary-51aa"
 SECONDS = 120
@@ -220,6 +222,25 @@ def test_deployment_vpc_endpoint_without_roles_is_refused():
         Deployment(**declared)
     principals = ("arn:aws:iam::123456789012:role/spark",)
     assert Deployment(**declared, spark_principals=principals).vpc_endpoint == "vpce-0a1b"
+
+
+def test_commands_escape_control_characters_of_servers(declared, monkeypatch):
+    detail = "\x1b]52;c;aGk=\x07 \x9b2J \u202e"
+    refusal = json.dumps({"errors": [{"detail": detail}]})
+    error = "<ErrorResponse><Error><Code>AccessDenied</Code><Message>&#x9b;2J</Message></Error></ErrorResponse>"
+    options = ["--env", "aws", "--confluent-api-key", "K"]
+    with (
+        Listener((403, refusal, {"Content-Type": "application/json"})).listening() as confluent,
+        Listener((403, error, {"Content-Type": "text/xml"})).listening() as aws,
+    ):
+        monkeypatch.setenv("AWS_ENDPOINT_URL", aws.address)
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
+        planned = CliRunner().invoke(main, ["deploy", "plan", *options, "--confluent-url", confluent.address])
+        created = CliRunner().invoke(main, ["deploy", "create", "--debug", *options])
+    assert "\\x1b]52;c;aGk=\\x07 \\x9b2J \\u202e" in planned.output
+    assert "Traceback" in created.output and "\\x9b2J" in created.output
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", planned.output + created.output)
 
 
 def read_until(terminal, text):

@@ -19,6 +19,7 @@ from lakehouse.cli.commands.deploy_options import (
 )
 from lakehouse.cli.commands.rotating import replace_keys, rotate
 from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.core.text.terminal import visible
 from lakehouse.deploy.cloud_credentials import CloudCredentials
 
 if TYPE_CHECKING:
@@ -239,7 +240,7 @@ def verify(debug: bool, **options: Any) -> None:
             for finding in Verification(config, credentials, clients).run():
                 outcomes.append(finding.outcome)
                 reason = f": {finding.reason}" if finding.reason else ""
-                click.echo(f"{finding.outcome:<9} {finding.role}: {finding.permission}{reason}")
+                click.echo(visible(f"{finding.outcome:<9} {finding.role}: {finding.permission}{reason}"))
     click.echo(", ".join(f"{outcomes.count(outcome)} {outcome}" for outcome in dict.fromkeys(outcomes)))
     raise SystemExit(1 if {"denied", "failed"} & {*outcomes} else 0)
 
@@ -269,7 +270,7 @@ def _show(changes: Sequence[Change]) -> bool:
     """Print a plan and return whether it changes anything."""
     for change in changes:
         if change.action != "absent":
-            click.echo(f"{SIGNS[change.action]} {change.resource.label}: {change.reason}")
+            click.echo(visible(f"{SIGNS[change.action]} {change.resource.label}: {change.reason}"))
     actions = [change.action for change in changes]
     counts = {words: actions.count(action) for action, words in CHANGING.items()}
     unchanged = actions.count("no-op") + actions.count("retain")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lakehouse.core.errors import LakehouseError, translate
+from lakehouse.core.text.terminal import visible
 from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, CloudCredentials
 from resources.confluent import URL
 
@@ -126,7 +127,7 @@ def explained(debug: bool) -> AbstractContextManager[None]:
 
     def failure(error: LakehouseError) -> click.ClickException:
         if debug:
-            click.echo("".join(traceback.format_exception(error)), err=True)
+            click.echo(visible("".join(traceback.format_exception(error))), err=True)
         notes = " ".join(getattr(error, "__notes__", ()))
         return click.ClickException(f"{error}\n{notes}" if notes else str(error))
 

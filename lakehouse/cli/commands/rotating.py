@@ -14,6 +14,7 @@ from lakehouse.cli.commands.deploy_options import (
     resources_of,
     rotation_options,
 )
+from lakehouse.core.text.terminal import visible
 
 if TYPE_CHECKING:
     from lakehouse.deploy.cloud_credentials import CloudCredentials
@@ -80,4 +81,4 @@ def replace_keys(
         declared.grace_days if grace_days is None else grace_days,
     )
     for line in rotate(resources, policy, known=known):
-        click.echo(line)
+        click.echo(visible(line))
