@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,18 @@ class Config(ConfigModel):
                 return match
             raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{did_you_mean(name, self.topics)}")
         return self.topics[name]
+
+    def select(self, names: Collection[str], kafka_topics: Iterable[str]) -> list[Topic]:
+        """Return the topics with these names. The name of a route stands for its topics in Kafka.
+
+        Raises:
+            ConfigError: As `topic`.
+        """
+        chosen = {name: self.topic(name) for name in names if name not in self.routes}
+        for route, name, match in self.match_routes(kafka_topics):
+            if route.name in names and isinstance(match, Topic):
+                chosen[name] = match
+        return [*chosen.values()]
 
     def topic_written_by_spark(self, name: str) -> Topic:
         """Return the topic with a name.

@@ -2,10 +2,20 @@
 
 import dagster as dg
 
+from assets.entry import partitions
 from assets.failures import dagster_failures
-from lakehouse.cli.last_run import failure, failures
+from lakehouse.cli.last_run import failures
+from lakehouse.config.loader import Config
+from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import BadRecords
 
+ROUTE = Route.model_validate({"name": "shop", "pattern": r"shop\..*"})
+CONFIG = Config(
+    namespace="n",
+    topics={name: Topic(name=name) for name in ("payments", "users")},
+    routes={"shop": ROUTE},
+    environments={},
+)
 BAD_RECORDS = BadRecords("payments", 1, [(2, 378, "The value is not in the Confluent wire format")])
 
 
@@ -26,6 +36,23 @@ def payments():
 def users(): ...
 
 
+@dg.asset(key=["iceberg", "shop"], partitions_def=partitions(ROUTE))
+def shop():
+    if Outcome.error:
+        with dagster_failures():
+            raise Outcome.error
+
+
+def run_routed(instance, topic, error=None):
+    Outcome.error = error
+    instance.add_dynamic_partitions("topics_shop", [topic])
+    dg.materialize([shop], instance=instance, partition_key=topic, raise_on_error=False)
+
+
+def failure(topic):
+    return failures(CONFIG, [topic]).get(topic, "")
+
+
 def run(instance, error=None):
     Outcome.error = error
     dg.materialize([payments, users], instance=instance, raise_on_error=False)
@@ -33,16 +60,16 @@ def run(instance, error=None):
 
 def test_failure_of_last_run_is_shown_until_success(monkeypatch):
     with dg.instance_for_test() as instance:
-        assert failure(instance, "payments") == ""
+        assert failure("payments") == ""
         run(instance, BAD_RECORDS)
-        assert failure(instance, "payments") == str(BAD_RECORDS)
-        assert failure(instance, "users") == ""
+        assert failure("payments") == str(BAD_RECORDS)
+        assert failure("users") == ""
         run(instance, RuntimeError("rows that nobody should see"))
-        assert failure(instance, "payments").startswith("an error, see run")
+        assert failure("payments").startswith("an error, see run")
         run(instance)
-        assert failure(instance, "payments") == ""
+        assert failure("payments") == ""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    assert failures(["payments"]) == {}
+    assert failures(CONFIG, ["payments"]) == {}
 
 
 def test_run_that_ends_without_a_result_of_the_table_is_shown():
@@ -51,11 +78,24 @@ def test_run_that_ends_without_a_result_of_the_table_is_shown():
         job = dg.Definitions(assets=[payments, users]).resolve_implicit_global_asset_job_def()
         killed = instance.create_run_for_job(job, asset_selection=frozenset({payments.key}))
         instance.report_run_failed(killed, "its process has ended")
-        assert failure(instance, "payments").endswith(f"see run {killed.run_id}")
-        assert failure(instance, "users") == ""
+        assert failure("payments").endswith(f"see run {killed.run_id}")
+        assert failure("users") == ""
 
 
 def test_failure_of_another_table_in_the_same_run_is_not_shown():
     with dg.instance_for_test() as instance:
         run(instance, BAD_RECORDS)
-        assert failure(instance, "users") == ""
+        assert failure("users") == ""
+
+
+def test_failures_of_routed_topics_are_shown_until_their_success():
+    """The last run of a route's asset is that of one of its topics only."""
+    with dg.instance_for_test() as instance:
+        for topic in ("shop.a", "shop.b", "shop.c"):
+            run_routed(instance, topic, BAD_RECORDS)
+        run_routed(instance, "shop.c")
+        names = ["payments", "shop.a", "shop.b", "shop.c", "shop.never_ingested"]
+        assert failures(CONFIG, names) == {"shop.a": str(BAD_RECORDS), "shop.b": str(BAD_RECORDS)}
+        assert failures(CONFIG, ["shop.b"]) == {"shop.b": str(BAD_RECORDS)}
+        run_routed(instance, "shop.b")
+        assert failures(CONFIG, names) == {"shop.a": str(BAD_RECORDS)}

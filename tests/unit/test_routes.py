@@ -36,6 +36,20 @@ def test_routed_declared_entry_precedes_first_matching_route(tmp_path):
     assert config.topic("shop.special").table == "shop_special"
 
 
+def test_select_route_returns_its_topics_in_kafka(tmp_path):
+    config = load(tmp_path, ROUTES)
+    kafka = ["shop.orders", "shop.users", "shop.special", "other"]
+
+    def selected(*names):
+        return [topic.name for topic in config.select(names, kafka)]
+
+    assert selected("shop") == ["shop.orders", "shop.users"]
+    assert selected("shop.special", "shop.orders", "rest") == ["shop.special", "shop.orders", "other"]
+    assert selected("shop.orders", "shop") == ["shop.orders", "shop.users"]
+    with pytest.raises(ConfigError, match="__internal"):
+        selected("__internal")
+
+
 @pytest.mark.parametrize(
     ("route", "message"),
     [

@@ -137,13 +137,12 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
         names = list(topics or (*declared.topics, *declared.routes))
         with open_clients(declared) as resources:
             kafka_topics = resource_of(resources, "kafka", Kafka).topics() if declared.routes else []
-            routed = [topic for topic in declared.routed_topics(kafka_topics) if not topics]
-            selected = [declared.topic(name) for name in names if name not in declared.routes] + routed
+            selected = declared.select(names, kafka_topics)
             outcomes = [
                 *check_runner.run_asset_checks(declared, names, kafka_topics),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
-            for topic, reason in failures([name for name in names if name in declared.topics]).items():
+            for topic, reason in failures(declared, [topic.name for topic in selected]).items():
                 outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
             for (asset, failing), reason in results.failures(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))

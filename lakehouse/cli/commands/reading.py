@@ -28,8 +28,9 @@ def status() -> None:
         show.servers(stack.status(home), home)
     declared = loader.load()
     with open_clients(declared) as resources:
-        console.console.print(console.topics(measure_status(declared, resources)))
-        for topic, reason in failures([*declared.topics]).items():
+        statuses = measure_status(declared, resources)
+        console.console.print(console.topics(statuses))
+        for topic, reason in failures(declared, [status.topic for status in statuses]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
         for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
             console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
