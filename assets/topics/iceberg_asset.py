@@ -92,7 +92,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         resource_of(resources, "spark", Spark).on_progress(context.log.info)
         published: list[Published] = []
         replayed: dict[str, Any] = {}
-        with dagster_failures(entry):
+        with dagster_failures(entry), clients.catalog.translate_errors():
             topic = topic_of(entry, context)
             try:
                 if config.replay_since:

@@ -69,7 +69,8 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
         lag = StageLag(topic.name, reader.name, topic.max_lag_seconds, behind, registration.snapshot_id)
         expected = None
         if registration.rows is not None and registration.snapshot_id is not None and behind:
-            expected = live_rows_at(table, registration.snapshot_id)
+            with resources.catalog.translate_errors():
+                expected = live_rows_at(table, registration.snapshot_id)
         counts, comparison = {}, ""
         if registration.rows is not None:
             counts = {f"{reader.name}_rows": registration.rows, "iceberg_rows": expected}

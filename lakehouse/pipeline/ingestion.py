@@ -32,7 +32,6 @@ from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
-from resources.iceberg.conflicts import refreshed
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import summary_of
 from spark.decoding import explain
@@ -214,7 +213,7 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
         # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
         if replace(context.schemas, unusable_ids=None) != previous:
             schema_fingerprints.check(table, context.topic, context.schemas)
-            stage, written = context.commit.stage(refreshed(table), rows, token)
+            stage, written = context.commit.stage(context.clients.catalog.refreshed(table), rows, token)
     return context, stage, written
 
 

@@ -91,6 +91,7 @@ def maintain(
         ConfigError: `orphan_age` is so short that files of a running batch could be deleted.
         LakehouseError: A table was dropped meanwhile.
         CommitConflict: Another writer changed the table meanwhile.
+        Unreachable: A system does not answer.
     """
     if orphan_age < MIN_ORPHAN_AGE:
         raise ConfigError(
@@ -99,7 +100,7 @@ def maintain(
         )
     catalog = catalog.for_maintenance()
     # A session keeps the catalog that it used first, with the role of ingestion.
-    with closing(spark.with_own_session()) as spark:
+    with catalog.translate_errors(), closing(spark.with_own_session()) as spark:
         chain = catalog.chain(topic.table_in(namespace))
         current, _ = chain.newest
         catalog.drop_abandoned_tables(namespace)
@@ -220,19 +221,20 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
         CommitConflict: Another writer changed the table meanwhile.
         Unreachable: A system does not answer.
     """
-    session, began = spark.session(catalog.spark_settings()), time.monotonic()
-    ref, table = catalog.chain(topic.table_in(namespace)).require_published()
-    target, before = topic.target_file_bytes, size(table)
-    row = work.compact(session, ref, target, target // MERGED_PARTS)
-    done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
-    table = published_table(catalog, ref)
-    if size(table).manifests > MAX_MANIFESTS:
-        row = work.compact_manifests(session, ref)
-        done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
-    oldest = oldest_kept(commits(table), shown(table), datetime.now(UTC), topic.min_snapshot_age)
-    old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
-    if old >= FORGOTTEN_AT_ONCE:
-        work.expire(session, ref, oldest, 1)
-        done.append(f"expired {old} snapshots")
-    after = size(published_table(catalog, ref))
-    return Maintained(ref.name, before, after, tuple(done), time.monotonic() - began)
+    with catalog.translate_errors():
+        session, began = spark.session(catalog.spark_settings()), time.monotonic()
+        ref, table = catalog.chain(topic.table_in(namespace)).require_published()
+        target, before = topic.target_file_bytes, size(table)
+        row = work.compact(session, ref, target, target // MERGED_PARTS)
+        done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
+        table = published_table(catalog, ref)
+        if size(table).manifests > MAX_MANIFESTS:
+            row = work.compact_manifests(session, ref)
+            done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
+        oldest = oldest_kept(commits(table), shown(table), datetime.now(UTC), topic.min_snapshot_age)
+        old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
+        if old >= FORGOTTEN_AT_ONCE:
+            work.expire(session, ref, oldest, 1)
+            done.append(f"expired {old} snapshots")
+        after = size(published_table(catalog, ref))
+        return Maintained(ref.name, before, after, tuple(done), time.monotonic() - began)

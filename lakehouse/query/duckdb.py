@@ -41,7 +41,8 @@ def query(statement: str, resources: Resources) -> Result:
         try:
             connection.execute("SET TimeZone = 'UTC'")
             for number, identifier in enumerate(sorted(_referenced_tables(connection, statement))):
-                rows = _load(catalog, TableRef(*identifier)).scan().to_arrow()
+                with catalog.translate_errors():
+                    rows = _load(catalog, TableRef(*identifier)).scan().to_arrow()
                 connection.register(f"arrow_{number}", rows)
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(identifier[0])}")
                 view = DUCKDB.identifier(*identifier)

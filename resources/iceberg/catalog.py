@@ -24,8 +24,8 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.iceberg.catalog_settings import CatalogSettings
-from resources.iceberg.conflicts import detect_conflict, not_iceberg_error, refreshed, unknown_outcome
-from resources.iceberg.publication import publication
+from resources.iceberg.conflicts import detect_conflict, dropped_error, not_iceberg_error, unknown_outcome
+from resources.iceberg.publication import publication, require_format
 from resources.iceberg.snapshots import history, with_counts
 from resources.iceberg.table_chain import FIRST, SUCCESSOR, TableChain, successor
 
@@ -53,8 +53,6 @@ PROPERTIES = {
 RECREATED = "lakehouse.recreated"
 """Table property: the table has rows of an earlier topic of this name, with overlapping offsets."""
 
-NEWEST_FORMAT = 2
-"""Newest Iceberg format version that this release commits to."""
 CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
 
@@ -149,6 +147,19 @@ class Catalog(CatalogSettings):
             return StaticTable.from_metadata(metadata_location, self.file_io())
         return None
 
+    def refreshed(self, table: Table) -> Table:
+        """Return the current state of a table.
+
+        Raises:
+            CommitConflict: It was dropped, or another table has its name now.
+            Unreachable: The catalog does not respond.
+        """
+        with self.translate_errors(), detect_conflict(table):
+            current = self.iceberg().load_table(table.name())
+        if current.metadata.table_uuid != table.metadata.table_uuid:
+            raise dropped_error(".".join(table.name()))
+        return current
+
     @contextmanager
     def translate_errors(self) -> Iterator[None]:
         """Translate errors of the catalog's clients, such as connection errors to Unreachable."""
@@ -180,13 +191,14 @@ class Catalog(CatalogSettings):
         Raises:
             IncompatibleSchema: A column would change incompatibly; nothing was changed.
             CommitConflict: Another writer changed the columns, perhaps to a newer schema, or keeps changing the table.
+            Unreachable: The catalog or the storage does not respond.
         """
         from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
         table, columns = existing, existing.schema() if existing else None
         for _ in range(ALTER_ATTEMPTS):
             table = table or self.load(ref) or self._create(ref, schema, previous_names)
-            _require_format(table)
+            require_format(table)
             changes = evolution.changes(table.schema(), Shape(schema.as_struct(), previous_names or {}))
             evolution.require_accepted(changes, str(ref))
             if not any(change.ddl for change in changes):
@@ -195,10 +207,9 @@ class Catalog(CatalogSettings):
                 # What this schema lacks, or names differently, may be from a newer one.
                 break
             try:
-                with self.translate_errors():
-                    with table.update_schema() as update:
-                        evolution.apply(update, changes)
-                    return refreshed(table)
+                with self.translate_errors(), table.update_schema() as update:
+                    evolution.apply(update, changes)
+                return self.refreshed(table)
             except (CommitFailedException, NoSuchTableError):
                 # Another writer committed first, perhaps the same changes.
                 table = None
@@ -227,7 +238,8 @@ class Catalog(CatalogSettings):
                 if attempt == CREATE_ATTEMPTS - 1 and isinstance(error, TableAlreadyExistsError):
                     raise not_iceberg_error("The catalog", str(ref)) from error
                 if attempt == CREATE_ATTEMPTS - 1 or isinstance(error, RequestRejected):
-                    raise
+                    with self.translate_errors():
+                        raise
         raise AssertionError("unreachable")
 
     def apply_layout(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
@@ -311,8 +323,7 @@ class Catalog(CatalogSettings):
         except Exception as error:
             # The commit may be applied and its response lost: only the catalog's state is conclusive.
             try:
-                with self.translate_errors():
-                    current = refreshed(table)
+                current = self.refreshed(table)
             except Unreachable as unreachable:
                 raise unknown_outcome(name, unreachable) from error
             if any(snapshot.snapshot_id == audited for snapshot in history(current)):
@@ -362,26 +373,10 @@ class Catalog(CatalogSettings):
         dropped = [*branches, *abandoned]
         if not dropped:
             return table
-        with self.translate_errors():
-            with detect_conflict(table), table.manage_snapshots() as manage:
-                for branch in dropped:
-                    manage.remove_branch(branch)
-            return refreshed(table)
-
-
-def _require_format(table: Table) -> None:
-    """Require a format version that this release can commit to.
-
-    Raises:
-        UnclearState: The table was upgraded to a newer one, where pyiceberg cannot publish and deletion vectors are
-            not audited.
-    """
-    if table.format_version > NEWEST_FORMAT:
-        raise UnclearState(
-            f"Table {'.'.join(table.name())} has Iceberg format version {table.format_version}, and this release "
-            f"writes versions up to {NEWEST_FORMAT}. Nothing was changed. Iceberg has no downgrade: drop the table and "
-            f"ingest the topic again, or choose another `table`"
-        )
+        with self.translate_errors(), detect_conflict(table), table.manage_snapshots() as manage:
+            for branch in dropped:
+                manage.remove_branch(branch)
+        return self.refreshed(table)
 
 
 def spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:

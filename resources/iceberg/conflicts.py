@@ -27,19 +27,6 @@ def detect_conflict(table: Table) -> Iterator[None]:
         ) from error
 
 
-def refreshed(table: Table) -> Table:
-    """Return the current state of a table.
-
-    Raises:
-        CommitConflict: It was dropped, or another table has its name now.
-    """
-    with detect_conflict(table):
-        current = table.catalog.load_table(table.name())
-    if current.metadata.table_uuid != table.metadata.table_uuid:
-        raise dropped_error(".".join(table.name()))
-    return current
-
-
 def dropped_error(name: str) -> CommitConflict:
     """Return the error for a table that another program dropped while a commit to it was prepared."""
     return CommitConflict(

@@ -15,6 +15,24 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
 
+NEWEST_FORMAT = 2
+"""Newest Iceberg format version that this release commits to."""
+
+
+def require_format(table: Table) -> None:
+    """Require a format version that this release can commit to.
+
+    Raises:
+        UnclearState: The table was upgraded to a newer one, where pyiceberg cannot publish and deletion vectors are
+            not audited.
+    """
+    if table.format_version > NEWEST_FORMAT:
+        raise UnclearState(
+            f"Table {'.'.join(table.name())} has Iceberg format version {table.format_version}, and this release "
+            f"writes versions up to {NEWEST_FORMAT}. Nothing was changed. Iceberg has no downgrade: drop the table and "
+            f"ingest the topic again, or choose another `table`"
+        )
+
 
 def publication(
     table: Table, branch: str, base: int | None, properties: Mapping[str, str]

@@ -1,15 +1,20 @@
-"""A commit whose catalog stops responding, so that its outcome is unknown."""
+"""A catalog or storage that stops responding during a commit, whose outcome is unknown then, or during a query."""
 
 import sqlite3
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from lakehouse.config.topic import Topic
 from lakehouse.core.errors import TransientError, Unreachable
 from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
+from lakehouse.query.engines import run
+from spark.tables import dead_letters
 
 ORDERS = TableRef("trading", "orders")
 WIDER = Schema(NestedField(1, "a", LongType(), required=False), NestedField(2, "b", LongType(), required=False))
@@ -45,6 +50,23 @@ def test_commit_whose_outcome_cannot_be_looked_up_names_both_outcomes(catalog, s
     assert catalog.load(ORDERS).metadata.current_snapshot_id == base
     catalog.publish(catalog.load(ORDERS), "ingest_1", base)
     assert catalog.load(ORDERS).scan().count() == 4
+
+
+QUERIES = {
+    "duckdb": lambda catalog: run("select * from trading.orders", "duckdb", SimpleNamespace(catalog=catalog)),
+    "dead letters": lambda catalog: pending_dead_letters(catalog, "trading", Topic(name="orders"), 1),
+}
+
+
+@pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
+def test_query_names_storage_that_does_not_respond(catalog, staged, tmp_path, query):
+    letters = catalog.iceberg().create_table(ORDERS.dead_letters.identifier, dead_letters.schema())
+    letters.append(pa.Table.from_pylist([], schema=letters.schema().as_arrow()))
+    for file in tmp_path.rglob("snap-*.avro"):
+        file.unlink()
+        file.mkdir()
+    with pytest.raises(Unreachable, match="S3 does not answer"):
+        query(catalog)
 
 
 CHANGES = {

@@ -52,6 +52,7 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
 
     Raises:
         LakehouseError: The topic cannot be read or decoded, or a check does not fit the table.
+        Unreachable: A system does not answer.
     """
     ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
     log = read_log(clients.kafka, topic.topic)
@@ -62,7 +63,8 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
         replayed = read_again(context, branch)
         return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings])
     finally:
-        _drop(clients.catalog, context.ref, branch)
+        with clients.catalog.translate_errors():
+            _drop(clients.catalog, context.ref, branch)
 
 
 def _newest(batch: Batch, records: int) -> Batch:

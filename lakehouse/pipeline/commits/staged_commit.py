@@ -19,7 +19,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
-from resources.iceberg.conflicts import dropped_error, refreshed
+from resources.iceberg.conflicts import dropped_error
 from spark.tables import write
 from spark.tables.target import Target
 
@@ -215,7 +215,7 @@ class StagedCommit:
         if ref is None:
             spark = self.clients.spark.session(self.clients.catalog.spark_settings())
             write.create_branch(spark, self.ref, branch)
-            table = refreshed(table)
+            table = self.clients.catalog.refreshed(table)
             if branch not in table.metadata.refs:
                 raise self._dropped(branch)
         return branch, table.metadata.refs[branch].snapshot_id
@@ -231,13 +231,14 @@ class StagedCommit:
     @contextmanager
     def _detect_lost_branch(self, branch: str | None) -> Iterator[None]:
         """Raise CommitConflict in place of any error that occurs because another writer dropped the table or the
-        branch.
+        branch, and Unreachable if the catalog or a file does not respond.
 
         Args:
             branch: The branch; None while it does not exist yet.
         """
         try:
-            yield
+            with self.clients.catalog.translate_errors():
+                yield
         except Exception as error:
             table = self.clients.catalog.load(self.ref)
             if table is None:

@@ -75,9 +75,14 @@ def pending_dead_letters(catalog: Catalog, namespace: str, topic: Topic, newest:
     if table is None or table.current_snapshot() is None:
         return PendingDeadLetters({}, [])
     scan = table.scan(row_filter="redriven_timestamp IS NULL", selected_fields=COLUMNS)
+    with catalog.translate_errors():
+        return _pending(scan.to_arrow_batch_reader(), topic, newest)
+
+
+def _pending(batches: pa.RecordBatchReader, topic: Topic, newest: int) -> PendingDeadLetters:
     counts: Counter[str] = Counter()
     newest_letters: list[DeadLetter] = []
-    for batch in scan.to_arrow_batch_reader():
+    for batch in batches:
         letters = batch.filter(pc.equal(pc.struct_field(batch["source_record"], "topic"), topic.topic))
         details = letters["error_details"]
         check, size = (

@@ -24,6 +24,7 @@ from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
+from resources.iceberg.catalog import Catalog
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
@@ -75,7 +76,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     table = letters.load(clients.catalog, topic, ref.dead_letters)
     if last is None or table is None or table.current_snapshot() is None:
         return 0
-    if not _may_lack(bookmark_topic.read(kafka, name, settled=False), table, last):
+    if not _may_lack(clients.catalog, bookmark_topic.read(kafka, name, settled=False), table, last):
         return 0
     target = topic.dead_letter_topic
     kafka.ensure_topic(target, topic.partitions, min_partitions=1)
@@ -126,11 +127,11 @@ def _has_letters_of(topic: Topic, kafka: KafkaClient) -> bool:
     return False
 
 
-def _may_lack(bookmark: Bookmark | None, table: Table, last: Batch) -> bool:
+def _may_lack(catalog: Catalog, bookmark: Bookmark | None, table: Table, last: Batch) -> bool:
     """Return whether the statistics of the table's files allow dead letters that the bookmark does not cover."""
     since = _since(bookmark, last) if bookmark else {}
     start = {p: min(since.get(p, 0), end) for p, end in last.end.items()}
-    return letters.may_hold(table, replace(last, start=start))
+    return letters.may_hold(catalog, table, replace(last, start=start))
 
 
 def _since(bookmark: Bookmark, last: Batch) -> Positions:

@@ -66,7 +66,7 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
         return
     table = catalog.ensure_table(ref, dead_letters.schema(), existing=table)
     previous = Decision()
-    if may_hold(table, batch):
+    if may_hold(catalog, table, batch):
         previous = dead_letters.decision(context.spark.table(ref.spark_path()), batch)
     if previous == decided:
         return
@@ -155,7 +155,7 @@ def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
     aborts the Spark job."""
     ref = context.ref.dead_letters
     table = load(context.clients.catalog, context.topic, ref)
-    if table is None or not may_hold(table, context.batch):
+    if table is None or not may_hold(context.clients.catalog, table, context.batch):
         return []
     return dead_letters.poisonous(context.spark.table(ref.spark_path()), context.batch)
 
@@ -226,6 +226,11 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
         mark(clients, topic, ref.dead_letters, existing, count, previous.topic_id, source)
 
 
-def may_hold(table: Table, batch: Batch) -> bool:
-    """Return whether the statistics of the table's files allow dead letters of a batch's offsets."""
-    return table.current_snapshot() is not None and any(table.scan(row_filter=filters.of_batch(batch)).plan_files())
+def may_hold(catalog: Catalog, table: Table, batch: Batch) -> bool:
+    """Return whether the statistics of the table's files allow dead letters of a batch's offsets.
+
+    Raises:
+        Unreachable: A file of the table could not be read.
+    """
+    with catalog.translate_errors():
+        return table.current_snapshot() is not None and any(table.scan(row_filter=filters.of_batch(batch)).plan_files())
