@@ -1,5 +1,6 @@
 """Behaviour of every type of Iceberg catalog."""
 
+import dagster as dg
 import pytest
 
 from lakehouse.core.errors import ConfigError
@@ -28,6 +29,31 @@ def test_spark_settings_only_cleaning_catalog_may_delete(type_):
         assert (settings[f"{prefix}.cache-enabled"], settings[f"{prefix}.s3.endpoint"]) == ("false", "http://s3")
     assert settings.get(f"{cleans}.s3.delete-enabled", "true") == "true"
     assert (commits == cleans) == (settings.get(f"{commits}.s3.delete-enabled", "true") == "true")
+
+
+@pytest.mark.parametrize("type_", registered())
+def test_catalog_warehouse_has_no_slash_at_its_end(type_, monkeypatch):
+    """Glue's database would be at `tables//trading`, which IAM policies for `tables/trading` exclude."""
+    monkeypatch.setenv("WAREHOUSE", "s3://lake/tables//")
+    declared = Catalog(type=type_, warehouse=dg.EnvVar("WAREHOUSE"), uri="sqlite:////c.db")
+
+    catalog = declared.process_config_and_initialize()
+
+    assert catalog.warehouse == "s3://lake/tables"
+    assert catalog.spark_settings()[f"spark.sql.catalog.{naming.CATALOG}.warehouse"] == "s3://lake/tables"
+    assert Catalog(type=type_, warehouse="file:///").warehouse == "file:///"
+
+
+@pytest.mark.parametrize("role", ["role_arn", "maintenance_role_arn", "reader_role_arn"])
+def test_catalog_with_role_and_without_region_is_refused(role, monkeypatch):
+    """Spark would fail at the first table: its client of STS has no default region."""
+    settings = {"type": "glue", "warehouse": "s3://lake/tables", role: "arn:aws:iam::123456789012:role/ingest"}
+    with pytest.raises(ConfigError, match=f"`{role}`.*`region`"):
+        Catalog(**settings)
+    monkeypatch.setenv("REGION", "")
+    with pytest.raises(ConfigError, match=f"`{role}`.*`region`"):
+        Catalog(**settings, region=dg.EnvVar("REGION")).process_config_and_initialize()
+    assert Catalog(**settings, region="eu-central-1").region == "eu-central-1"
 
 
 @pytest.mark.parametrize(
