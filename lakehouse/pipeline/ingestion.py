@@ -152,6 +152,8 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         if prefix == context.batch and not is_poison:
             # The schema of such a record may be registered under another subject.
             prefix, is_poison = largest_decodable_prefix(context.with_foreign_writers().is_decodable, context.batch)
+        if is_poison:
+            replace(context, batch=prefix).require_readable()
         if is_poison or prefix == context.batch:
             context.require_decoder()
         if prefix == context.batch and not is_poison:

@@ -7,8 +7,7 @@ equal ones. The stored offsets do not change.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,14 +17,15 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import REPLAY, Batch, Log, Positions, head, next_batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
-from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.batches.poison import Place, listed, report_aborted
+from lakehouse.pipeline.batches.positions import read_log, within
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
@@ -35,7 +35,6 @@ from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_tab
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
 from resources.iceberg.table_chain import TableChain
-from spark import records as kafka_records
 from spark.decoding import decode
 from spark.tables import dead_letters, lost_rows, write
 from spark.tables.decision import Decision
@@ -95,25 +94,30 @@ class Redriven:
     Attributes:
         attempted: Number of dead letters that were decoded again.
         recovered: Number of them that became rows.
-        gone: Number of those that decode, and remain because the broker deleted their records.
+        gone: Number of those that decode, and remain because their records were not read again.
         first_gone: The partitions and offsets of the first of the latter.
+        aborting: Records whose decoding aborts the Spark job, so that no earlier ones of their partitions were read.
     """
 
     attempted: int
     recovered: int
     gone: int = 0
-    first_gone: tuple[tuple[int, int], ...] = ()
+    first_gone: tuple[Place, ...] = ()
+    aborting: tuple[Place, ...] = ()
 
     def describe(self) -> str:
         """Return the result as a sentence."""
         text = f"{pluralize(self.attempted, 'dead letter')} decoded again: {pluralize(self.recovered, 'new row')}"
         if not self.gone:
             return text
-        places = ", ".join(f"partition {partition} offset {offset}" for partition, offset in self.first_gone)
         more = f", and {self.gone - len(self.first_gone):,} more" if self.gone > len(self.first_gone) else ""
+        text += f". No row for {pluralize(self.gone, 'decodable dead letter')} ({listed(self.first_gone)}{more}): "
+        if not self.aborting:
+            return f"{text}the broker deleted the record, and perhaps a newer one of its key"
         return (
-            f"{text}. No row for {pluralize(self.gone, 'decodable dead letter')}: the broker deleted the record, and "
-            f"perhaps a newer one of its key ({places}{more})"
+            f"{text}the broker deleted the record, or a later one aborts the Spark job ({listed(self.aborting)}), and "
+            f"perhaps a newer one of its key. Give Spark what that one needs, such as more memory, and run "
+            f"`lakehouse redrive` again"
         )
 
 
@@ -144,25 +148,15 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
         "Retry the command. If a record that was skipped by `lakehouse resume` aborts the job, begin after it, for "
         "example with `--since 0:12,1:40`, or give Spark what it needs, such as more memory for its executors"
     )
-    with _report_aborted(topic, "No row was changed", remedy):
-        replayed = read_again(replace(context, batch=_within(whole, log)), branch)
+    context = replace(context, batch=within(whole, log))
+    with report_aborted(topic, "No row was changed", remedy, context.aborting_record):
+        replayed = read_again(context, branch)
     if branch is not None and any(finding.blocks for finding in replayed.findings):
         raise AuditFailed(context.ref.name, branch, list(replayed.findings), "the branch is left unchanged")
     if branch is None:
         # Otherwise, they would wait for a redrive, although their records are rows.
         letters.mark_existing_rows(clients, topic, context.ref, position, position)
     return replayed
-
-
-@contextmanager
-def _report_aborted(topic: Topic, effect: str, remedy: str) -> Iterator[None]:
-    """Raise an error with the effect and the remedy if Spark aborts a job."""
-    try:
-        yield
-    except PySparkException as error:
-        # The text of Spark's error may quote values.
-        problem = f"The Spark job that decodes records of '{topic.name}' was aborted ({error.getCondition()})"
-        raise TransientError(f"{problem}; the log of Spark has the cause", effect, remedy) from error
 
 
 def _require_ingested(context: BatchContext, start: Positions, first: Positions) -> None:
@@ -191,8 +185,8 @@ def _require_ingested(context: BatchContext, start: Positions, first: Positions)
 def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = False) -> Redriven:
     """Decode the table's dead letters again; those that decode become rows with their original offsets.
 
-    In a table where a record replaces the row of its key, a dead letter remains if the log has neither its record nor a
-    later one of its key: a deleted one may have replaced its row.
+    In a table where a record replaces the row of its key, a dead letter remains if neither its record nor a later one
+    of its key is read again: one that the broker deleted, or that aborts the job, may have replaced its row.
 
     Args:
         namespace: The namespace of the table.
@@ -207,7 +201,7 @@ def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = Fa
     """
     others = f", or run `lakehouse redrive {topic.name}` without --poison for the others" if poison else ""
     remedy = f"Give Spark what the records need, such as more memory for its executors{others}"
-    with _report_aborted(topic, "No dead letter was marked as recovered, and published rows are complete", remedy):
+    with report_aborted(topic, "No dead letter was marked as recovered, and published rows are complete", remedy):
         return _redrive(namespace, topic, clients, poison)
 
 
@@ -233,13 +227,11 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     # Partitions without one have no row to check.
     first = dict(position.end) | dead_letters.first_offsets(attempts)
     count, remaining = dead_letters.remaining(attempts)
-    recovered, gone = count - remaining.count, 0
+    recovered, gone, aborting = count - remaining.count, 0, list[Place]()
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: max(o, log.start[p]) for p, o in first.items()}
-        context, read = _decoded(replace(context, batch=replace(position, start=since)), poison=poison)
-        if read.pieces:
-            _write(context, read, None)
+        read, aborting = _write_since(replace(context, batch=replace(position, start=since)), poison)
         rows = context.spark.table(context.ref.spark_path())
         attempts = dead_letters.replaced(attempts, read.pieces, rows, topic.key, *topic.metadata.place)
         decodable, recovered = recovered, count - dead_letters.remaining(attempts)[1].count
@@ -249,7 +241,34 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     if count:
         letters.mark(clients, topic, ref, attempts, count, position.topic_id, position)
     first_gone = dead_letters.without_record(attempts, MOST_NAMED) if gone else []
-    return Redriven(count, recovered, gone, tuple(first_gone))
+    return Redriven(count, recovered, gone, tuple(first_gone), tuple(aborting) if gone else ())
+
+
+def _write_since(context: BatchContext, poison: bool) -> tuple[_Read, list[Place]]:
+    """Write the rows of a range again, in each partition after the last record whose decoding aborts the Spark job.
+
+    An operator skipped such a record, which may have the key of any record before it.
+
+    Returns:
+        What was read, and those records.
+    """
+    aborting: list[Place] = []
+    context = context if poison else replace(context, left_out=letters.poisonous_records(context))
+    while True:
+        try:
+            decoded, read = _decoded(context)
+            if read.pieces:
+                _write(decoded, read, None)
+        except PySparkException:
+            place = None if poison else context.aborting_record()
+            if place is None:
+                raise
+            partition, offset = place
+            aborting.append(place)
+            batch = context.batch
+            context = replace(context, batch=replace(batch, start={**batch.start, partition: offset + 1}))
+        else:
+            return read, aborting
 
 
 def replay_context(topic: Topic, ref: TableRef, clients: Clients, batch: Batch, table: Table | None) -> BatchContext:
@@ -287,17 +306,6 @@ def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) ->
     return log, chain, context
 
 
-def _within(batch: Batch, log: Log) -> Batch:
-    """Return the range, after checking that the log still has all of it."""
-    for partition, offset in batch.start.items():
-        if offset < min(log.start[partition], batch.end[partition]):
-            raise UnclearState(
-                f"Topic '{batch.topic}' partition {partition} no longer has offsets {offset} to "
-                f"{log.start[partition] - 1}. Nothing was changed. Begin at `earliest`, the first offset that remains"
-            )
-    return batch
-
-
 def read_again(context: BatchContext, branch: str | None) -> Replayed:
     """Write the rows of a range again, all in one publication; into a branch instead of main if one is named.
 
@@ -309,32 +317,23 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     whole = context.batch
     if not whole.offsets:
         return Replayed(whole, Counts(), None)
-    context, read = _decoded(context)
+    context, read = _decoded(replace(context, left_out=letters.poisonous_records(context)))
     written, audited = _write(context, read, branch)
     return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
 
 
-def _decoded(context: BatchContext, *, poison: bool = False) -> tuple[BatchContext, _Read]:
+def _decoded(context: BatchContext) -> tuple[BatchContext, _Read]:
     """Return the decoded records of the context's batch, and the context with the schemas that decode them.
-
-    Args:
-        context: The range to read.
-        poison: Whether to read the dead letters whose decoding aborted the Spark job, too.
 
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
     whole, topic = context.batch, context.topic
-    options = context.clients.kafka.spark_options()
     headers = topic.keeps_dead_letters
-    poisonous = [] if poison else letters.poisonous_records(context)
     pieces, remaining = [], whole
     while remaining.offsets:
         piece = head(remaining, topic.max_records_per_batch)
-        records = kafka_records.read_range(
-            context.spark, options, piece, headers=headers or context.schemas.decoding().needs_headers
-        )
-        pieces.append(dead_letters.without(records, poisonous) if poisonous else records)
+        pieces.append(context.records(piece, headers=headers or context.schemas.decoding().needs_headers))
         remaining = replace(remaining, start=piece.end)
     schemas = context.schemas
     for records in pieces:

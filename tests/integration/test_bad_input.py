@@ -38,6 +38,9 @@ from tests.support.topics import (
     with_types,
 )
 
+NANOSECONDS = 1_790_000_000_000_000_000
+"""A timestamp in nanoseconds, which Kafka takes for milliseconds."""
+
 
 def incompatible(stream):
     """Return a version of the schema in which `quantity` is a string, and allow its registration."""
@@ -312,14 +315,18 @@ def test_dead_letter_topic_invalid_fails_check_not_run(resources):
     assert len(stream.dead_letters()) == 1
 
 
-def test_ingest_unreadable_record_stops_and_resume_continues(resources):
-    stream = Stream(resources, partitions=2)
+def accept_any_timestamp(stream):
     entry = ConfigEntry("message.timestamp.after.max.ms", str(2**63 - 1), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource("TOPIC", stream.name, incremental_configs=[entry])
     [altered] = admin().incremental_alter_configs([resource]).values()
     altered.result(20)
+
+
+def test_ingest_unreadable_record_stops_and_resume_continues(resources):
+    stream = Stream(resources, partitions=2)
+    accept_any_timestamp(stream)
     value = framed(stream.schema(), TRADES, trade(1))
-    nanoseconds = {"timestamp": 1_790_000_000_000_000_000}
+    nanoseconds = {"timestamp": NANOSECONDS}
     stream.produce(
         [{"value": value, "partition": p} | more for p, more in ((0, {}), (1, {}), (1, nanoseconds), (1, {}))]
     )
@@ -331,6 +338,31 @@ def test_ingest_unreadable_record_stops_and_resume_continues(resources):
     stream.ingest()
 
     assert [(row["kafka_partition"], row["kafka_offset"]) for row in stream.rows()] == [(0, 0), (1, 0), (1, 2)]
+
+
+def test_redrive_leaves_dead_letters_before_unreadable_record(resources):
+    """The unreadable record may have the key of any one before it."""
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
+    accept_any_timestamp(stream)
+    schema_id, unchecked = stream.schema(), stream.topic
+    stream.topic = with_checks(unchecked, CHEAP)
+    users = [("before", 900), ("has_row", 900), ("has_row", 10), ("unreadable", 10), ("after", 900)]
+    trades = [trade(n, userid=user, price=price) for n, (user, price) in enumerate(users)]
+    messages = [{"key": t["userid"].encode(), "value": framed(schema_id, TRADES, t)} for t in trades]
+    messages[3]["timestamp"] = NANOSECONDS
+    stream.produce(messages)
+    with pytest.raises(UnclearState, match="partition 0 at offset 3"):
+        stream.ingest()
+    resume(stream.systems, stream.namespace, stream.topic, "0:4", "nanoseconds")
+    stream.ingest()
+    assert [row["kafka_offset"] for row in stream.rows()] == [2]
+    stream.topic = unchecked
+
+    result = redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert result == Redriven(3, 2, gone=1, first_gone=((0, 0),), aborting=((0, 3),))
+    waiting = [letter["kafka_offset"] for letter in stream.dead_letters() if letter["redriven_timestamp"] is None]
+    assert (waiting, sorted(row["kafka_offset"] for row in stream.rows())) == ([0], [2, 4])
 
 
 @pytest.mark.parametrize("sensitive", [[], ["userid"]])

@@ -293,7 +293,7 @@ class Schedule:
                 case UnclearState() if commands[0] in ("redrive", "replay") and "into a branch" in str(error):
                     # What a topic had before it was recreated stays.
                     commands.pop(0)
-                case TransientError() if "was aborted" in str(error) and self.skips_poison():
+                case TransientError() if "was aborted" in str(error) and self.skipped_poison():
                     self.recovering = [*filter(commands.pop(0).__ne__, self.recovering)]
                 case TransientError() | ClockSkew():
                     self.world.advance(4000)
@@ -304,30 +304,27 @@ class Schedule:
         raise Violation(f"{commands} do not end: {error}")
 
     def judge_redrive(self) -> None:
-        """Judge that a redrive made each dead letter a row that decodes, unless the broker deleted what replaced it.
+        """Judge that a redrive made each dead letter a row that decodes, unless what replaced it cannot be read.
 
         Raises:
             Violation: It left another one.
         """
         topic_id, position = self.oracle.position
-        letters = [letter for letter in self.oracle.letters() if not letter.recovered and letter.reason != "poison"]
-        records = [letter.record for letter in letters if letter.record.topic_id == topic_id]
-        left = [
-            place_of(record)
-            for record in records
-            if record.offset < position.get(record.partition, 0)
-            and not (record.is_garbage or record.is_poison or record.value is None)
-            and (self.topic.mode != "upsert" or self.kafka.has(place_of(record)))
-        ]
+        waiting = [x.record for x in self.oracle.letters() if not x.recovered and x.reason != "poison"]
+        present = [r for r in waiting if r.topic_id == topic_id and r.offset < position.get(r.partition, 0)]
+        left = [place_of(r) for r in present if not (r.is_garbage or r.is_poison or r.value is None)]
+        if self.topic.mode == "upsert":
+            poison = self.skipped_poison()
+            left = [x for x in left if self.kafka.has(x) and not any(x[:2] == p[:2] and x < p for p in poison)]
         if left:
             raise Violation(f"a redrive left dead letters that decode: {left}")
 
-    def skips_poison(self) -> bool:
-        """Return whether an operator skipped a record that aborts decoding, and that is no dead letter."""
+    def skipped_poison(self) -> list[tuple[str, int, int]]:
+        """Return the records that abort decoding, are no dead letters, and that an operator skipped."""
         letters = {place_of(letter.record) for letter in self.oracle.letters()}
         poison = (place_of(r) for part in self.kafka.log.values() for r in part.records.values() if r.is_poison)
         _, position = self.oracle.position
-        return any(place[2] < position.get(place[1], 0) for place in poison if place not in letters)
+        return [place for place in poison if place not in letters and place[2] < position.get(place[1], 0)]
 
     def remove_newer_token(self) -> None:
         """Roll back the snapshot of a newer release; if what it followed is expired, drop the table."""

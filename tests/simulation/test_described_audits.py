@@ -7,10 +7,12 @@ from contextlib import contextmanager
 import pytest
 
 from lakehouse.config.checks import Range
+from lakehouse.core.errors import TransientError
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.replay import Redriven, redrive, replay
 from tests.simulation.audited_schedule import DAMAGES, AuditedSchedule
 from tests.simulation.choices import Choices
 from tests.simulation.described import FAILS_CHECK, record
@@ -134,6 +136,28 @@ def test_record_that_aborts_decoding_is_not_skipped_and_not_read_again(program):
         schedule.configure(checks={})
         schedule.complete(program)
         assert (schedule.rows(), schedule.pending()) == ([0], [1])
+
+
+def test_redrive_names_skipped_record_that_aborts_decoding():
+    """A record of any key before it may have been replaced or deleted by it."""
+    schedule = Audits(mode="upsert")
+    with schedule.begun():
+        schedule.declare("quarantine")
+        schedule.kafka.produce(0, [record(1) | FAILING, record(2) | FAILING, record(3)])
+        schedule.complete("ingest")
+        schedule.kafka.produce(0, [record(4) | {"is_poison": True}, record(2), record(6) | FAILING])
+        resume(schedule.clients, NAMESPACE, schedule.topic, "0:4", "skipped by a test")
+        schedule.complete("ingest")
+        assert (schedule.rows(), schedule.pending()) == ([2, 4], [0, 1, 5])
+        schedule.configure(checks={})
+
+        redriven = redrive(NAMESPACE, schedule.topic, schedule.clients)
+
+        assert redriven == Redriven(3, 2, gone=1, first_gone=((0, 0),), aborting=((0, 3),))
+        assert "partition 0 offset 3" in redriven.describe()
+        assert (schedule.rows(), schedule.pending()) == ([2, 4, 5], [0])
+        with pytest.raises(TransientError, match="record in partition 0 at offset 3.*begin after it"):
+            replay(NAMESPACE, schedule.topic, schedule.clients, "earliest")
 
 
 def test_redrive_of_record_of_another_type_leaves_no_dead_letter():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
@@ -15,7 +16,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import TransientError
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.pipeline.batches.poison import unreadable_record
+from lakehouse.pipeline.batches.poison import Place, first_aborting_record, unreadable_record
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
@@ -24,6 +25,7 @@ from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
 from spark import records as kafka_records
 from spark.decoding import control, decode
+from spark.tables import dead_letters
 
 _LOG = logging.getLogger(__name__)
 
@@ -45,6 +47,7 @@ class BatchContext:
         schemas: The schemas that decode the records.
         is_poison: Whether the batch is a single record that must not be decoded.
         on_phase: Called when a phase begins.
+        left_out: Records that are not read again.
     """
 
     topic: Topic
@@ -56,6 +59,7 @@ class BatchContext:
     schemas: TopicSchemas
     is_poison: bool = False
     on_phase: OnPhase = no_report
+    left_out: Sequence[Place] = ()
 
     @property
     def spark(self) -> SparkSession:
@@ -79,8 +83,7 @@ class BatchContext:
             headers: Whether to return the message headers.
         """
         decoding = self.schemas.decoding()
-        options = self.clients.kafka.spark_options()
-        records = kafka_records.read_range(self.spark, options, self.batch, headers=headers or decoding.needs_headers)
+        records = self.records(self.batch, headers=headers or decoding.needs_headers)
         if self.is_poison:
             return decode.refused(records, decoding, "poison", headers=headers)
         return decode.decode(records, decoding, headers=headers)
@@ -95,14 +98,38 @@ class BatchContext:
 
         Raises:
             PySparkException: The records cannot be read at all, whether decoded or not.
-            UnclearState: Spark's Kafka source cannot read a record.
         """
-        records = kafka_records.read_range(self.spark, self.clients.kafka.spark_options(), batch)
+        records = self.records(batch)
         if decode.is_decodable(decode.decode(records, replace(self.schemas.decoding(), metadata={}))):
             return True
-        if not kafka_records.is_readable(records) and batch.offsets == 1:
-            raise unreadable_record(self.topic, batch)
+        kafka_records.is_readable(records)
         return False
+
+    def records(self, batch: Batch, *, headers: bool = False) -> DataFrame:
+        """Return the records of a part of the batch, except those that are left out."""
+        records = kafka_records.read_range(self.spark, self.clients.kafka.spark_options(), batch, headers=headers)
+        return dead_letters.without(records, self.left_out) if self.left_out else records
+
+    def aborting_record(self) -> Place | None:
+        """Return the first record of the batch whose decoding aborts the Spark job; None if none does.
+
+        Raises:
+            PySparkException: The records cannot be read at all, whether decoded or not.
+            TransientError: Spark does not decode messages at all.
+        """
+        place = first_aborting_record(self.is_decodable, self.batch)
+        if place:
+            self.require_decoder()
+        return place
+
+    def require_readable(self) -> None:
+        """Require that Spark's Kafka source reads the only record of the batch.
+
+        Raises:
+            UnclearState: It does not.
+        """
+        if not kafka_records.is_readable(self.records(self.batch)):
+            raise unreadable_record(self.topic, self.batch)
 
     def require_decoder(self) -> None:
         """Require that Spark decodes messages at all, before a record is blamed for a failure.

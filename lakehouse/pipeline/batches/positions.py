@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from lakehouse.core.offsets.batch import Log
+from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.batch import Batch, Log
 from resources.protocols import KafkaClient
 
 
@@ -40,3 +41,18 @@ def topic_id(kafka: KafkaClient, topic: str) -> str:
     if (described := kafka.describe([topic]).get(topic)) is None:
         raise kafka.missing_topic_error(topic)
     return described.topic_id
+
+
+def within(batch: Batch, log: Log) -> Batch:
+    """Return the range, after checking that the log still has all of it.
+
+    Raises:
+        UnclearState: It does not.
+    """
+    for partition, offset in batch.start.items():
+        if offset < min(log.start[partition], batch.end[partition]):
+            raise UnclearState(
+                f"Topic '{batch.topic}' partition {partition} no longer has offsets {offset} to "
+                f"{log.start[partition] - 1}. Nothing was changed. Begin at `earliest`, the first offset that remains"
+            )
+    return batch
