@@ -121,6 +121,9 @@ class DeploymentSchedule:
                 self._step_one(process)
         self.world.record(f"{seconds / HOURS:g} hours pass")
         self.world.advance(seconds)
+        if seconds > HOURS:
+            # Lists show by now what was created before.
+            self._clouds.confluent.state.list_everything()
         self.oracle.observe("time")
 
     # Commands
@@ -169,8 +172,6 @@ class DeploymentSchedule:
         world.fault_percent = world.switch_percent = 0
         self._end_processes()
         self._pass_time(4 * HOURS)
-        # Lists show by now what was created before.
-        self._clouds.confluent.state.list_everything()
         if not self._until_done("create", self._create):
             return
         self.oracle.is_deleting = False
