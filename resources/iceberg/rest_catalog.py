@@ -153,7 +153,7 @@ class RestCatalog(dg.ConfigurableResource):
             if self.move == "notify":
                 self._notify(namespace, table, metadata_location, table_uuid, "UPDATE" if expected else "CREATE")
             elif expected and self.move == "replace":
-                self._replace(namespace, table, metadata_location)
+                self._replace(namespace, table, metadata_location, expected.metadata_location)
             else:
                 self._ensure_namespace(namespace)
                 self._register(namespace, table, metadata_location, overwrite=expected is not None)
@@ -192,7 +192,7 @@ class RestCatalog(dg.ConfigurableResource):
                 ) from error
             raise
 
-    def _replace(self, namespace: str, table: str, metadata_location: str) -> None:
+    def _replace(self, namespace: str, table: str, metadata_location: str, previous_location: str) -> None:
         try:
             self._call("DELETE", f"{_in(namespace)}/tables/{_path(table)}", params={"purgeRequested": "false"})
         except Unreachable as error:
@@ -203,6 +203,17 @@ class RestCatalog(dg.ConfigurableResource):
                 raise
         try:
             self._register(namespace, table, metadata_location, overwrite=False)
+        except ErrorResponse as error:
+            if error.status == 409:
+                raise
+            try:
+                self._register(namespace, table, previous_location, overwrite=False)
+            except LakehouseError:
+                raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
+            raise LakehouseError(
+                f"The new metadata file of {namespace}.{table} could not be registered: {error}. The previous one is "
+                f"registered again; grants on the table may be lost"
+            ) from error
         except LakehouseError as error:
             raise IncompleteReplacement(f"{namespace}.{table}", self.uri, error) from error
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lakehouse.core.errors import LakehouseError, TransientError, is_transient
+from lakehouse.core.errors import CommitConflict, LakehouseError, TransientError, is_transient
 from resources.iceberg.rest_catalog import Registration, RestCatalog
 from tests.support.servers.listener import Listener
 
@@ -68,6 +68,28 @@ def test_limited_rate_of_logins_is_transient(server):
 def test_limited_rate_after_drop_reports_missing_table(server):
     server.responses.extend([CONFIG, (204, "", {}), TOO_MANY, refused(404, "Table does not exist")])
     with pytest.raises(TransientError, match=r"was dropped .* not registered again.*slow down"):
+        publish(connect(server, move="replace"))
+
+
+def test_refusal_after_drop_registers_previous_file_again(server):
+    dropped, registered = (204, "", {}), LOADED
+    server.responses.extend([CONFIG, dropped, refused(400, "Unsupported format version"), registered])
+    with pytest.raises(LakehouseError, match=r"Unsupported format version.* previous .* registered again") as raised:
+        publish(connect(server, move="replace"))
+    assert not is_transient(raised.value)
+    assert [json.loads(r.body)["metadata-location"] for r in server.received if "register" in r.path] == [NEW, OLD]
+
+
+def test_refusal_of_both_files_after_drop_reports_missing_table(server):
+    forbidden = refused(403, "not authorized")
+    server.responses.extend([CONFIG, (204, "", {}), forbidden, forbidden, refused(404, "Table does not exist")])
+    with pytest.raises(LakehouseError, match=r"was dropped .* not registered again.*not authorized"):
+        publish(connect(server, move="replace"))
+
+
+def test_table_registered_by_another_writer_after_drop_is_conflict(server):
+    server.responses.extend([CONFIG, (204, "", {}), refused(409, "Table already exists: trading.orders")])
+    with pytest.raises(CommitConflict, match="Another writer changed trading.orders"):
         publish(connect(server, move="replace"))
 
 
