@@ -197,7 +197,10 @@ class MemorySecretsClient:
         tags = [{"Key": key, "Value": value} for key, value in secret.tags.items()]
         changed = datetime.fromtimestamp(secret.changed, UTC)
         deleted = {} if secret.deleted is None else {"DeletedDate": secret.deleted}
-        return {"Tags": tags, "LastChangedDate": changed, **deleted}
+        stages: dict[str, list[str]] = {}
+        for label, version in secret.labels.items():
+            stages.setdefault(version, []).append(label)
+        return {"Tags": tags, "LastChangedDate": changed, "VersionIdsToStages": stages, **deleted}
 
     def do_list_secrets(self, Filters: list[dict[str, Any]]) -> Any:  # noqa: N803
         [values] = [condition["Values"] for condition in Filters]
