@@ -1,4 +1,4 @@
-"""A verification finds a table that has the canary's name and is another's."""
+"""A verification finds a table that has the canary's name and is another's, or no database."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.verification.deployment_role import DeploymentRole
 from lakehouse.deploy.verification.verify import Verification
 
 ACCOUNT, REGION = "123456789012", "eu-west-1"
@@ -52,3 +54,14 @@ def test_verify_leaves_a_foreign_table_of_the_canary_name(glue: Any) -> None:
         list(verification.run())
     assert snowflake.dropped == []
     assert [table["Name"] for table in glue.get_tables(DatabaseName="trading")["TableList"]] == ["lakehouse_canary"]
+
+
+def test_writer_without_database_creates_none(glue: Any) -> None:
+    glue.delete_database(Name="trading")
+    role = DeploymentRole(Names("production", ACCOUNT, REGION), "trading", "writer", has_role=False, written=[])
+    outcomes = {finding.permission: finding.outcome for finding in (step.run() for step in role.writer())}
+    assert glue.get_databases()["DatabaseList"] == []
+    assert outcomes["glue:CreateDatabase on trading"] == "unchecked"
+    glue.create_database(DatabaseInput={"Name": "trading"})
+    outcomes = {finding.permission: finding.outcome for finding in (step.run() for step in role.writer())}
+    assert outcomes["glue:CreateDatabase on trading"] == "allowed"

@@ -70,7 +70,7 @@ class DeploymentRole:
         yield from self._write_file()
         yield from self._read_tables(self.namespace, CANARY)
         # Both exist by now, unless their creation was refused.
-        yield self._glue("CreateDatabase", self.namespace, DatabaseInput={"Name": self.namespace})
+        yield self._create_database()
         table = {"Name": CANARY, "Parameters": MARK}
         yield self._glue("CreateTable", f"{self.namespace}.{CANARY}", self.namespace, TableInput=table)
         yield self._update_table()
@@ -207,6 +207,20 @@ class DeploymentRole:
 
     def _update_table(self) -> Probe:
         return self._glue("UpdateTable", f"{self.namespace}.{ABSENT}", self.namespace, TableInput={"Name": ABSENT})
+
+    def _create_database(self) -> Step:
+        if self._has_no_database():
+            reason = "it would create a database without the deployment's tag. `lakehouse deploy create` creates it"
+            return Unchecked(self.name, f"glue:CreateDatabase on {self.namespace}", reason)
+        return self._glue("CreateDatabase", self.namespace, DatabaseInput={"Name": self.namespace})
+
+    def _has_no_database(self) -> bool:
+        database = {"CatalogId": self.names.account, "Name": self.namespace}
+        try:
+            return self.service("glue").find("get_database", **database) is None
+        except LakehouseError:
+            # A refusal has a line of its own.
+            return False
 
     def _queries(self, workgroup: str) -> Iterator[Step]:
         athena, ids = self.service("athena"), list[str]()

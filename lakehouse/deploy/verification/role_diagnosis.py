@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from botocore.exceptions import BotoCoreError
 from pyspark.errors import PySparkException
 
 from lakehouse.config.loader import Config
@@ -22,8 +23,10 @@ ROLE_SETTINGS = {
     "Kafka": ("kafka", "role_arn"),
     "schema registry": ("schema_registry", "role_arn"),
     "Snowflake": ("snowflake", "role_arn"),
+    "Confluent Cloud": ("confluent_cloud", "role_arn"),
+    "Tableflow": ("tableflow_catalog", "role_arn"),
 }
-"""System and setting with the role, by the component that assumes it."""
+"""System and setting with the role, by the component that assumes it. An environment need not have all systems."""
 TRUST = (
     "Run the command as a principal in `spark_principals` of the deployment, or add the principal and run `lakehouse "
     "deploy create`"
@@ -40,8 +43,9 @@ def examine(config: Config, resources: Resources) -> Iterator[Diagnostic]:
     region = resources.catalog.region
     yield _identity("AWS credentials", "", region, "Set AWS credentials: `aws sts get-caller-identity` has to work")
     for component, (system, setting) in ROLE_SETTINGS.items():
-        role_arn = getattr(getattr(resources, system, None), setting, "")
-        if role_arn:
+        if not hasattr(resources, system):
+            continue
+        if role_arn := getattr(getattr(resources, system), setting, ""):
             yield _identity(component, role_arn, region, TRUST)
         else:
             yield Diagnostic(component, True, "assumes no role: the credentials of the process apply")
@@ -49,10 +53,11 @@ def examine(config: Config, resources: Resources) -> Iterator[Diagnostic]:
 
 
 def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> Diagnostic:
-    service = Service(boto3_session(role_arn, region), "sts", region or "")
     try:
+        # A missing profile is an error of the session already.
+        service = Service(boto3_session(role_arn, region), "sts", region or "")
         return Diagnostic(subject, True, str(service.call("get_caller_identity")["Arn"]))
-    except LakehouseError as error:
+    except (LakehouseError, BotoCoreError) as error:
         return Diagnostic(subject, False, f"{role_arn} {error}".strip(), remedy)
 
 
