@@ -224,6 +224,13 @@ def test_deployment_vpc_endpoint_without_roles_is_refused():
     assert Deployment(**declared, spark_principals=principals).vpc_endpoint == "vpce-0a1b"
 
 
+@pytest.mark.parametrize("option", ["--day-count", "--number-of-api-keys-to-retain"])
+def test_create_only_one_cloud_refuses_to_rotate_all_keys(declared, option):
+    result = CliRunner().invoke(main, ["deploy", "create", "--env", "aws", "--only", "aws", option, "1"])
+    assert result.exit_code == 2
+    assert "Keys of all clouds are rotated together. Nothing was changed. Omit --only" in result.output
+
+
 def test_commands_escape_control_characters_of_servers(declared, monkeypatch):
     detail = "\x1b]52;c;aGk=\x07 \x9b2J \u202e"
     refusal = json.dumps({"errors": [{"detail": detail}]})

@@ -156,6 +156,8 @@ def create(
     """
     from lakehouse.deploy.planning import planner
 
+    if only and (day_count is not None or retained is not None):
+        raise click.UsageError("Keys of all clouds are rotated together. Nothing was changed. Omit --only")
     with explained(debug):
         credentials = _checked_credentials(debug=debug, **options)
         resources, one = resources_of(credentials), _one_cloud(credentials, only) if only else None
