@@ -7,7 +7,7 @@ import copy
 import pytest
 
 from lakehouse.config.deployment import Existing
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.planning.planner import plan_destroy
 from resources.confluent.api_keys import Scope
 from tests.support.clouds.confluent.deployment import SMALL, Lake, actions
@@ -44,6 +44,43 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
         resource.resource.address: resource.reason for resource in plan_destroy(lake.resources, delete_data=True)
     }
     assert reasons["confluent/cluster"] == reasons["confluent/environment"] == "existed before the deployment"
+
+
+def test_deployments_in_one_environment_have_own_flink_statements(lake: Lake, other: Lake):
+    environment = lake.confluent.environments().create("shared")
+    for deployment in (lake, other):
+        deployment.existing = Existing(confluent_environment=environment.id)
+    other.flink = {"totals": lake.flink["totals"].replace("quantity * price", "price")}
+    statements = lake.vendor.state.statements
+    lake.create()
+    [first] = statements
+    other.create()
+    assert len(statements) == 2 and first in statements
+    assert actions(lake) == actions(other) == {}
+    other.delete()
+    assert list(statements) == [first]
+
+
+def test_create_connector_of_others_in_existing_cluster_is_refused(lake: Lake, other: Lake):
+    environment = lake.confluent.environments().create("shared")
+    cluster = lake.confluent.clusters(environment.id).create("shared", lake.region)
+    while not lake.confluent.clusters(environment.id).get(cluster.id).http_endpoint:
+        continue
+    for deployment in (lake, other):
+        deployment.existing = Existing(confluent_environment=environment.id, confluent_cluster=cluster.id)
+        deployment.flink = {}
+        deployment.topics = {name: {**topic, "engine": "spark"} for name, topic in SMALL.items()}
+    lake.create()
+    connectors = copy.deepcopy(lake.vendor.state.connectors)
+    for change in (other.create, other.delete):
+        with pytest.raises(UnclearState, match="connector 'datagen-stock_trades' whose service account is not that of"):
+            change()
+        assert lake.vendor.state.connectors == connectors
+    assert actions(lake) == {}
+    lake.delete()
+    assert lake.vendor.state.connectors == {}
+    other.create()
+    assert len(lake.vendor.state.connectors) == 1
 
 
 def test_plan_existing_environment_that_is_missing_is_refused(lake: Lake):

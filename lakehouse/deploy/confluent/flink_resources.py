@@ -47,7 +47,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     @property
     def statement(self) -> str:
         """Its name in the environment."""
-        return f"{self.declared_name}-{hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
+        return f"{self._name}-{hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
 
     @property
     def label(self) -> str:
@@ -61,7 +61,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     def read(self, outputs: Outputs) -> list[Statement] | None:
         """List the statements of the declared name; None if there are none."""
-        pattern = re.compile(rf"{re.escape(self.declared_name)}-[0-9a-f]{{12}}")
+        pattern = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{12}}")
         return [
             statement for statement in self._statements(outputs).list() if pattern.fullmatch(statement.name)
         ] or None
@@ -114,6 +114,12 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
                 deadline_seconds=STATEMENT_SECONDS,
                 clock=self.clock,
             )
+
+    @property
+    def _name(self) -> str:
+        """The common part of its names. Others may have statements in an existing environment."""
+        is_shared = bool(self.names.existing.confluent_environment)
+        return f"{self.names.deployment}.{self.declared_name}" if is_shared else self.declared_name
 
     def _statements(self, outputs: Outputs) -> Statements:
         region = outputs[self.compute_pool].region

@@ -19,6 +19,8 @@ from resources.confluent.organization import ServiceAccount
 TOPIC_SECONDS = 5 * 60
 TOPIC_DELETION_SECONDS = 60 * 60
 CONNECTOR_SECONDS = 30 * 60
+ACCOUNT = "kafka.service.account.id"
+"""The setting of a connector with the account that writes its records."""
 SCHEMA_SECONDS = 10 * 60
 """Until a running connector has registered its schema."""
 
@@ -155,9 +157,21 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         return (self.cluster,)
 
     def read(self, outputs: Outputs) -> Connector | None:
-        """Read the connector by name."""
+        """Read the connector by name.
+
+        Raises:
+            UnclearState: An existing cluster has one of the name that another program created.
+        """
         connectors = self.cloud.connectors(outputs[self.cluster]).list()
-        return next((connector for connector in connectors if connector.name == self.connector), None)
+        current = next((connector for connector in connectors if connector.name == self.connector), None)
+        account_id = outputs[self.account].id if self.account in outputs else ""
+        if current and self.names.existing.confluent_cluster and current.config.get(ACCOUNT) != account_id:
+            raise UnclearState(
+                f"Kafka cluster '{outputs[self.cluster].id}' has a connector '{self.connector}' whose service account "
+                f"is not that of deployment '{self.names.deployment}'. It was left unchanged. Rename topic "
+                f"'{self.entry}' in lakehouse.yaml; or delete the connector, if it is the deployment's"
+            )
+        return current
 
     def create(self, outputs: Outputs) -> Connector:
         """Validate the connector's configuration, then create it."""
@@ -202,7 +216,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
             "connector.class": "DatagenSource",
             "name": self.connector,
             "kafka.auth.mode": "SERVICE_ACCOUNT",
-            "kafka.service.account.id": outputs[self.account].id,
+            ACCOUNT: outputs[self.account].id,
             "kafka.topic": self.topic_name,
             "output.data.format": "AVRO",
             **self.settings,
