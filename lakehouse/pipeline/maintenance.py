@@ -14,7 +14,7 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog, published_table
-from resources.iceberg.snapshots import commits, shown, snapshot_count, summary_of
+from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
 from resources.protocols import SparkClient
 from spark.tables import maintenance_procedures as work
 
@@ -140,6 +140,7 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: SparkClient, or
     first = now - keep.rows if keep.rows is not None and not ref.name.endswith(naming.DEAD_LETTERS) else None
     if first and stamp and work.delete_rows(session, ref, stamp, first):
         yield f"deleted rows older than {keep.rows}"
+    require_position_deletes(loaded())
     small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
     if small > 1 or size(loaded()).delete_files:
         row = work.compact(session, ref, topic.target_file_bytes, int(SMALL * topic.target_file_bytes))

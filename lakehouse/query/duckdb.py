@@ -15,6 +15,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.query.result import Result
 from resources.by_key import Resources
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.snapshots import require_position_deletes
 
 NOT_IN_ARROW = ("BIGNUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE", "UHUGEINT", "VARIANT")
 """Types whose values DuckDB changes or encodes when it converts them to Arrow. They are printed as DuckDB's text."""
@@ -42,7 +43,9 @@ def query(statement: str, resources: Resources) -> Result:
             connection.execute("SET TimeZone = 'UTC'")
             for number, identifier in enumerate(sorted(_referenced_tables(connection, statement))):
                 with catalog.translate_errors():
-                    rows = _load(catalog, TableRef(*identifier)).scan().to_arrow()
+                    table = _load(catalog, TableRef(*identifier))
+                    require_position_deletes(table)
+                    rows = table.scan().to_arrow()
                 connection.register(f"arrow_{number}", rows)
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(identifier[0])}")
                 view = DUCKDB.identifier(*identifier)

@@ -15,6 +15,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals, summable_columns
 from resources.by_key import Resources
 from resources.iceberg.catalog import published_table
+from resources.iceberg.snapshots import require_position_deletes
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -30,6 +31,7 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
     """
     table, snapshot_id = served(engine, topic, metadata_location, resources)
     columns = scales(topic, ref, table, resources)
+    require_position_deletes(table, snapshot_id)
     # If there is no column to sum, any column will do to count the rows.
     stream = table.scan(selected_fields=tuple(columns) or (table.schema().fields[0].name,)).to_arrow_batch_reader()
     sums = "".join(f", SUM({DUCKDB.identifier(column)}::DECIMAL(38,{scale}))" for column, scale in columns.items())

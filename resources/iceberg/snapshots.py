@@ -147,6 +147,22 @@ def _expired_ancestors(table: Table) -> Iterator[Snapshot]:
         )
 
 
+def require_position_deletes(table: Table, snapshot_id: int | None = None) -> None:
+    """Require that a snapshot, main's by default, has no equality deletes, which pyiceberg does not apply.
+
+    Raises:
+        UnclearState: Another program committed some.
+    """
+    snapshot = table.snapshot_by_id(snapshot_id) if snapshot_id else table.current_snapshot()
+    if snapshot and int(summary_of(snapshot).get("total-equality-deletes", 0)):
+        raise UnclearState(
+            f"Table {'.'.join(table.name())} has equality deletes, which another program committed, and which neither "
+            f"Snowflake nor this program reads. Nothing was changed. Apply them with Iceberg's Spark procedure "
+            f"rewrite_data_files and its option 'delete-file-threshold' => '1', and let the other program write "
+            f"position deletes"
+        )
+
+
 def live_rows(table: Table) -> int:
     """Return the number of rows that readers of main see."""
     snapshot = table.current_snapshot()
@@ -157,11 +173,15 @@ def live_rows_at(table: Table, snapshot_id: int) -> int:
     """Return the number of rows in one snapshot: those of the data files less those hidden by position deletes.
 
     A snapshot's summary does not suffice: it counts deletes of rows whose files have been rewritten since.
+
+    Raises:
+        UnclearState: It has equality deletes.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
+    require_position_deletes(table, snapshot_id)
     tasks = list(table.scan(snapshot_id=snapshot_id).plan_files())
     rows = sum(task.file.record_count for task in tasks)
     deletes = {file.file_path for task in tasks for file in task.delete_files}

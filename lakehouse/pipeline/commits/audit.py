@@ -26,7 +26,7 @@ from lakehouse.core.offsets.batch import OWN, PART, PARTS
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
-from resources.iceberg.snapshots import history, summary_of
+from resources.iceberg.snapshots import history, require_position_deletes, summary_of
 from spark.tables.staged_checks import Result
 
 MAX_SNAPSHOTS_BY_FILE = 5
@@ -312,6 +312,7 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
         return any((file.null_value_counts or {}).get(id_) != 0 for file in rows for id_ in ids)
     nulls: list[BooleanExpression] = [IsNull(term=Reference(column)) for column in columns]
     any_null = reduce(Or, nulls)
+    require_position_deletes(table, staged_id)
     return any(True for _ in table.scan(any_null, snapshot_id=staged_id).plan_files())
 
 
