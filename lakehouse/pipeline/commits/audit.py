@@ -32,10 +32,11 @@ from spark.tables.staged_checks import Result
 MAX_SNAPSHOTS_BY_FILE = 5
 """Maximum number of snapshots whose files are inspected one by one; above it, Iceberg's scan planning is faster."""
 
-_NULL_FREE_SNAPSHOTS: dict[tuple[UUID, tuple[str, ...]], int] = {}
-"""Newest snapshot without null keys that this process has seen, by table UUID and key columns.
+_NULL_FREE_SNAPSHOTS: dict[tuple[UUID, tuple[int, ...]], int] = {}
+"""Newest snapshot without null keys that this process has seen, by table UUID and ids of the key columns.
 
-A stream inspects only the files that were added since, instead of all manifests for every batch.
+Another column may have the name of a key column by now. A stream inspects only the files that were added since, instead
+of all manifests for every batch.
 """
 
 
@@ -292,7 +293,7 @@ def _key_not_null(spark: SparkSession, table: Table, key: tuple[str, ...], branc
             any_null |= F.col(SPARK.identifier(column)).isNull()
         nulls = spark.table(TableRef(*table.name()).spark_path(branch)).filter(any_null).count()
     if key and not nulls:
-        _NULL_FREE_SNAPSHOTS[table.metadata.table_uuid, key] = table.metadata.refs[branch].snapshot_id
+        _NULL_FREE_SNAPSHOTS[table.metadata.table_uuid, _ids(table, key)] = table.metadata.refs[branch].snapshot_id
     columns = ", ".join(key) or "no key is declared"
     return CheckResult(KEY_NOT_NULL, nulls == 0, f"{nulls:,} rows with a null key ({columns})", {"null_keys": nulls})
 
@@ -303,10 +304,10 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
     If this process found none in an ancestor, only the files that were added since are inspected.
     """
     staged_id = table.metadata.refs[branch].snapshot_id
-    null_free = _NULL_FREE_SNAPSHOTS.get((table.metadata.table_uuid, columns))
+    ids = _ids(table, columns)
+    null_free = _NULL_FREE_SNAPSHOTS.get((table.metadata.table_uuid, ids))
     snapshots = _since(table, staged_id, null_free) if null_free else None
     if snapshots is not None:
-        ids = [table.schema().find_field(column).field_id for column in columns]
         added = (file for snapshot in snapshots for file in added_files(table, snapshot))
         rows = (file for file in added if file.content == DataFileContent.DATA)
         return any((file.null_value_counts or {}).get(id_) != 0 for file in rows for id_ in ids)
@@ -314,6 +315,10 @@ def _may_hold_nulls(table: Table, branch: str, columns: tuple[str, ...]) -> bool
     any_null = reduce(Or, nulls)
     require_position_deletes(table, staged_id)
     return any(True for _ in table.scan(any_null, snapshot_id=staged_id).plan_files())
+
+
+def _ids(table: Table, columns: tuple[str, ...]) -> tuple[int, ...]:
+    return tuple(table.schema().find_field(column).field_id for column in columns)
 
 
 def _since(table: Table, newest: int, oldest: int) -> list[Snapshot] | None:
