@@ -17,7 +17,7 @@ from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, Timeout
 
 from lakehouse.core.errors import Unreachable
-from resources.masked_field import masked_field
+from resources.masked_field import secret_field
 
 TIMEOUT_SECONDS = 10
 RETRIES = 2
@@ -35,13 +35,10 @@ class Webhook(dg.ConfigurableResource):
     https://docs.slack.dev/messaging/sending-messages-using-incoming-webhooks
     """
 
-    url: str = masked_field("", "Address of the webhook.")
+    url: str = secret_field("", "Address of the webhook.")
     ui_url: str = Field("", description="Address of Dagster's UI as readers reach it; messages link to it.")
-    heartbeat_url: str = Field(
-        "",
-        repr=False,
-        description="Requested once a minute while monitoring works, as healthchecks.io expects; empty for none.",
-        json_schema_extra={"dagster__is_secret": True},
+    heartbeat_url: str = secret_field(
+        "", "Requested once a minute while monitoring works, as healthchecks.io expects; empty for none."
     )
 
     def send(self, headline: str, lines: Sequence[str] = (), path: str = "") -> None:
