@@ -45,7 +45,10 @@ BUDGETS = (
     Budget("lakehouse.cli.commands.embedded_stack", ("boto3", "dagster", "grpc", "pyiceberg", "pyspark")),
     Budget("lakehouse.cli.commands.diagnosis", ("boto3", "dagster", "pyspark")),
     Budget("lakehouse.cli.commands.reading", ("duckdb", "pyarrow", "pyspark")),
-    Budget("lakehouse.cli.commands.querying", ("duckdb", "pyspark")),
+    Budget("lakehouse.cli.commands.querying", ("duckdb", "pyiceberg", "pyspark")),
+    Budget("lakehouse.cli.commands.checking", ("duckdb", "pyiceberg", "pyspark")),
+    Budget("lakehouse.cli.commands.letter_listing", ("duckdb", "pyspark")),
+    Budget("lakehouse.cli.console", ("dagster", "pyiceberg", "pyspark")),
     Budget("lakehouse.cli.commands.validating", ("boto3", "duckdb", "pyarrow", "pyiceberg", "pyspark")),
     *(
         Budget(f"spark.codecs.{name}", IN_WORKERS)

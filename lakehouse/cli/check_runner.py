@@ -6,7 +6,7 @@ import json
 import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from xml.etree import ElementTree
 
 import dagster as dg
@@ -21,10 +21,11 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import reason, trace
 from lakehouse.core.text.markdown import plain
 from lakehouse.core.text.terminal import visible
-from lakehouse.pipeline.commits import column_checks
-from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.by_key import Resources
+
+if TYPE_CHECKING:
+    from lakehouse.pipeline.commits.audit import CheckResult
 
 _LOG = logging.getLogger(__name__)
 
@@ -114,6 +115,9 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], resources: Reso
             snapshot = published[1].current_snapshot() if published else None
             if not checks or published is None or snapshot is None:
                 continue
+            # It loads Spark's client, which the other checks do not need.
+            from lakehouse.pipeline.commits import column_checks
+
             table, spark = published[1], resources.spark.session(catalog.spark_settings())
             with hide_values(topic):
                 results = column_checks.run_checks(spark, catalog, topic, checks, table, snapshot.snapshot_id, {})

@@ -10,15 +10,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from lakehouse.cli.status import TopicStatus
 from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.ledger import ledger_page
-from lakehouse.readers import registered
-from lakehouse.readers.freshness import NAMES, StageLag
 
 if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
+    from lakehouse.cli.status import TopicStatus
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
+    from lakehouse.readers.freshness import StageLag
 
 console = Console(soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else 160)
 """The console of all commands. Pipes and log files have no width, so lines are up to 160 characters long."""
@@ -31,6 +30,10 @@ def plain(value: object) -> str:
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:
     """Return a table with the offsets of each topic and the lag of each stage."""
+    # The readers load Dagster, pyiceberg and the clients of all systems, which other commands do not need.
+    from lakehouse.readers import registered
+    from lakehouse.readers.freshness import NAMES
+
     present = {stage.stage for status in statuses for stage in status.stages}
     # Few deployments have the optional readers, so the others do not show empty columns for them.
     optional = {reader.name for reader in registered() if reader.is_optional}

@@ -23,7 +23,7 @@ COMMANDS = {
     "pause": ("commands.pausing:pause", "Pause the ingestion of one topic."),
     "unpause": ("commands.pausing:unpause", "Resume the ingestion of a paused topic."),
     "ledger": ("commands.tables:ledger", "Verify that a table contains its whole topic, once."),
-    "dead-letters": ("commands.tables:dead_letters", "List dead letters and their reasons."),
+    "dead-letters": ("commands.letter_listing:dead_letters", "List dead letters and their reasons."),
     "redrive": ("commands.tables:redrive", "Retry dead letters after their cause was fixed."),
     "replay": ("commands.tables:replay", "Ingest a range of a topic again."),
     "resume": ("commands.tables:resume", "Set the offsets from which ingestion continues."),
@@ -32,7 +32,7 @@ COMMANDS = {
     "validate": ("commands.validating:validate", "Validate the configuration offline."),
     "plan": ("commands.pipeline:plan", "Show the effect of a new schema on a topic's table."),
     "dry-run": ("commands.pipeline:dry_run", "Ingest and check a sample of new records without publishing it."),
-    "check": ("commands.pipeline:check", "Run all checks of an environment."),
+    "check": ("commands.checking:check", "Run all checks of an environment."),
     "deploy": ("commands.deploy:deploy", "Create and delete the cloud set-up."),
 }
 """The function of each command, and its line in `lakehouse --help`."""

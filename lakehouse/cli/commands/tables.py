@@ -6,7 +6,6 @@ import json
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 
 import click
 
@@ -24,7 +23,6 @@ from lakehouse.pipeline.batches.offsets import resume as resume_at
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed
-from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.ledger import ledger_page
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 from lakehouse.pipeline.replay import redrive as redrive_letters
@@ -65,33 +63,6 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
     else:
         console.console.print(*console.ledger(topic, report), sep="\n")
     raise SystemExit(0 if report.is_consistent else 1)
-
-
-@click.command("dead-letters")
-@click.argument("topic")
-@click.option("--newest", default=20, show_default=True, type=click.IntRange(min=0), help="Maximum number to list.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def dead_letters(topic: str, newest: int, as_json: bool) -> None:
-    """List the records of TOPIC that could not become rows or are in quarantine, with the reasons.
-
-    A dead letter stays until `lakehouse redrive` makes it a row, after its cause was fixed. Its bytes are in the table
-    `<table>__dead_letters`: lakehouse query --engine duckdb "SELECT * FROM <namespace>.<table>__dead_letters"
-    """
-
-    declared = loader.load()
-    entry = declared.topic_written_by_spark(topic)
-    with open_clients(declared) as resources, hide_values(entry):
-        pending = pending_dead_letters(resources.catalog, declared.namespace, entry, newest)
-    if as_json:
-        echo(json.dumps(asdict(pending), indent=2, default=str))
-        return
-    columns = ["partition", "offset", "reason or check", "message", "bytes", "since"]
-    values = [
-        [one.partition, one.offset, one.check or one.reason, one.message, one.bytes, f"{one.at:%Y-%m-%d %H:%M:%S}"]
-        for one in pending.newest
-    ]
-    console.console.print(console.rows(columns, values, title=f"Dead letters of {topic}"))
-    echo(", ".join(f"{reason}: {n:,}" for reason, n in pending.by_reason.items()) or "No dead letters")
 
 
 @click.command()
