@@ -229,6 +229,8 @@ class Scheduler:
         if published:
             most = self.topics[name].max_records_per_batch
             state.batch_limit = next_bound(limit, published.batch.offsets, now - began, most)
+            # Maintenance, or a table that was created again, leaves fewer files.
+            state.data_files = min(state.data_files, published.data_files)
             if published.data_files - state.data_files >= FILES_PER_COMPACTION and name not in self._compactions:
                 self._compactions.append(name)
         # A topic that is at least one full batch behind only waits for its next turn, without a minimum interval.

@@ -258,3 +258,15 @@ def test_compaction_waits_for_turn_of_upsert_topic():
     assert stream.next_compaction() == "a"
     stream.end_compaction("a", data_files=None)
     assert stream.states["a"].data_files == 0
+
+
+def test_compaction_counts_files_since_maintenance_or_recreation():
+    """Both leave fewer files than the stream's last compaction did."""
+    stream = scheduler(topic("a"))
+    for end, data_files in enumerate((900, 3, 3 + FILES_PER_COMPACTION), start=1):
+        stream.set_ends("a", "id", {0: end}, 100.0 * end)
+        serve(stream, "a", {0: end}, 100.0 * end, published({0: end - 1}, {0: end}, data_files))
+        is_due = stream.next_compaction() == "a"
+        assert is_due == (data_files != 3)
+        if is_due:
+            stream.end_compaction("a", data_files)
