@@ -124,7 +124,7 @@ def versions(days, filter_):
 
 
 @pytest.mark.parametrize(
-    ("theirs", "added"),
+    ("manual", "added"),
     [
         ([versions(9, EVERYWHERE)], None),
         ([versions(9, {})], None),
@@ -134,17 +134,17 @@ def versions(days, filter_):
         ([versions(3650, ARCHIVE), versions(9, ARCHIVE)], {"NoncurrentDays": 3650}),
     ],
 )
-def test_apply_versions_of_whole_bucket_expire(aws, direct, theirs, added):
+def test_apply_versions_of_whole_bucket_expire(aws, direct, manual, added):
     resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
     apply(resources, quiet)
     s3, bucket = direct("s3"), aws.names().bucket
     rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
     others = [rule for rule in rules if "NoncurrentVersionExpiration" not in rule]
-    theirs = [{"ID": f"theirs-{n}", "Status": "Enabled", **rule} for n, rule in enumerate(theirs)]
-    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [*others, *theirs]})
+    manual = [{"ID": f"theirs-{n}", "Status": "Enabled", **rule} for n, rule in enumerate(manual)]
+    s3.put_bucket_lifecycle_configuration(Bucket=bucket, LifecycleConfiguration={"Rules": [*others, *manual]})
     apply(resources, quiet)
     rules = s3.get_bucket_lifecycle_configuration(Bucket=bucket)["Rules"]
-    kept = {rule["ID"] for rule in [*others, *theirs]}
+    kept = {rule["ID"] for rule in [*others, *manual]}
     assert kept <= {rule["ID"] for rule in rules}
     new = [rule for rule in rules if rule["ID"] not in kept]
     assert [(rule["Filter"], rule["NoncurrentVersionExpiration"]) for rule in new] == (
