@@ -19,6 +19,9 @@ from spark.tables.decision import Decision, digest
 from spark.tables.observed_counts import observed_counts
 from spark.tables.target import Target
 
+DAYS = 36_500
+"""The age limit of branches in days, which none reaches."""
+
 
 @dataclass(frozen=True)
 class Written:
@@ -62,7 +65,7 @@ class Written:
 
 
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
-    """Create a branch.
+    """Create a branch with an age limit, by which it differs from one that Iceberg creates for a commit.
 
     Args:
         spark: The Spark session.
@@ -72,7 +75,7 @@ def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: 
             snapshots.
     """
     version = "" if snapshot_id is None else f" AS OF VERSION {snapshot_id:d}"
-    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}{version}")
+    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}{version} RETAIN {DAYS} DAYS")
 
 
 def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:

@@ -5,9 +5,11 @@ tests/simulation/test_described_races.py lets the other writer run in each phase
 
 import pytest
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import CommitConflict, UnclearState
+from lakehouse.core.tables import naming
 from lakehouse.pipeline.commits.audit import AuditFailed
 from spark.tables.target import Target
+from tests.support.faults.moments import once_before
 from tests.support.topics import TRADES, Stream, framed, once, trade
 
 
@@ -63,6 +65,27 @@ def test_ingest_snapshot_without_position_is_not_published(resources, monkeypatc
     assert stream.rows() == []
 
     monkeypatch.undo()
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_into_branch_created_again_is_not_published(resources, monkeypatch):
+    """Iceberg creates the branch of a commit if it does not exist, without what Spark has read on the dropped one."""
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    stream.produce_trades(range(10, 20))
+
+    def drop_branch():
+        table = stream.table()
+        [branch] = [name for name in table.metadata.refs if name.startswith(naming.STAGING_PREFIX)]
+        table.manage_snapshots().remove_branch(branch).commit()
+
+    once_before(monkeypatch, Target, "append", drop_branch)
+    with pytest.raises(CommitConflict, match="dropped branch"):
+        stream.ingest()
+    assert len(stream.rows()) == 10
+
     stream.ingest()
     assert stream.rows() == stream.expected_rows()
 

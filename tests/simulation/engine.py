@@ -240,7 +240,9 @@ class MemorySpark:
             summary=summary,
             schema_id=metadata.current_schema_id,
         )
-        self.iceberg.commit_now(table, (), (AddSnapshotUpdate(snapshot=snapshot), branch_at(branch, id_)))
+        ref = metadata.refs.get(branch)
+        head = branch_at(branch, id_, ref.max_ref_age_ms if ref else None)
+        self.iceberg.commit_now(table, (), (AddSnapshotUpdate(snapshot=snapshot), head))
 
 
 @dataclass(frozen=True)
@@ -257,13 +259,13 @@ class Rows:
         return self.spark.job("read table", lambda: self.spark.rows(self.ref, self.branch, self.snapshot_id))
 
 
-def branch_at(name: str, snapshot_id: int) -> SetSnapshotRefUpdate:
-    """Return the update that sets the head of a branch."""
+def branch_at(name: str, snapshot_id: int, max_age_ms: int | None = None) -> SetSnapshotRefUpdate:
+    """Return the update that sets the head and the age limit of a branch."""
     return SetSnapshotRefUpdate(
         ref_name=name,
         type="branch",
         snapshot_id=snapshot_id,
-        max_ref_age_ms=None,
+        max_ref_age_ms=max_age_ms,
         max_snapshot_age_ms=None,
         min_snapshots_to_keep=None,
     )

@@ -13,7 +13,7 @@ from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables import lost_rows
 from spark.tables.target import Target
-from spark.tables.write import Written
+from spark.tables.write import DAYS, Written
 from tests.simulation.decoding_jobs import Decoded, Outcome, digest
 from tests.simulation.engine import MemorySpark, Row, branch_at
 from tests.simulation.kafka import Record
@@ -30,8 +30,8 @@ def create_branch(spark: MemorySpark, ref: TableRef, branch: str, snapshot_id: i
             raise SparkException(f"snapshot {snapshot_id} does not exist")
         if (head := snapshot_id or table.metadata.current_snapshot_id) is None:
             spark.commit_files(table, branch, None, [])
-        else:
-            spark.iceberg.commit_now(table, (), (branch_at(branch, head),))
+            head = spark.load(ref).metadata.refs[branch].snapshot_id
+        spark.iceberg.commit_now(spark.load(ref), (), (branch_at(branch, head, DAYS * 86_400_000),))
 
     spark.job("create_branch", create)
 

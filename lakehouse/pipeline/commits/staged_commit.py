@@ -150,7 +150,7 @@ class StagedCommit:
         spark = self.clients.spark.session(self.clients.catalog.spark_settings())
         with self._detect_lost_branch(branch):
             table = self.clients.catalog.load(self.ref)
-            if table is None or branch not in table.metadata.refs:
+            if table is None or self._is_lost(table, branch):
                 raise self._dropped(branch)
             table = self._exclude_others(table, branch)
             staged = Staged(branch, stage.start, stage.target.properties, offsets, writes)
@@ -202,6 +202,14 @@ class StagedCommit:
         if remaining != set(table.metadata.refs) and (letters := catalog.load(self.ref.dead_letters)):
             catalog.drop_staging(letters)
         return table
+
+    @staticmethod
+    def _is_lost(table: Table, branch: str) -> bool:
+        """Return whether a branch was dropped. If Spark commits to it afterwards, Iceberg creates it again, without the
+        rows and commits that Spark has seen on it, and without the age limit of the one that was dropped.
+        """
+        ref = table.metadata.refs.get(branch)
+        return ref is None or (branch.startswith(naming.STAGING_PREFIX) and ref.max_ref_age_ms is None)
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
         ref = table.metadata.refs.get(branch)
