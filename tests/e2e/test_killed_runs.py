@@ -1,12 +1,12 @@
 """Killed runs: Dagster detects them, frees their slots and retries them; no record is lost or duplicated."""
 
-import time
 from contextlib import suppress
 
 import dagster as dg
 import psutil
 import pytest
 
+from lakehouse.core import polling
 from lakehouse.local import stack as local_stack
 from lakehouse.local.dagster import dagster_servers
 from lakehouse.local.processes import process
@@ -39,10 +39,7 @@ def instance(stack, stream):
 
 
 def wait_until(condition):
-    deadline = time.monotonic() + TIMEOUT_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"not after {TIMEOUT_SECONDS} s: {condition.__name__}"
-        time.sleep(0.1)
+    assert polling.poll(condition, pause=0.1, deadline_seconds=TIMEOUT_SECONDS), condition.__name__
 
 
 def published(stream):

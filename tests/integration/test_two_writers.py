@@ -3,10 +3,13 @@
 tests/simulation/test_described_races.py lets the other writer run in each phase.
 """
 
-import pytest
+from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+from pyspark.sql import functions as F
+
+from lakehouse.core import polling
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.tables import naming
 from lakehouse.pipeline.commits.audit import AuditFailed
 from spark.tables.target import Target
 from tests.support.topics import TRADES, Stream, framed, once, trade
@@ -68,23 +71,37 @@ def test_ingest_snapshot_without_position_is_not_published(resources, monkeypatc
     assert stream.rows() == stream.expected_rows()
 
 
-def test_ingest_into_branch_created_again_is_repeated(resources):
+def test_ingest_into_branch_created_again_is_repeated(resources, monkeypatch, tmp_path):
     """Iceberg creates the branch of a commit if it does not exist, without what Spark has read on the dropped one."""
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(10))
-    phases = []
+    stream.ingest()
+    stream.produce_trades(range(10, 20))
+    append, running, dropped = Target.append, tmp_path / "running", tmp_path / "dropped"
 
-    def on_phase(phase):
-        phases.append(phase)
-        if phases.count("audit") == 1 == phases.count("branch") and phase == "audit":
-            table = stream.table()
-            [branch] = [name for name in table.metadata.refs if name.startswith(naming.STAGING_PREFIX)]
-            head = table.metadata.refs[branch].snapshot_id
-            table.manage_snapshots().remove_branch(branch).commit()
-            stream.table().manage_snapshots().create_branch(head, branch).commit()
+    def await_drop(value):
+        running.touch()
+        return bool(value) and polling.poll(dropped.exists, pause=0.05, deadline_seconds=60)
 
-    stream.ingest(on_phase)
+    def drop_branch(branch):
+        assert polling.poll(running.exists, pause=0.05, deadline_seconds=60)
+        stream.table().manage_snapshots().remove_branch(branch).commit()
+        dropped.touch()
 
+    def append_while_dropped(target, rows):
+        monkeypatch.setattr(Target, "append", append)
+        with ThreadPoolExecutor() as pool:
+            dropping = pool.submit(drop_branch, target.branch)
+            target.append(rows.filter(F.udf(await_drop, "boolean")(F.lit(1))))
+            dropping.result()
+        ref = stream.table().metadata.refs[target.branch]
+        ages.append(ref.max_ref_age_ms)
+
+    ages, phases = [], []
+    monkeypatch.setattr(Target, "append", append_while_dropped)
+    stream.ingest(phases.append)
+
+    assert ages == [None]
     assert (phases.count("branch"), phases.count("published")) == (2, 1)
     assert stream.rows() == stream.expected_rows()
 

@@ -191,8 +191,8 @@ def test_build_resources_builds_every_environment():
         ("catalog", {"type": "sql", "warehouse": "s3://lake", "uri": "postgresql://reader:hidden@db.example/lake"}),
         ("spark", {"remote": "sc://spark.example:15002/;token=hidden"}),
         ("open_lineage", {"api_key": "hidden"}),
-        ("alerts", {"url": "https://hooks.slack.com/services/T0/B0/hidden"}),
-        ("alerts", {"url": {"env": "WEBHOOK", "default": "https://hooks.slack.com/services/T0/B0/hidden"}}),
+        ("alerts", {"url": "https://hooks.example/hidden"}),
+        ("alerts", {"url": {"env": "WEBHOOK", "default": "https://hooks.example/hidden"}}),
         ("alerts", {"heartbeat_url": "https://hc-ping.com/hidden"}),
     ],
 )
