@@ -166,7 +166,14 @@ def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatc
     assert {letter["attempts"] for letter in stream.dead_letters()} == {1}
 
 
-def test_ingest_letters_of_other_writer_in_branch_fail_audit(resources, monkeypatch):
+@pytest.mark.parametrize(
+    ("library", "error", "message"),
+    [
+        ("Spark", AuditFailed, "2 commits belong to this batch, expected 1"),
+        ("pyiceberg", CommitConflict, "another program committed to it"),
+    ],
+)
+def test_ingest_letters_of_other_writer_are_not_published(resources, monkeypatch, library, error, message):
     stream = create_stream(resources)
     stream.produce([{"value": b"bad 1"}])
     stream.ingest()
@@ -175,11 +182,14 @@ def test_ingest_letters_of_other_writer_in_branch_fail_audit(resources, monkeypa
 
     def append_twice(letters, target):
         append(letters, target)
-        table = stream.table(target.ref.name)
-        table.append(table.scan().to_arrow(), branch=target.branch)
+        if library == "Spark":
+            letters.sparkSession.table(target.ref.spark_path()).writeTo(target.path).append()
+        else:
+            table = stream.table(target.ref.name)
+            table.append(table.scan().to_arrow(), branch=target.branch)
 
     monkeypatch.setattr(dead_letters, "append", append_twice)
-    with pytest.raises(AuditFailed, match="2 commits belong to this batch, expected 1"):
+    with pytest.raises(error, match=message):
         stream.ingest()
 
     monkeypatch.undo()

@@ -205,8 +205,10 @@ class StagedCommit:
 
     @staticmethod
     def _is_lost(table: Table, branch: str) -> bool:
-        """Return whether a branch was dropped. If Spark commits to it afterwards, Iceberg creates it again, without the
-        rows and commits that Spark has seen on it, and without the age limit of the one that was dropped.
+        """Return whether a branch was dropped, or changed through another library.
+
+        If Spark commits to a branch that was dropped, Iceberg creates it again, without the rows and commits that Spark
+        has seen on it, and without the age limit of the dropped one. Commits of pyiceberg remove the limit, too.
         """
         ref = table.metadata.refs.get(branch)
         return ref is None or (branch.startswith(naming.STAGING_PREFIX) and ref.max_ref_age_ms is None)
@@ -262,6 +264,6 @@ class StagedCommit:
 
     def _dropped(self, branch: str) -> CommitConflict:
         return CommitConflict(
-            f"Another writer took over {self.ref} and dropped branch '{branch}' while this batch was prepared. The "
-            f"batch was not published. Retry the run or command"
+            f"Another writer dropped branch '{branch}' of {self.ref}, or another program committed to it, while this "
+            f"batch was prepared. The batch was not published. Retry the run or command"
         )
