@@ -17,7 +17,7 @@ from lakehouse.cli import console
 from lakehouse.cli.main import main
 from lakehouse.cli.status import status
 from lakehouse.config import loader
-from lakehouse.core.errors import Paused
+from lakehouse.core.errors import Paused, Unreachable
 from lakehouse.core.text.markdown import plain
 from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
@@ -199,6 +199,22 @@ def test_sensors_paused_topic_requests_no_run(config, systems, instance, monkeyp
     assert [event.asset_key.path for event in offsets.asset_events] == [["kafka", "orders"]]
     requests = tick(freshness_sensor(config), instance, systems).run_requests
     assert {key.path[1] for request in requests for key in request.asset_selection} == {"carts", "orders"}
+
+
+def test_topic_offsets_unknown_pauses_leave_paused_topic_unreported(config, systems, instance, monkeypatch):
+    """Reported during the pause, its records would start no run when the pause ends."""
+    monkeypatch.setattr(Brokers, "end", 9)
+    run("pause", "orders")
+    unreachable = Catalog(type="sql", uri="postgresql+psycopg2://127.0.0.1:1/lake", warehouse="file:///nowhere")
+    catalog, systems.catalog = systems.catalog, unreachable
+    with pytest.raises(Unreachable):
+        tick(topic_offsets_sensor(config), instance, systems)
+
+    systems.catalog = catalog
+    offsets = tick(topic_offsets_sensor(config), instance, systems)
+    run("unpause", "orders")
+    offsets = tick(topic_offsets_sensor(config), instance, systems, offsets.cursor)
+    assert [event.asset_key.path for event in offsets.asset_events] == [["kafka", "orders"]]
 
 
 def test_freshness_paused_topic_is_reported_though_still_fresh(config, systems, instance):
