@@ -7,7 +7,7 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import group, partitions
-from assets.failures import RETRY
+from assets.failures import RETRY, repeated
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
 
@@ -61,8 +61,9 @@ def table_op(
 
         def run(context: dg.AssetExecutionContext, _: Mapping[str, Any]) -> Iterator[object]:
             arguments = [config(**context.op_execution_context.op_config)] if config else []
-            results = function(context, context.resources, *arguments)
-            yield from results if isinstance(results, Iterator) else filter(None, [results])
+            with repeated(RETRY, context.retry_number):
+                results = function(context, context.resources, *arguments)
+                yield from results if isinstance(results, Iterator) else filter(None, [results])
 
         node = dg.OpDefinition(
             run,
@@ -71,7 +72,6 @@ def table_op(
             outs={name: dg.Out(dg.Nothing, is_required=not may_skip), **dict.fromkeys(checks, NOTHING_OUT)},
             config_schema=_schema(config) if config else None,
             required_resource_keys=set(resources),
-            retry_policy=RETRY,
             pool=pool,
         )
         return dg.AssetsDefinition(

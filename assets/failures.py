@@ -12,7 +12,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, is_transient, translate
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
-"""The retry policy for transient errors. Permanent errors are raised with `allow_retries=False`."""
+"""When steps of runs are repeated. Permanent errors are raised with `allow_retries=False`."""
 
 
 @contextmanager
@@ -24,6 +24,30 @@ def dagster_failures(*topics: Topic) -> Iterator[None]:
     """
     with translate({LakehouseError: _failure}), hide_values(*topics):
         yield
+
+
+@contextmanager
+def repeated(policy: dg.RetryPolicy, retries: int) -> Iterator[None]:
+    """Let Dagster repeat a step after any error except a Failure that does not allow it.
+
+    The retry policy of an op would also repeat a step whose run is terminated, instead of ending it
+    (dagster/_core/execution/plan/utils.py, op_execution_error_boundary).
+
+    Args:
+        policy: The number of retries and their delays.
+        retries: The number of retries so far.
+
+    Raises:
+        RetryRequested: The step failed.
+    """
+    try:
+        yield
+    except dg.DagsterError:
+        raise
+    except Exception as error:
+        if isinstance(error, dg.Failure) and not error.allow_retries:
+            raise
+        raise dg.RetryRequested(policy.max_retries, policy.calculate_delay(retries + 1)) from error
 
 
 def _failure(error: LakehouseError) -> dg.Failure:
