@@ -225,6 +225,9 @@ class DerivationSchedule(Schedule):
                     if position := re.search(r"--at ([\d:,]+)", str(error)):
                         self.position = position[1]
                     commands = ["bookmark", "derive"]
+                case UnclearState() if "lakehouse resume" in str(error):
+                    # A replay made so many snapshots that the last metadata file with an expired position is no longer named.
+                    commands = ["resume", "derive"]
                 case _:
                     raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error
             if not commands:
