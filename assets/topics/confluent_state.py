@@ -164,16 +164,15 @@ def tableflow_state(cloud: ConfluentCloud, entry: Topic) -> State:
     subject = f"Tableflow of topic '{entry.topic}'"
 
     def judge(table: TableflowTopic) -> State:
-        phase = "SUSPENDED" if table.suspended else table.phase
-        details = {"error": _visible(entry, table.detail), "table_path": table.table_path}
-        if phase == "RUNNING" and not table.detail:
-            return State("tableflow", phase, details=details)
+        details = {"error": entry.visible(table.detail), "table_path": table.table_path}
+        if table.phase == "RUNNING" and not table.detail:
+            return State("tableflow", table.phase, details=details)
         return State(
             "tableflow",
-            phase,
-            f"{subject} is {phase}{_reason(entry, [table.detail])}. New records may not become rows; the table is "
-            f"unchanged. Remove the cause, such as an invalid record, and resume Tableflow in the Cloud Console",
-            lasts=phase not in UNFINISHED,
+            table.phase,
+            f"{subject} is {table.phase}{_reason(entry, [table.detail])}. New records may not become rows; the table "
+            f"is unchanged. Remove the cause, such as an invalid record, and resume Tableflow in the Cloud Console",
+            lasts=table.phase not in UNFINISHED,
             details=details,
         )
 
@@ -215,10 +214,5 @@ def _state(kind: str, subject: str, read: Callable[[], T | None], missing: str, 
 
 
 def _reason(entry: Topic, reasons: list[str]) -> str:
-    text = _visible(entry, "; ".join(filter(None, reasons)))
+    text = entry.visible("; ".join(filter(None, reasons)))
     return f" ({text})" if text else ""
-
-
-def _visible(entry: Topic, text: str) -> str:
-    """Return Confluent's text about a failure, or a placeholder if the text may quote values of sensitive columns."""
-    return "withheld: it may quote values of sensitive columns" if text and entry.sensitive else text

@@ -265,6 +265,10 @@ class Topic(ConfigModel):
         """True if a record replaces the row of its key."""
         return self.mode in ("upsert", "debezium")
 
+    def visible(self, text: str) -> str:
+        """Return a system's text about a failure, or a placeholder if the text may quote sensitive values."""
+        return "withheld: it may quote values of sensitive columns" if text and self.sensitive else text
+
     def subject(self, side: Literal["key", "value"]) -> str:
         """Return the registry's subject of the schemas of keys or values (Confluent, Subject name strategy)."""
         if side == "value" and self.record:

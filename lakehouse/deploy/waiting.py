@@ -9,11 +9,13 @@ from lakehouse.core.errors import LakehouseError, TransientError, Unreachable
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, poll
 
 FAILED = frozenset({"FAILED", "FAILING"})
+HALTED = frozenset({"PAUSED", "STOPPED", "SUSPENDED"})
+"""Phases that an object does not leave until somebody resumes it. An operator may have chosen them."""
 EVERY_SECONDS = 10.0
 
 
 class Failed(LakehouseError):
-    """The object reached a phase from which it does not recover."""
+    """The object reached a phase that it does not leave by itself."""
 
 
 class TimedOut(TransientError):
@@ -51,14 +53,14 @@ def wait(
         ready: The phases to wait for.
         deadline_seconds: Maximum time to wait.
         every_seconds: Time between two calls.
-        failed: Phases from which the object does not recover.
+        failed: Phases from which the object does not recover. No wait ends one of `HALTED` either.
         clock: Measures the time, and pauses between calls.
 
     Returns:
         The object in its last state.
 
     Raises:
-        Failed: The phase is one of `failed`.
+        Failed: The phase is one of `failed` or `HALTED`.
         TimedOut: The deadline passed; the message has the last phase.
         LakehouseError: `look` failed.
     """
@@ -66,10 +68,14 @@ def wait(
     def missing(current: P | None) -> str | None:
         if current is None:
             return "not visible"
-        state = f"{current.phase} ({current.detail})" if current.detail else current.phase
+        state = state_of(current)
+        if current.phase in HALTED:
+            raise Failed(
+                f"{what} is {state}. It was left unchanged. Resume it in the Cloud Console and run the command again"
+            )
         if current.phase in failed:
             raise Failed(
-                f"{what} is {state}. It was not changed. Remove the cause, delete it and run the command again"
+                f"{what} is {state}. It was left unchanged. Remove the cause, delete it and run the command again"
             )
         return None if current.phase in ready else state
 
@@ -77,6 +83,16 @@ def wait(
     current = wait_until(look, missing, what, state, deadline_seconds, every_seconds, clock)
     assert current is not None
     return current
+
+
+def state_of(current: Phased) -> str:
+    """Return the phase of an object, with the message about it."""
+    return f"{current.phase} ({current.detail})" if current.detail else current.phase
+
+
+def unready(current: Phased, ready: Collection[str]) -> str:
+    """Return the state of an object as a phrase; empty if its phase is one of `ready`."""
+    return "" if current.phase in ready else f"is {state_of(current)}"
 
 
 def wait_until_deleted(

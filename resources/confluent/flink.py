@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from resources.confluent.api_client import ApiClient, single_match
+from resources.confluent.traces import shortened
 
 READY = frozenset({"PROVISIONED"})
 
@@ -95,7 +96,10 @@ class ComputePools:
 
 @dataclass(frozen=True)
 class Statement:
-    """A submitted SQL statement. The phase of an unbounded query is RUNNING, that of a finished one COMPLETED."""
+    """A submitted SQL statement. The phase of an unbounded query is RUNNING, that of a finished one COMPLETED.
+
+    `detail` is the reason of its phase, without credentials.
+    """
 
     name: str
     sql: str
@@ -106,7 +110,8 @@ class Statement:
     def of(response: dict[str, Any]) -> Statement:
         """Parse a response."""
         status = response["status"]
-        return Statement(response["name"], response["spec"]["statement"], status["phase"], status.get("detail") or "")
+        detail = shortened(status.get("detail") or "")
+        return Statement(response["name"], response["spec"]["statement"], status["phase"], detail)
 
 
 @dataclass(frozen=True)

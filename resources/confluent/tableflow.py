@@ -99,7 +99,7 @@ class CatalogIntegration:
             id=response["id"],
             name=spec["display_name"],
             phase=status["phase"],
-            detail=status.get("error_message") or "",
+            detail=shortened(status.get("error_message") or ""),
             config=spec["config"],
         )
 
@@ -157,10 +157,10 @@ class TableflowTopic:
     """A topic that Tableflow maintains as a table.
 
     Attributes:
+        phase: As in the API; or SUSPENDED, which Tableflow does by itself at a record that it cannot process.
         detail: The reason of a failure, of the table or of each failing format, without credentials.
         table_path: An s3:// URI; empty at first.
         synced: Whether the table is registered in all catalogs.
-        suspended: Whether Tableflow is suspended, which it does by itself at a record that it cannot process.
         storage: Kind and settings of the storage, as in the API.
         config: The settings, as in the API.
         write_mode: APPEND or UPSERT, as the topic's `cleanup.policy` implies; empty before Tableflow determines it.
@@ -171,7 +171,6 @@ class TableflowTopic:
     detail: str
     table_path: str
     synced: bool
-    suspended: bool
     storage: Mapping[str, Any]
     config: Mapping[str, Any]
     write_mode: str = ""
@@ -184,11 +183,10 @@ class TableflowTopic:
         failing = [f"{one['format']}: {one['error_message']}" for one in status.get("failing_table_formats") or ()]
         return TableflowTopic(
             name=spec["display_name"],
-            phase=status["phase"],
+            phase="SUSPENDED" if spec.get("suspended") else status["phase"],
             detail=shortened("\n".join([*filter(None, [status.get("error_message")]), *failing])),
             table_path=spec["storage"].get("table_path") or "",
             synced=bool(catalogs) and all(catalog.get("sync_status") == "SYNCED" for catalog in catalogs),
-            suspended=bool(spec.get("suspended")),
             storage=spec["storage"],
             config=spec.get("config") or {},
             write_mode=status.get("write_mode") or "",

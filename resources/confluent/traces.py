@@ -1,4 +1,4 @@
-"""Messages of failed connectors and of Tableflow, shortened and without credentials."""
+"""Messages of failed connectors, of Flink and of Tableflow, shortened and without credentials."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_create_failed_statement_is_replaced(lake: Lake):
     lake.create()
     [statement] = lake.vendor.state.statements.values()
     statement["status"] |= {"phase": "FAILED", "detail": "out of luck"}
-    assert actions(lake) == {"confluent/statement/totals": "it has failed: out of luck"}
+    assert actions(lake) == {"confluent/statement/totals": "it is FAILED (out of luck)"}
     lake.create()
     assert actions(lake) == {}
 

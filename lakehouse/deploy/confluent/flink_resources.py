@@ -12,7 +12,7 @@ from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from lakehouse.deploy.waiting import FAILED, wait_until_deleted
+from lakehouse.deploy.waiting import FAILED, state_of, unready, wait_until_deleted
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
 from resources.confluent.flink import Statement, Statements
@@ -20,6 +20,9 @@ from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 
 STATEMENT_SECONDS = 30 * 60
+READY = frozenset({"RUNNING", "COMPLETED"})
+REPLACED = FAILED | {"DELETING"}
+"""Phases that no statement leaves, so that another one is started: an interrupted command may have deleted it."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -84,22 +87,24 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Wait until the statement runs or has completed, and is listed."""
         statements = self._statements(outputs)
-        self.wait_for_phase(lambda: statements.find(self.statement), {"RUNNING", "COMPLETED"}, STATEMENT_SECONDS)
+        self.wait_for_phase(lambda: statements.find(self.statement), READY, STATEMENT_SECONDS)
         return self.wait_until_listed(outputs)
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
-        """List statements with other SQL, and failures."""
-        differences = [
-            f"'{statement.name}' runs other SQL" for statement in current if statement.name != self.statement
+        """List statements with other SQL, and those that have failed or are being deleted."""
+        return [
+            f"'{statement.name}' runs other SQL" if statement.name != self.statement else f"it is {state_of(statement)}"
+            for statement in current
+            if not self._is_declared(statement)
         ]
-        differences += [f"it has failed: {statement.detail}" for statement in current if statement.phase in FAILED]
-        return differences
+
+    def warning(self, outputs: Outputs, current: list[Statement]) -> str:
+        """Return the state of a statement that does not run."""
+        return "; ".join(filter(None, (unready(one, READY) for one in current if self._is_declared(one))))
 
     def update(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Delete what has other SQL or failed, and start the declared statement unless it runs."""
-        right = [
-            statement for statement in current if statement.name == self.statement and statement.phase not in FAILED
-        ]
+        right = [statement for statement in current if self._is_declared(statement)]
         self.delete(outputs, [statement for statement in current if statement not in right])
         return right or self.create(outputs)
 
@@ -114,6 +119,9 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
                 deadline_seconds=STATEMENT_SECONDS,
                 clock=self.clock,
             )
+
+    def _is_declared(self, statement: Statement) -> bool:
+        return statement.name == self.statement and statement.phase not in REPLACED
 
     @property
     def _name(self) -> str:

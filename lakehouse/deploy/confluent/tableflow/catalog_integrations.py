@@ -11,7 +11,7 @@ from lakehouse.config.deployment import OpenCatalog
 from lakehouse.core.errors import ConfigError
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from lakehouse.deploy.waiting import FAILED
+from lakehouse.deploy.waiting import FAILED, unready
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster
@@ -121,6 +121,10 @@ class GlueCatalogResource(CatalogIntegrationResource):
         """Compare the provider integration that it uses."""
         uses, right = current.config.get("provider_integration_id"), outputs[self.provider_integration].id
         return [] if uses == right else [f"it uses provider integration '{uses}' instead of '{right}'"]
+
+    def warning(self, outputs: Outputs, current: CatalogIntegration) -> str:
+        """Return the state of an integration that has failed."""
+        return unready(current, BEGUN)
 
     def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
         """Replace the integration: none can be moved to another provider integration. Glue keeps what was published."""

@@ -98,6 +98,7 @@ class TableflowResources:
                 topic_name=topic.topic,
                 subject=topic.subject("value"),
                 config=tableflow_config(topic),
+                visible=topic.visible,
                 write_mode="UPSERT" if topic in self.topics.upserted else "APPEND",
                 cluster=self.base.cluster,
                 registry=self.base.registry,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from lakehouse.core.errors import LakehouseError, UnclearState
@@ -11,7 +11,7 @@ from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.confluent.tableflow.catalog_integrations import BEGUN
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from lakehouse.deploy.waiting import wait_until_deleted, wait_until_visible
+from lakehouse.deploy.waiting import unready, wait_until_deleted, wait_until_visible
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment
@@ -98,6 +98,8 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
     """None for Confluent's storage."""
     tableflow_key: Resource[Key]
     registry_key: Resource[Key]
+    visible: Callable[[str], str]
+    """Replaces Confluent's text about a failure if it may quote values of sensitive columns."""
     filled_by: Resource[Any] | None
     """The resource that writes the records. None for external producers: the first table then has no known time."""
 
@@ -118,7 +120,8 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
 
     def read(self, outputs: Outputs) -> TableflowTopic | None:
         """Read the table by the topic's name."""
-        return self._tables(outputs).find(self.topic_name)
+        table = self._tables(outputs).find(self.topic_name)
+        return table and replace(table, detail=self.visible(table.detail))
 
     @property
     def holds_data(self) -> bool:
@@ -170,8 +173,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
             now = self.read(outputs)
             return now if now and now.synced else None
 
-        ready = {"RUNNING"} if self.filled_by else BEGUN
-        now = self.wait_for_phase(lambda: self.read(outputs), ready, TABLE_SECONDS)
+        now = self.wait_for_phase(lambda: self.read(outputs), self._ready, TABLE_SECONDS)
         self._require_write_mode(now)
         if not (self.filled_by and self.catalogs):
             return now
@@ -183,6 +185,10 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         """Compare all settings, also those that cannot be changed."""
         differences = {**self._fixed(outputs, current), **self._changeable(current)}
         return [f"{setting} is {now!r} instead of {right!r}" for setting, (now, right) in differences.items()]
+
+    def warning(self, outputs: Outputs, current: TableflowTopic) -> str:
+        """Return the state of a table that is not maintained."""
+        return unready(current, self._ready)
 
     def update(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
         """Apply the settings that differ.
@@ -203,6 +209,10 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         """Turn Tableflow off for the topic."""
         self._tables(outputs).delete(self.topic_name)
         self.wait_until_gone(lambda: self.read(outputs), TABLE_DELETION_SECONDS)
+
+    @property
+    def _ready(self) -> frozenset[str]:
+        return frozenset({"RUNNING"}) if self.filled_by else BEGUN
 
     def _require_write_mode(self, current: TableflowTopic) -> None:
         """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round.

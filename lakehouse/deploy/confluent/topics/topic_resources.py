@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from lakehouse.deploy.waiting import wait_until_visible
+from lakehouse.deploy.waiting import unready, wait_until_visible
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.connectors import READY, Connector
@@ -200,6 +200,10 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
             for setting, value in self._config(outputs).items()
             if current.config.get(setting) != value
         ]
+
+    def warning(self, outputs: Outputs, current: Connector) -> str:
+        """Return the state of a connector that does not run."""
+        return unready(current, READY)
 
     def update(self, outputs: Outputs, current: Connector) -> Connector:
         """Put the declared configuration."""

@@ -101,7 +101,7 @@ def open_clients(state: State, document: dict) -> dict:
         return shown
     cluster_id = document["spec"]["kafka_cluster"]["id"]
     tables = [table for k, table in state.tableflow_topics.items() if k.startswith(f"{cluster_id}/")]
-    if any(table["status"]["phase"] == "RUNNING" for table in tables):
+    if shown["status"]["phase"] == "PENDING" and any(table["status"]["phase"] == "RUNNING" for table in tables):
         shown["status"]["phase"] = "CONNECTED"
     return shown
 
