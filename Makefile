@@ -1,5 +1,6 @@
-PYTHON ?= python3
 BIN := .venv/bin
+# After a change of the lock, the virtual environment keeps its version of Python.
+PYTHON ?= $(shell test -x $(BIN)/python && echo $(BIN)/python || echo python3)
 
 .PHONY: help venv demo lint test fuzz simulate docs audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
