@@ -144,7 +144,9 @@ class Deployment(ConfigModel):
         (), description="ARNs of the users or roles that run `lakehouse deploy rotate`, apart from Dagster."
     )
     flink: dict[Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,59}$")], str] = Field(
-        {}, description="Flink SQL statements by name, each `CREATE TABLE … AS SELECT`. They run in a compute pool."
+        {},
+        description="Flink SQL statements by name, each `CREATE TABLE IF NOT EXISTS … AS SELECT`. They run in a "
+        "compute pool.",
     )
 
     @field_validator("region")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 import json
+from collections.abc import Callable
 from datetime import timedelta
 
 import boto3
@@ -18,6 +19,7 @@ from tests.support.clouds.confluent.deployment import (
     LARGE,
     REGION,
     SMALL,
+    SQL,
     Lake,
     account,
     actions,
@@ -38,6 +40,40 @@ def test_create_changed_statement_is_replaced(lake: Lake):
     lake.create()
     [after] = lake.vendor.state.statements
     assert after != before and actions(lake) == {}
+
+
+PLAIN = SQL.replace("IF NOT EXISTS ", "")
+
+
+def fail(lake: Lake) -> None:
+    [statement] = lake.vendor.state.statements.values()
+    statement["status"] |= {"phase": "FAILED", "detail": "out of luck"}
+
+
+def change_sql(lake: Lake) -> None:
+    lake.flink = {"totals": PLAIN + " WHERE quantity > 1"}
+
+
+def remove(lake: Lake) -> None:
+    lake.vendor.state.statements.clear()
+
+
+@pytest.mark.parametrize("happens", [fail, change_sql, remove])
+def test_create_table_that_exists_leaves_statement_unchanged(lake: Lake, happens: Callable[[Lake], None]):
+    lake.flink = {"totals": PLAIN}
+    lake.create()
+    assert actions(lake) == {}
+    happens(lake)
+    before = inventory(lake.vendor)
+    for do in (lake.create, lambda: actions(lake)):
+        with pytest.raises(UnclearState, match=r"topic 'totals', which exists.* Nothing was changed\. .*IF NOT EXISTS"):
+            do()
+    assert inventory(lake.vendor) == before
+    lake.flink = {"totals": SQL}
+    lake.create()
+    [statement] = lake.vendor.state.statements.values()
+    assert statement["status"]["phase"] == "RUNNING" and statement["spec"]["statement"] == SQL
+    assert actions(lake) == {}
 
 
 def test_create_failed_statement_is_replaced(lake: Lake):

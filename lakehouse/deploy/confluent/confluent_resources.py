@@ -131,6 +131,7 @@ class ConfluentResources(BaseResources):
                 account=self.accounts["flink"],
                 compute_pool=self.compute_pool,
                 flink_key=self.keys.flink,
+                manager_key=self.keys.manager,
                 after=tuple(self.connectors.values()),
             )
             for name, sql in self.deployment.flink.items()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
@@ -20,6 +21,10 @@ from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 
 STATEMENT_SECONDS = 30 * 60
+CREATED = re.compile(
+    r"\s*CREATE\s+TABLE\s+(?P<if_not_exists>IF\s+NOT\s+EXISTS\s+)?`?(?P<table>[\w.-]+)`?", re.IGNORECASE
+)
+"""The beginning of a statement that creates a table, which is a topic."""
 READY = frozenset({"RUNNING", "COMPLETED"})
 REPLACED = FAILED | {"DELETING"}
 """Phases that no statement leaves, so that another one is started: an interrupted command may have deleted it."""
@@ -39,6 +44,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     account: Resource[ServiceAccount]
     compute_pool: Resource[FlinkCompute]
     flink_key: Resource[Key]
+    manager_key: Resource[Key]
     after: tuple[Resource[Any], ...]
     """The resources that fill the topics that it may read."""
 
@@ -69,6 +75,24 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
             statement for statement in self._statements(outputs).list() if pattern.fullmatch(statement.name)
         ] or None
 
+    def require_creatable(self, outputs: Outputs) -> None:
+        """Refuse a `CREATE TABLE` whose topic exists: Flink refuses it, too, after the earlier statement was deleted.
+
+        Raises:
+            UnclearState: The topic exists, and the statement has no `IF NOT EXISTS`.
+        """
+        created = CREATED.match(self.sql)
+        is_unknown = any(resource not in outputs for resource in (self.cluster, self.manager_key))
+        if is_unknown or not created or created["if_not_exists"]:
+            return
+        topic = created["table"]
+        if self.cloud.topics(outputs[self.cluster], outputs[self.manager_key]).find(topic):
+            raise UnclearState(
+                f"{self.label} creates topic '{topic}', which exists, so Flink would not run it. Nothing was changed. "
+                f"Write CREATE TABLE IF NOT EXISTS in lakehouse.yaml, which adds the results to the topic; or delete "
+                f"the topic with its records"
+            )
+
     def create(self, outputs: Outputs) -> list[Statement]:
         """Start the statement, as soon as the account is allowed to."""
 
@@ -91,7 +115,13 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         return self.wait_until_listed(outputs)
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
-        """List statements with other SQL, and those that have failed or are being deleted."""
+        """List statements with other SQL, and those that have failed or are being deleted.
+
+        Raises:
+            UnclearState: As `require_creatable`, if the declared statement has to be started.
+        """
+        if not any(self._is_declared(statement) for statement in current):
+            self.require_creatable(outputs)
         return [
             f"'{statement.name}' runs other SQL" if statement.name != self.statement else f"it is {state_of(statement)}"
             for statement in current
@@ -147,5 +177,5 @@ class FlinkTopicResource(TopicResource):
 
 def created_table(sql: str) -> str | None:
     """Return the table that a `CREATE TABLE …` statement creates, which is a topic."""
-    created = re.match(r"\s*CREATE\s+TABLE\s+(?:IF\s+NOT\s+EXISTS\s+)?`?([\w.-]+)`?", sql, re.IGNORECASE)
-    return created and created[1]
+    created = CREATED.match(sql)
+    return created and created["table"]

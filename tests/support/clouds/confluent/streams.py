@@ -270,10 +270,12 @@ def run(state: State, environment_id: str, document: dict) -> None:
     spec, status = document["spec"], document["status"]
     database = spec["properties"]["sql.current-database"]
     cluster_id = next((k for k, cluster in state.clusters.items() if cluster["spec"]["display_name"] == database), None)
-    table = re.search(r"TABLE (?:IF (?:NOT )?EXISTS )?`?([\w-]+)`?", spec["statement"])[1]
+    if_exists, table = re.search(r"TABLE (IF (?:NOT )?EXISTS )?`?([\w-]+)`?", spec["statement"]).groups()
     source = re.search(r"FROM\s+`?([\w-]+)`?", spec["statement"])
     if spec["compute_pool_id"] not in state.pools:
         status |= {"phase": "FAILED", "detail": f"Compute pool {spec['compute_pool_id']} does not exist"}
+    elif spec["statement"].startswith("CREATE") and not if_exists and f"{cluster_id}/{table}" in state.topics:
+        status |= {"phase": "FAILED", "detail": f"Table (or view) {table} already exists in Catalog {environment_id}"}
     elif spec["statement"].startswith("DROP"):
         state.topics.pop(f"{cluster_id}/{table}", None)
         state.subjects[state.registry_of(environment_id)].discard(f"{table}-value")
