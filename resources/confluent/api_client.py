@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from http import HTTPStatus
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import requests
@@ -34,6 +35,13 @@ FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1, 30
 BROKEN = (500, 502, 503, 504)
 PAGE_SIZE = 100
 """Maximum page size of all APIs."""
+
+TYPES: Mapping[str, type] = MappingProxyType({"str": str, "int": int, "Mapping": Mapping})
+"""The types of a parsed object's fields that are verified, by the beginning of their annotation."""
+
+R = TypeVar("R")
+Parse = Callable[[Any], R]
+"""Derives an object from the JSON of a response. It may fail with any error if the JSON has an unknown form."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +108,18 @@ class ApiClient:
         """
         return self._call(method, path, query, body)
 
+    def send(
+        self, method: str, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None, body: Any = None
+    ) -> R:
+        """Send one request as `call` does, and return the object in its response.
+
+        Raises:
+            ConfluentError: As `call`, or the response has an unknown form.
+            OutcomeUnknownError: As `call`.
+            Unreachable: As `call`.
+        """
+        return self._parsed(method, path, parse, self.call(method, path, query, body))
+
     def _call(
         self, method: str, path: str, query: Mapping[str, Any] | None, body: Any = None, listing: bool = False
     ) -> Any:
@@ -137,17 +157,17 @@ class ApiClient:
         except _NoUsableResponse as error:
             raise self._exhausted(call, method, error.problem, may_have_acted) from error
 
-    def items(self, path: str, query: Mapping[str, Any] | None = None) -> Iterator[dict[str, Any]]:
-        """Yield the items of all pages of a list.
+    def items(self, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None) -> Iterator[R]:
+        """Yield the objects of all pages of a list.
 
         Raises:
             Forbidden: The key may not read the list (403, which `call` raises as NotFound).
-            ConfluentError: As `call`.
+            ConfluentError: As `send`.
             Unreachable: As `call`.
         """
         query, tokens = {**(query or {}), "page_size": PAGE_SIZE}, list[str]()
         while True:
-            page = self.listed(path, query)
+            page = self._call("GET", path, query, listing=True)
             try:
                 items, next_url = page["data"] or [], (page.get("metadata") or {}).get("next")
                 is_list = isinstance(items, list)
@@ -156,7 +176,8 @@ class ApiClient:
             if not is_list:
                 # A missing list is not an empty one: what it does not contain would be created again.
                 raise self._unusable(path, "is no list")
-            yield from items
+            for item in items:
+                yield self._parsed("GET", path, parse, item)
             if not next_url:
                 return
             # The URL itself is not used: the key must not be sent to another address.
@@ -166,25 +187,25 @@ class ApiClient:
             tokens.append(token)
             query = {**query, "page_token": token}
 
-    def listed(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """Return the response of a list without pages.
+    def listed(self, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None) -> R:
+        """Return the content of a list without pages.
 
         Raises:
             Forbidden: As `items`.
-            ConfluentError: As `call`.
+            ConfluentError: As `send`.
             Unreachable: As `call`.
         """
-        return self._call("GET", path, query, listing=True)
+        return self._parsed("GET", path, parse, self._call("GET", path, query, listing=True))
 
-    def find(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
+    def find(self, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None) -> R | None:
         """Return the object at a path; None if it does not exist.
 
         Raises:
-            ConfluentError: As `call`, except NotFound.
+            ConfluentError: As `send`, except NotFound.
             Unreachable: As `call`.
         """
         try:
-            return self.call("GET", path, query)
+            return self.send("GET", path, parse, query)
         except NotFound:
             return None
 
@@ -214,9 +235,30 @@ class ApiClient:
                 raise
             return None
 
-    def _unusable(self, path: str, problem: str) -> ConfluentError:
+    def _parsed(self, method: str, path: str, parse: Parse[R], response: Any) -> R:
+        """Parse a response.
+
+        Raises:
+            ConfluentError: It has an unknown form, of which the message names no value: it may have secrets.
+        """
+        try:
+            parsed = parse(response)
+            for one in parsed if isinstance(parsed, list) else [parsed]:
+                _verify_types(one)
+        except KeyError as error:
+            problem = f"lacks the field {error}"
+        except (AttributeError, TypeError) as error:
+            problem = f"has an unknown form ({error})"
+        except ValueError as error:
+            problem = f"has an unknown form ({type(error).__name__})"
+        else:
+            return parsed
+        raise self._unusable(path, problem, method)
+
+    def _unusable(self, path: str, problem: str, method: str = "GET") -> ConfluentError:
+        effect = "Nothing was changed" if method == "GET" else "The call may have been executed"
         return ConfluentError(
-            f"{self._described('GET', path)} returned a response that {problem}. Nothing was changed. Check the "
+            f"{self._described(method, path)} returned a response that {problem}. {effect}. Check the "
             f"address, and whether a proxy responds instead of the API"
         )
 
@@ -290,6 +332,29 @@ def single_match(what: str, matches: list[Any]) -> Any:
             f"but one"
         )
     return matches[0] if matches else None
+
+
+def objects(listed: Any) -> list[Any]:
+    """Return the objects of a list without pages.
+
+    Raises:
+        TypeError: It is no list. A missing list is not an empty one.
+    """
+    if not isinstance(listed, list):
+        raise TypeError("it is no list")
+    return listed
+
+
+def _verify_types(parsed: Any) -> None:
+    """Verify the fields of a parsed object.
+
+    Raises:
+        TypeError: A field does not have the declared type, such as null in place of text.
+    """
+    for declared in fields(parsed) if is_dataclass(parsed) else ():
+        kind = TYPES.get(str(declared.type).partition("[")[0])
+        if kind and not isinstance(getattr(parsed, declared.name), kind):
+            raise TypeError(f"{declared.name} is no {kind.__name__}")
 
 
 def _secrets_of(body: Any) -> Iterator[str]:

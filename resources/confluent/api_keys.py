@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from resources.confluent.api_client import ApiClient, Key
+from resources.confluent.organization import ServiceAccount
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class ApiKey:
         resource = spec.get("resource") or {"id": Scope.cloud().id}
         return ApiKey(
             id=response["id"],
-            name=spec.get("display_name", ""),
-            description=spec.get("description", ""),
+            name=spec.get("display_name") or "",
+            description=spec.get("description") or "",
             owner_id=spec["owner"]["id"],
             scope_id=resource["id"],
             environment_id=resource.get("environment"),
@@ -93,14 +94,13 @@ class ApiKeys:
     def list(self, owner_id: str, scope: Scope | None = None) -> list[ApiKey]:
         """Return the keys of one account for one resource or for all, oldest first."""
         query = {"spec.owner": owner_id, "spec.resource": scope and scope.id}
-        keys = [ApiKey.of(response) for response in self.client.items("/iam/v2/api-keys", query)]
+        keys = self.client.items("/iam/v2/api-keys", ApiKey.of, query)
         matching = [key for key in keys if scope is None or key.is_for(scope)]
         return sorted(matching, key=lambda key: key.created_at)
 
     def find(self, key_id: str) -> ApiKey | None:
         """Return the key with an id, without its secret; None if it does not exist."""
-        response = self.client.find(f"/iam/v2/api-keys/{key_id}")
-        return response and ApiKey.of(response)
+        return self.client.find(f"/iam/v2/api-keys/{key_id}", ApiKey.of)
 
     def create(self, name: str, description: str, owner_id: str, scope: Scope) -> ApiKey:
         """Create a key. Only this result contains its secret. APIs accept the key within minutes."""
@@ -117,7 +117,7 @@ class ApiKeys:
         }
         if scope != Scope.cloud():
             spec["resource"] = {part: value for part, value in resource.items() if value is not None}
-        return ApiKey.of(self.client.call("POST", "/iam/v2/api-keys", body={"spec": spec}))
+        return self.client.send("POST", "/iam/v2/api-keys", ApiKey.of, body={"spec": spec})
 
     def delete(self, key_id: str, owner_id: str) -> None:
         """Delete a key of an account. APIs refuse it from now on.
@@ -128,7 +128,7 @@ class ApiKeys:
 
         def may_exist() -> bool:
             # The list of keys is empty, too, for a caller who may not see the account.
-            accounts = {response["id"] for response in self.client.items("/iam/v2/service-accounts")}
+            accounts = {account.id for account in self.client.items("/iam/v2/service-accounts", ServiceAccount.of)}
             return owner_id not in accounts or any(key.id == key_id for key in self.list(owner_id))
 
         self.client.delete(f"/iam/v2/api-keys/{key_id}", may_exist=may_exist)

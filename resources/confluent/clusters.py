@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.api_client import ApiClient, single_match
+from resources.confluent.api_client import ApiClient, objects, single_match
 
 READY = frozenset({"PROVISIONED"})
 
@@ -47,8 +47,8 @@ class Cluster:
             environment_id=spec["environment"]["id"],
             phase=response["status"]["phase"],
             kafka_crn=response["metadata"]["resource_name"],
-            http_endpoint=spec.get("http_endpoint", ""),
-            bootstrap_endpoint=spec.get("kafka_bootstrap_endpoint", ""),
+            http_endpoint=spec.get("http_endpoint") or "",
+            bootstrap_endpoint=spec.get("kafka_bootstrap_endpoint") or "",
             protected=bool(spec.get("deletion_protection")),
         )
 
@@ -62,8 +62,7 @@ class Clusters:
 
     def list(self) -> list[Cluster]:
         """Return the clusters that are visible to the key."""
-        responses = self.client.items("/cmk/v2/clusters", {"environment": self.environment_id})
-        return [Cluster.of(response) for response in responses]
+        return list(self.client.items("/cmk/v2/clusters", Cluster.of, {"environment": self.environment_id}))
 
     def find(self, name: str) -> Cluster | None:
         """Return the cluster with a display name, or None.
@@ -75,8 +74,8 @@ class Clusters:
 
     def get(self, cluster_id: str) -> Cluster | None:
         """Return the cluster with an id; None if it does not exist."""
-        response = self.client.find(f"/cmk/v2/clusters/{cluster_id}", {"environment": self.environment_id})
-        return response and Cluster.of(response)
+        query = {"environment": self.environment_id}
+        return self.client.find(f"/cmk/v2/clusters/{cluster_id}", Cluster.of, query)
 
     def create(self, name: str, region: str) -> Cluster:
         """Start to create a Standard cluster in one zone. `wait` until it is READY."""
@@ -88,7 +87,7 @@ class Clusters:
             "config": {"kind": "Standard"},
             "environment": {"id": self.environment_id},
         }
-        return Cluster.of(self.client.call("POST", "/cmk/v2/clusters", body={"spec": spec}))
+        return self.client.send("POST", "/cmk/v2/clusters", Cluster.of, body={"spec": spec})
 
     def delete(self, cluster_id: str) -> None:
         """Start to delete a cluster with all its topics. Wait with `wait_until_deleted`."""
@@ -116,7 +115,7 @@ class SchemaRegistryCluster:
             id=response["id"],
             phase=response["status"]["phase"],
             crn=response["metadata"]["resource_name"],
-            http_endpoint=response["spec"].get("http_endpoint", ""),
+            http_endpoint=response["spec"].get("http_endpoint") or "",
         )
 
 
@@ -133,9 +132,9 @@ class SchemaRegistryClusters:
         Raises:
             UnclearState: There are several.
         """
-        responses = self.client.items("/srcm/v3/clusters", {"environment": self.environment_id})
-        what = f"the Schema Registry of {self.environment_id}"
-        return single_match(what, [SchemaRegistryCluster.of(response) for response in responses])
+        query = {"environment": self.environment_id}
+        registries = list(self.client.items("/srcm/v3/clusters", SchemaRegistryCluster.of, query))
+        return single_match(f"the Schema Registry of {self.environment_id}", registries)
 
 
 @dataclass(frozen=True)
@@ -146,4 +145,4 @@ class Subjects:
 
     def list(self) -> list[str]:
         """Return the names of the subjects."""
-        return self.client.listed("/subjects")
+        return self.client.listed("/subjects", objects)

@@ -211,7 +211,7 @@ class ConfluentCloud(dg.ConfigurableResource):
             ConfluentError: Confluent Cloud refuses the key.
             Unreachable: Confluent Cloud does not answer.
         """
-        self._client("Tableflow", self.url, key).listed("/tableflow/v1/regions")
+        self._client("Tableflow", self.url, key).listed("/tableflow/v1/regions", dict)
 
     def tableflow_topics(self, cluster: Cluster, key: Key) -> TableflowTopics:
         """Return the client of the topics that Tableflow maintains as tables.

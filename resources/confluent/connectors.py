@@ -53,13 +53,15 @@ class Connectors:
 
     def list(self) -> list[Connector]:
         """Return all connectors with their states and configurations."""
-        response = self.client.listed(f"{self._path}/connectors", {"expand": "info,status,id"})
-        return [Connector.of(one["status"], one["info"]["config"]) for one in response.values()]
+
+        def connectors(response: dict[str, Any]) -> list[Connector]:
+            return [Connector.of(one["status"], one["info"]["config"]) for one in response.values()]
+
+        return self.client.listed(f"{self._path}/connectors", connectors, {"expand": "info,status,id"})
 
     def find(self, name: str) -> Connector | None:
         """Return the connector with a name, without its configuration; None if it does not exist."""
-        response = self.client.find(f"{self._one(name)}/status")
-        return response and Connector.of(response)
+        return self.client.find(f"{self._one(name)}/status", Connector.of)
 
     def validate(self, config: dict[str, str]) -> None:
         """Validate a configuration on the API, without effect.
@@ -68,16 +70,19 @@ class Connectors:
             InvalidRequest: Settings are invalid; the message has the errors of each.
         """
         plugin = quote(config["connector.class"], safe="")
-        response = self.client.call("PUT", f"{self._path}/connector-plugins/{plugin}/config/validate", body=config)
-        if response["error_count"]:
-            faults = [
+
+        def faults(response: dict[str, Any]) -> list[str] | None:
+            return response["error_count"] and [
                 f"{setting['value']['name']}: {'; '.join(setting['value']['errors'])}"
                 for setting in response["configs"]
                 if setting["value"].get("errors")
             ]
+
+        path = f"{self._path}/connector-plugins/{plugin}/config/validate"
+        if faulty := self.client.send("PUT", path, faults, body=config):
             raise InvalidRequest(
                 f"Confluent Cloud does not accept the configuration of connector '{config['name']}': "
-                f"{', '.join(faults)}. Nothing was changed. Correct the settings and run the command again"
+                f"{', '.join(faulty)}. Nothing was changed. Correct the settings and run the command again"
             )
 
     def put(self, config: dict[str, str]) -> None:
@@ -91,7 +96,7 @@ class Connectors:
             ConfluentError: The API reports an error, even in a successful response.
         """
         response = self.client.delete(self._one(name))
-        if response and response.get("error"):
+        if isinstance(response, dict) and response.get("error"):
             raise ConfluentError(
                 f"Confluent Cloud did not delete connector '{name}': {response['error']}. It is unchanged. Run the "
                 f"command again, or delete it in the Cloud Console"

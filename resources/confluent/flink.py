@@ -18,6 +18,11 @@ class Region:
     id: str
     http_endpoint: str
 
+    @staticmethod
+    def of(response: dict[str, Any]) -> Region:
+        """Parse a response."""
+        return Region(response["id"], response["http_endpoint"])
+
 
 @dataclass(frozen=True)
 class Regions:
@@ -27,10 +32,8 @@ class Regions:
 
     def find(self, region: str) -> Region | None:
         """Return the region of AWS with this name; None if Confluent does not offer Flink in it."""
-        responses = self.client.items("/fcpm/v2/regions", {"cloud": "AWS", "region_name": region})
-        return single_match(
-            f"Flink region '{region}'", [Region(response["id"], response["http_endpoint"]) for response in responses]
-        )
+        query = {"cloud": "AWS", "region_name": region}
+        return single_match(f"Flink region '{region}'", list(self.client.items("/fcpm/v2/regions", Region.of, query)))
 
 
 @dataclass(frozen=True)
@@ -57,8 +60,7 @@ class ComputePools:
 
     def list(self) -> list[ComputePool]:
         """Return all that are visible to the key."""
-        responses = self.client.items("/fcpm/v2/compute-pools", {"environment": self.environment_id})
-        return [ComputePool.of(response) for response in responses]
+        return list(self.client.items("/fcpm/v2/compute-pools", ComputePool.of, {"environment": self.environment_id}))
 
     def find(self, name: str) -> ComputePool | None:
         """Return the compute pool with a display name, or None.
@@ -70,8 +72,8 @@ class ComputePools:
 
     def get(self, pool_id: str) -> ComputePool | None:
         """Return the compute pool with an id; None if it does not exist."""
-        response = self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", {"environment": self.environment_id})
-        return response and ComputePool.of(response)
+        query = {"environment": self.environment_id}
+        return self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", ComputePool.of, query)
 
     def create(self, name: str, region: str, max_cfu: int) -> ComputePool:
         """Start to create a compute pool with at most `max_cfu` Confluent Flink Units. `wait` until it is READY."""
@@ -83,7 +85,7 @@ class ComputePools:
             "default_pool": False,
             "environment": {"id": self.environment_id},
         }
-        return ComputePool.of(self.client.call("POST", "/fcpm/v2/compute-pools", body={"spec": spec}))
+        return self.client.send("POST", "/fcpm/v2/compute-pools", ComputePool.of, body={"spec": spec})
 
     def delete(self, pool_id: str) -> None:
         """Start to delete a compute pool. Wait with `wait_until_deleted`."""
@@ -124,12 +126,11 @@ class Statements:
 
     def list(self) -> list[Statement]:
         """Return all that are visible to the key."""
-        return [Statement.of(response) for response in self.client.items(self._path)]
+        return list(self.client.items(self._path, Statement.of))
 
     def find(self, name: str) -> Statement | None:
         """Return the statement with a name, or None."""
-        response = self.client.find(f"{self._path}/{name}")
-        return response and Statement.of(response)
+        return self.client.find(f"{self._path}/{name}", Statement.of)
 
     def create(self, name: str, sql: str, *, pool_id: str, principal_id: str, catalog: str, database: str) -> Statement:
         """Submit a statement. `wait` until it is RUNNING or COMPLETED.
@@ -151,7 +152,7 @@ class Statements:
             "compute_pool_id": pool_id,
             "principal": principal_id,
         }
-        return Statement.of(self.client.call("POST", self._path, body={"name": name, "spec": spec}))
+        return self.client.send("POST", self._path, Statement.of, body={"name": name, "spec": spec})
 
     def delete(self, name: str) -> None:
         """Start to stop and delete a statement. Its topic and schemas are kept."""

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.api_client import ApiClient
+from resources.confluent.api_client import ApiClient, objects
 
 RETENTION, CLEANUP = "retention.ms", "cleanup.policy"
 
@@ -33,12 +33,11 @@ class Topics:
 
     def list(self) -> list[Topic]:
         """Return the topics that are visible to the key."""
-        return [Topic.of(response) for response in self.client.listed(self._path)["data"]]
+        return self.client.listed(self._path, lambda response: [Topic.of(topic) for topic in objects(response["data"])])
 
     def find(self, name: str) -> Topic | None:
         """Return the topic with a name, or None."""
-        response = self.client.find(f"{self._path}/{quote(name, safe='')}")
-        return response and Topic.of(response)
+        return self.client.find(f"{self._path}/{quote(name, safe='')}", Topic.of)
 
     def create(self, name: str, partitions: int, retention_ms: int | None = None, *, compacted: bool = False) -> Topic:
         """Create a topic.
@@ -56,7 +55,7 @@ class Topics:
         if compacted:
             configs.append({"name": CLEANUP, "value": "compact"})
         body = {"topic_name": name, "partitions_count": partitions, "configs": configs}
-        return Topic.of(self.client.call("POST", self._path, body=body))
+        return self.client.send("POST", self._path, Topic.of, body=body)
 
     def retention_ms(self, name: str) -> int:
         """Return the retention of a topic in milliseconds; -1 is forever.
@@ -64,7 +63,8 @@ class Topics:
         Raises:
             NotFound: The topic does not exist.
         """
-        return int(self.client.call("GET", f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}")["value"])
+        path = f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}"
+        return self.client.send("GET", path, lambda response: int(response["value"]))
 
     def set_retention(self, name: str, retention_ms: int) -> None:
         """Set the retention of a topic in milliseconds. Kafka deletes older records."""
@@ -110,7 +110,10 @@ class Acls:
 
         A list of all principals would be useless: it names accounts by numbers that other APIs do not use.
         """
-        return [Acl.of(response) for response in self.client.listed(self._path, {"principal": principal})["data"]]
+        query = {"principal": principal}
+        return self.client.listed(
+            self._path, lambda response: [Acl.of(acl) for acl in objects(response["data"])], query
+        )
 
     def create(self, acl: Acl) -> None:
         """Create a rule; do nothing if it exists."""

@@ -8,6 +8,8 @@ from typing import Any
 
 from resources.confluent.api_client import ApiClient, single_match
 
+_ORGANIZATION = re.compile(r"organization=([^/]+)")
+
 
 @dataclass(frozen=True)
 class Environment:
@@ -20,8 +22,8 @@ class Environment:
     @property
     def organization_id(self) -> str:
         """The UUID of its organization."""
-        organization = re.search(r"organization=([^/]+)", self.crn)
-        assert organization is not None, f"the name of an environment contains its organization: {self.crn}"
+        organization = _ORGANIZATION.search(self.crn)
+        assert organization is not None, "`of` verifies it"
         return organization[1]
 
     @property
@@ -32,7 +34,10 @@ class Environment:
     @staticmethod
     def of(response: dict[str, Any]) -> Environment:
         """Parse a response."""
-        return Environment(response["id"], response["display_name"], response["metadata"]["resource_name"])
+        crn = response["metadata"]["resource_name"]
+        if not _ORGANIZATION.search(crn):
+            raise ValueError(f"the name of an environment contains its organization: {crn}")
+        return Environment(response["id"], response["display_name"], crn)
 
 
 @dataclass(frozen=True)
@@ -43,7 +48,7 @@ class Environments:
 
     def list(self) -> list[Environment]:
         """Return the environments that are visible to the key."""
-        return [Environment.of(response) for response in self.client.items("/org/v2/environments")]
+        return list(self.client.items("/org/v2/environments", Environment.of))
 
     def find(self, name: str) -> Environment | None:
         """Return the environment with a display name, or None.
@@ -58,7 +63,7 @@ class Environments:
     def create(self, name: str) -> Environment:
         """Create an environment. Confluent creates its Schema Registry with its first cluster."""
         body = {"display_name": name, "stream_governance_config": {"package": "ESSENTIALS"}}
-        return Environment.of(self.client.call("POST", "/org/v2/environments", body=body))
+        return self.client.send("POST", "/org/v2/environments", Environment.of, body=body)
 
     def delete(self, environment_id: str) -> None:
         """Delete an environment **with all its clusters, connectors and topics**."""
@@ -81,7 +86,7 @@ class ServiceAccount:
     @staticmethod
     def of(response: dict[str, Any]) -> ServiceAccount:
         """Parse a response."""
-        return ServiceAccount(response["id"], response["display_name"], response.get("description", ""))
+        return ServiceAccount(response["id"], response["display_name"], response.get("description") or "")
 
 
 @dataclass(frozen=True)
@@ -92,8 +97,7 @@ class ServiceAccounts:
 
     def find(self, name: str) -> ServiceAccount | None:
         """Return the service account with a display name, or None."""
-        responses = self.client.items("/iam/v2/service-accounts", {"display_name": name})
-        accounts = [ServiceAccount.of(response) for response in responses]
+        accounts = self.client.items("/iam/v2/service-accounts", ServiceAccount.of, {"display_name": name})
         return single_match(f"service account '{name}'", [account for account in accounts if account.name == name])
 
     def create(self, name: str, description: str) -> ServiceAccount:
@@ -103,14 +107,14 @@ class ServiceAccounts:
             Conflict: A service account of that name exists.
         """
         body = {"display_name": name, "description": description}
-        return ServiceAccount.of(self.client.call("POST", "/iam/v2/service-accounts", body=body))
+        return self.client.send("POST", "/iam/v2/service-accounts", ServiceAccount.of, body=body)
 
     def delete(self, account_id: str) -> None:
         """Delete a service account with its API keys and role bindings."""
         path = "/iam/v2/service-accounts"
         self.client.delete(
             f"{path}/{account_id}",
-            may_exist=lambda: any(response["id"] == account_id for response in self.client.items(path)),
+            may_exist=lambda: any(account.id == account_id for account in self.client.items(path, ServiceAccount.of)),
         )
 
 
@@ -138,13 +142,13 @@ class RoleBindings:
     def on(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
         """Return the role bindings on exactly this pattern. The API also lists those on parts of it."""
         query = {"crn_pattern": crn_pattern, "principal": principal, "role_name": role}
-        bindings = [RoleBinding.of(response) for response in self.client.items("/iam/v2/role-bindings", query)]
+        bindings = self.client.items("/iam/v2/role-bindings", RoleBinding.of, query)
         return [binding for binding in bindings if binding.crn_pattern == crn_pattern]
 
     def below(self, crn: str, principal: str) -> list[RoleBinding]:
         """Return a principal's role bindings on a resource and on all parts of it."""
         query = {"crn_pattern": crn, "principal": principal}
-        return [RoleBinding.of(response) for response in self.client.items("/iam/v2/role-bindings", query)]
+        return list(self.client.items("/iam/v2/role-bindings", RoleBinding.of, query))
 
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
         """Return the role binding with exactly these attributes, or None."""
@@ -153,7 +157,7 @@ class RoleBindings:
     def create(self, principal: str, role: str, crn_pattern: str) -> RoleBinding:
         """Grant the role. It takes effect on all APIs within minutes."""
         body = {"principal": principal, "role_name": role, "crn_pattern": crn_pattern}
-        return RoleBinding.of(self.client.call("POST", "/iam/v2/role-bindings", body=body))
+        return self.client.send("POST", "/iam/v2/role-bindings", RoleBinding.of, body=body)
 
     def delete(self, binding: RoleBinding) -> None:
         """Revoke the role."""

@@ -53,8 +53,12 @@ class ProviderIntegrations:
 
     def list(self) -> list[ProviderIntegration]:
         """Return the integrations with AWS."""
-        responses = self.client.items("/pim/v1/integrations", {"environment": self.environment_id})
-        return [ProviderIntegration.of(response) for response in responses if response["provider"].upper() == "AWS"]
+
+        def parsed(response: dict[str, Any]) -> ProviderIntegration | None:
+            return ProviderIntegration.of(response) if response["provider"].upper() == "AWS" else None
+
+        integrations = self.client.items("/pim/v1/integrations", parsed, {"environment": self.environment_id})
+        return [integration for integration in integrations if integration]
 
     def find(self, name: str) -> ProviderIntegration | None:
         """Return the provider integration with a display name, or None.
@@ -73,7 +77,7 @@ class ProviderIntegrations:
             "config": {"kind": "AwsIntegrationConfig", "customer_iam_role_arn": customer_role_arn},
             "environment": {"id": self.environment_id},
         }
-        return ProviderIntegration.of(self.client.call("POST", "/pim/v1/integrations", body=body))
+        return self.client.send("POST", "/pim/v1/integrations", ProviderIntegration.of, body=body)
 
     def delete(self, integration_id: str) -> None:
         """Delete a provider integration that is not in use."""
@@ -118,14 +122,13 @@ class CatalogIntegrations:
         Raises:
             UnclearState: Several catalog integrations have the name.
         """
-        responses = self.client.items("/tableflow/v1/catalog-integrations", _of(self))
-        integrations = [CatalogIntegration.of(response) for response in responses]
+        integrations = self.client.items("/tableflow/v1/catalog-integrations", CatalogIntegration.of, _of(self))
         return single_match(f"catalog integration '{name}'", [one for one in integrations if one.name == name])
 
     def get(self, integration_id: str) -> CatalogIntegration | None:
         """Return the catalog integration with an id; None if it does not exist."""
-        response = self.client.find(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
-        return response and CatalogIntegration.of(response)
+        path = f"/tableflow/v1/catalog-integrations/{integration_id}"
+        return self.client.find(path, CatalogIntegration.of, _of(self))
 
     def create(self, name: str, config: Mapping[str, str]) -> CatalogIntegration:
         """Create an integration. Tables are in a namespace with the cluster's id as its name, unless `config` has one.
@@ -138,14 +141,14 @@ class CatalogIntegrations:
             Forbidden: The key's owner has no role on the provider integration yet.
         """
         spec = {"display_name": name, **_references(self), "config": dict(config)}
-        response = self.client.call("POST", "/tableflow/v1/catalog-integrations", body={"spec": spec})
-        return CatalogIntegration.of(response)
+        path = "/tableflow/v1/catalog-integrations"
+        return self.client.send("POST", path, CatalogIntegration.of, body={"spec": spec})
 
     def change(self, integration_id: str, config: Mapping[str, str]) -> CatalogIntegration:
         """Change the settings of an integration. `config` has its kind and what changes."""
         spec = {**_references(self), "config": dict(config)}
         path = f"/tableflow/v1/catalog-integrations/{integration_id}"
-        return CatalogIntegration.of(self.client.call("PATCH", path, body={"spec": spec}))
+        return self.client.send("PATCH", path, CatalogIntegration.of, body={"spec": spec})
 
     def delete(self, integration_id: str) -> None:
         """Delete a catalog integration. Its registered tables stay in the catalog."""
@@ -203,13 +206,12 @@ class TableflowTopics:
 
     def list(self) -> list[TableflowTopic]:
         """Return the topics that are visible to the key."""
-        responses = self.client.items("/tableflow/v1/tableflow-topics", _of(self))
-        return [TableflowTopic.of(response) for response in responses]
+        return list(self.client.items("/tableflow/v1/tableflow-topics", TableflowTopic.of, _of(self)))
 
     def find(self, name: str) -> TableflowTopic | None:
         """Return the state of a topic; None if Tableflow is off for it."""
-        response = self.client.find(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
-        return response and TableflowTopic.of(response)
+        path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
+        return self.client.find(path, TableflowTopic.of, _of(self))
 
     def create(self, name: str, storage: Mapping[str, str], config: Mapping[str, Any]) -> TableflowTopic:
         """Start to maintain a topic as an Iceberg table. `wait` until it is RUNNING.
@@ -227,13 +229,13 @@ class TableflowTopics:
             "table_formats": ["ICEBERG"],
             "config": dict(config),
         }
-        return TableflowTopic.of(self.client.call("POST", "/tableflow/v1/tableflow-topics", body={"spec": spec}))
+        return self.client.send("POST", "/tableflow/v1/tableflow-topics", TableflowTopic.of, body={"spec": spec})
 
     def change(self, name: str, config: dict[str, Any]) -> TableflowTopic:
         """Change the settings in `config` and keep the others."""
         spec = {**_references(self), "config": config}
         path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
-        return TableflowTopic.of(self.client.call("PATCH", path, body={"spec": spec}))
+        return self.client.send("PATCH", path, TableflowTopic.of, body={"spec": spec})
 
     def delete(self, name: str) -> None:
         """Turn Tableflow off for a topic. Its files and table stay; more files may be written for a while."""

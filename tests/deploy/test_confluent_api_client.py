@@ -41,13 +41,13 @@ def test_call_busy_api_is_repeated_after_retry_after(client: ApiClient, vendor: 
         Fault(response=response(429, Retry_After="7")),
         Fault(nth=2, response=response(429, Retry_After="0")),
     ]
-    assert list(client.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS, dict)) == []
     assert sleepless.pauses == [7, 1]
 
 
 def test_call_busy_api_pauses_double(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
     vendor.faults = [Fault(times=7, response=response(429, "<html><title>Too Many</title></html>"))]
-    assert list(client.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS, dict)) == []
     assert sleepless.pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
@@ -56,21 +56,21 @@ def test_call_busy_api_with_invalid_retry_after_is_repeated(
     client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless, invalid: str
 ):
     vendor.faults = [Fault(response=response(429, Retry_After=invalid))]
-    assert list(client.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS, dict)) == []
     assert sleepless.pauses == [1]
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_get_server_error_is_repeated(client: ApiClient, vendor: ConfluentServer, status: int):
     vendor.faults = [Fault(times=2, response=response(status))]
-    assert list(client.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS, dict)) == []
     assert len(vendor.calls) == 3
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
 def test_get_lost_response_is_repeated(client: ApiClient, vendor: ConfluentServer, cut: str):
     vendor.faults = [Fault(times=2, cut=cut)]
-    assert list(client.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS, dict)) == []
     assert len(vendor.calls) == 3
 
 
@@ -125,11 +125,11 @@ def test_delete_without_response_is_of_unknown_outcome(client: ApiClient, vendor
 def test_call_past_deadline_raises(client: ApiClient, vendor: ConfluentServer, sleepless: Sleepless):
     vendor.faults = [Fault(times=100, response=response(429, Retry_After="50"))]
     with pytest.raises(RateLimited, match="120 seconds"):
-        list(client.items(ENVIRONMENTS))
+        list(client.items(ENVIRONMENTS, dict))
     assert sum(sleepless.pauses) <= 120
     vendor.faults = [Fault(times=100, response=response(503))]
     with pytest.raises(Unreachable):
-        list(client.items(ENVIRONMENTS))
+        list(client.items(ENVIRONMENTS, dict))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
@@ -143,13 +143,13 @@ def test_list_reads_all_pages(client: ApiClient, vendor: ConfluentServer, size: 
 @pytest.mark.parametrize("end", [{}, {"next": None}, {"next": ""}])
 def test_list_without_next_page_ends(client: ApiClient, vendor: ConfluentServer, end: dict[str, Any]):
     vendor.faults = [Fault(response=response(200, json.dumps({"data": [{"id": "a"}], "metadata": end})))]
-    assert list(client.items(ENVIRONMENTS)) == [{"id": "a"}]
+    assert list(client.items(ENVIRONMENTS, dict)) == [{"id": "a"}]
 
 
 def test_list_next_page_uses_the_same_address(client: ApiClient, vendor: ConfluentServer):
     elsewhere = {"data": [], "metadata": {"next": "https://elsewhere.invalid/steal?page_token=MA=="}}
     vendor.faults = [Fault(response=response(200, json.dumps(elsewhere)))]
-    assert list(client.items(ENVIRONMENTS)) == []
+    assert list(client.items(ENVIRONMENTS, dict)) == []
     assert vendor.calls == [("GET", ENVIRONMENTS)] * 2
 
 
@@ -169,7 +169,7 @@ def test_list_with_repeated_or_unusable_next_page_is_refused(
     pages = [json.dumps({"data": [], "metadata": {"next": url}}) for url in next_page]
     vendor.faults = [Fault(nth=n, response=response(200, page)) for n, page in enumerate(pages, 1)]
     with pytest.raises(ConfluentError, match=r"GET .*/org/v2/environments.*next page"):
-        list(client.items(ENVIRONMENTS))
+        list(client.items(ENVIRONMENTS, dict))
     assert len(vendor.calls) == len(next_page)
 
 
@@ -198,7 +198,7 @@ def test_call_refusal_in_unknown_json_is_reported(client: ApiClient, vendor: Con
 def test_list_of_another_form_is_refused(client: ApiClient, vendor: ConfluentServer, text: str):
     vendor.faults = [Fault(response=response(200, text))]
     with pytest.raises(ConfluentError, match="is no list"):
-        list(client.items(ENVIRONMENTS))
+        list(client.items(ENVIRONMENTS, dict))
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_list_of_another_form_is_refused(client: ApiClient, vendor: ConfluentSer
             "Nothing was changed",
         ),
         (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 401, "", Forbidden, "does not accept the key ADMIN-KEY"),
-        (lambda p: list(p.items("/cmk/v2/clusters")), 403, "", Forbidden, "EnvironmentAdmin on the environment"),
+        (lambda p: list(p.items("/cmk/v2/clusters", dict)), 403, "", Forbidden, "EnvironmentAdmin on the environment"),
         (lambda p: p.delete("/cmk/v2/clusters/lkc-1"), 403, "", Forbidden, "Nothing was changed"),
         (lambda p: p.call("POST", "/sql/v1/x"), 403, "", Forbidden, "FlinkDeveloper"),
         (
@@ -257,7 +257,7 @@ def test_call_refusal_raises_its_error_class(
 
 
 def test_find_missing_is_none_and_delete_succeeds(client: ApiClient):
-    assert client.find(f"{ENVIRONMENTS}/env-none") is None
+    assert client.find(f"{ENVIRONMENTS}/env-none", dict) is None
     Environments(client).delete("env-none")
     ServiceAccounts(client).delete("sa-none")
 

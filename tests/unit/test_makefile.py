@@ -13,10 +13,10 @@ from lakehouse.config.loader import PROJECT
 
 
 @pytest.mark.parametrize(
-    ("existing", "given", "used"),
+    ("existing", "arguments", "used"),
     [(False, [], "python3"), (True, [], ".venv/bin/python"), (True, ["PYTHON=python3.12"], "python3.12")],
 )
-def test_make_venv_after_lock_change_keeps_interpreter(existing: bool, given: list[str], used: str, tmp_path: Path):
+def test_make_venv_after_lock_change_keeps_interpreter(existing: bool, arguments: list[str], used: str, tmp_path: Path):
     shutil.copy(PROJECT / "Makefile", tmp_path)
     for name in ("requirements.lock", "pyproject.toml"):
         (tmp_path / name).touch()
@@ -26,6 +26,6 @@ def test_make_venv_after_lock_change_keeps_interpreter(existing: bool, given: li
         python.touch(mode=0o755)
     inherited = ("PYTHON", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
-    command = ["make", "--dry-run", "venv", *given]
+    command = ["make", "--dry-run", "venv", *arguments]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
     assert shown.splitlines()[0] == f"{used} -m venv .venv"
