@@ -44,24 +44,36 @@ def failure(instance: dg.DagsterInstance, asset: Collection[str], check: str = C
 def failures(config: Config, names: Collection[str]) -> dict[tuple[str, str], str]:
     """Return the reasons for which streams fail to serve these entries, by asset and check.
 
-    If an audit blocks a batch, the stream reports the audit's checks, as a run does. The result is empty without a
-    Dagster instance in DAGSTER_HOME.
+    If an audit blocks a batch, the stream reports the audit's checks, as a run does. A topic that a route matches has
+    those failures of the route that may be its own. The result is empty without a Dagster instance in DAGSTER_HOME.
     """
     home = os.environ.get("DAGSTER_HOME")
     if not home or not Path(home).is_dir():
         return {}
     with dg.DagsterInstance.get() as instance:
-        reasons = {(asset, check): failure(instance, asset, check) for asset, check in _stream_checks(config, names)}
-    return {("/".join(asset), check): reason for (asset, check), reason in reasons.items() if reason}
+        reasons = [
+            (asset, check, failure(instance, asset, check), topic)
+            for asset, check, topic in _stream_checks(config, names)
+        ]
+    return {
+        ("/".join(asset), check): reason
+        for asset, check, reason, topic in reasons
+        # The verdict of a route names some of its failing topics, and the number of `more`.
+        if reason and (topic in reason or reason.endswith(" more"))
+    }
 
 
-def _stream_checks(config: Config, names: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+def _stream_checks(config: Config, names: Collection[str]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield the asset and name of each check, and the topic that its reason must name; empty for any."""
+    routes = {name: route for route, name, _ in config.match_routes(names)}
     for name in names:
-        entry = config.topics.get(name) or config.routes.get(name)
+        entry = config.topics.get(name) or config.routes.get(name) or routes.get(name)
         if entry is None or not (name in config.topics or entry.continuous):
             continue
-        yield from (((stage, name), CHECK) for stage in ("iceberg", *(reader.name for reader in configured(config))))
+        topic = "" if entry.name == name else name
+        stages = "iceberg", *(reader.name for reader in configured(config))
+        yield from (((stage, entry.name), CHECK, topic) for stage in stages)
         blocking = [check for check, one in entry.checks.items() if one.severity == "blocking"]
-        yield from ((("iceberg", name), check) for check in (RECORD_COUNT, KEY_NOT_NULL, *blocking))
+        yield from ((("iceberg", entry.name), check, topic) for check in (RECORD_COUNT, KEY_NOT_NULL, *blocking))
     if any(entry.continuous for entry in (*config.topics.values(), *config.routes.values())):
-        yield KAFKA, CHECK
+        yield KAFKA, CHECK, ""

@@ -7,7 +7,7 @@ from assets.streaming.check import PASSED, Verdicts, streaming_check
 from assets.streaming.results import CHECK, failure, failures
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
 from lakehouse.core.text.markdown import plain
 
@@ -140,6 +140,22 @@ def test_failures_last_until_stream_or_run_succeeds(instance, config):
     assert failure(instance, TABLE) == str(BAD)
     dg.materialize([table], instance=instance)
     assert failures(config, ["trades"]) == {}
+
+
+def test_failures_of_routed_topic_are_those_that_may_be_its_own(instance):
+    shop, matched = ("iceberg", "shop"), {("iceberg/shop", CHECK)}
+    route = Route.model_validate({"name": "shop", "pattern": r"shop\..*", "continuous": True})
+    config = Config(namespace="shop", topics={}, routes={"shop": route}, environments={})
+    verdicts = Verdicts(instance.report_runless_asset_event)
+    verdicts.failed(shop, "shop.a", BAD)
+    verdicts.failed(shop, "shop.c, merging small files", BAD)
+    for name in ("shop", "shop.a", "shop.c"):
+        assert {*failures(config, [name])} == matched
+    assert failures(config, ["shop.b"]) == failures(config, ["other"]) == {}
+    for number in range(5):
+        verdicts.failed(shop, f"shop.a{number}", BAD)
+    # The verdict names five topics only.
+    assert {*failures(config, ["shop.b"])} == matched
 
 
 def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
