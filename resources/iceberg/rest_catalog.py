@@ -193,6 +193,12 @@ class RestCatalog(dg.ConfigurableResource):
             raise
 
     def _replace(self, namespace: str, table: str, metadata_location: str, previous_location: str) -> None:
+        # Without the right to register, nothing may be dropped: servers verify it before they find the present table.
+        try:
+            return self._register(namespace, table, metadata_location, overwrite=False)
+        except ErrorResponse as error:
+            if error.status != 409:
+                raise
         try:
             self._call("DELETE", f"{_in(namespace)}/tables/{_path(table)}", params={"purgeRequested": "false"})
         except Unreachable as error:

@@ -1,6 +1,7 @@
 """Registration in a REST catalog: other tools read the table, it moves to newer metadata, and logins are renewed."""
 
 import os
+from dataclasses import replace
 from types import SimpleNamespace
 
 import dagster as dg
@@ -112,36 +113,48 @@ def test_register_without_overwrite_keeps_registration(stream, polaris, kind, kn
     assert rest_catalog.registration(stream.namespace, stream.topic.table) == first
 
 
+EXISTS = Fault("response", "POST .*/register", status=409, body=b'{"error": {"message": "Table already exists"}}')
+"""The response to the registration before the drop."""
+
+
 @pytest.mark.parametrize(
-    "fault",
+    "faults",
     [
-        Fault("cut", "POST .*/register"),
-        Fault("lost connection", "DELETE "),
+        [EXISTS, Fault("cut", "POST .*/register")],
+        [Fault("lost connection", "DELETE ")],
     ],
     ids=["cut", "drop without response"],
 )
-def test_register_interrupted_replacement_reports_missing_table(stream, polaris, fault):
+def test_register_interrupted_replacement_reports_missing_table(stream, polaris, faults):
     rest_catalog = connect(polaris, move="replace")
     show(stream, rest_catalog)
     stream.produce_trades(range(50, 60))
     stream.ingest()
-    polaris.inject(fault)
+    for fault in faults:
+        polaris.inject(replace(fault))
 
     with pytest.raises(LakehouseError, match="was dropped .* and not registered again.* find no table there until"):
         show(stream, rest_catalog)
     assert show(stream, rest_catalog).metadata_location == stream.table().metadata_location
 
 
-def test_register_refused_replacement_keeps_previous_registration(stream, polaris):
+@pytest.mark.parametrize(
+    ("first", "message"),
+    [([], "not now.* Nothing was changed"), ([EXISTS], "not now.* previous one is registered again")],
+    ids=["before the drop", "after the drop"],
+)
+def test_register_refused_replacement_keeps_previous_registration(stream, polaris, first, message):
     rest_catalog = connect(polaris, move="replace")
-    first = show(stream, rest_catalog)
+    registration = show(stream, rest_catalog)
     stream.produce_trades(range(50, 60))
     stream.ingest()
-    polaris.inject(Fault("response", "POST .*/register", status=403, body=b'{"error": {"message": "not now"}}'))
+    refusal = Fault("response", "POST .*/register", status=403, body=b'{"error": {"message": "not now"}}')
+    for fault in [*first, refusal]:
+        polaris.inject(replace(fault))
 
-    with pytest.raises(LakehouseError, match="not now.* previous one is registered again"):
+    with pytest.raises(LakehouseError, match=message):
         show(stream, rest_catalog)
-    assert rest_catalog.registration(stream.namespace, stream.topic.table) == first
+    assert rest_catalog.registration(stream.namespace, stream.topic.table) == registration
     assert show(stream, rest_catalog).metadata_location == stream.table().metadata_location
 
 

@@ -65,34 +65,51 @@ def test_limited_rate_of_logins_is_transient(server):
         connect(server, credential="id:secret").registration("trading", "orders")
 
 
+EXISTS = refused(409, "Table already exists: trading.orders")
+DROPPED = (204, "", {})
+
+
 def test_limited_rate_after_drop_reports_missing_table(server):
-    server.responses.extend([CONFIG, (204, "", {}), TOO_MANY, refused(404, "Table does not exist")])
+    server.responses.extend([CONFIG, EXISTS, DROPPED, TOO_MANY, refused(404, "Table does not exist")])
     with pytest.raises(TransientError, match=r"was dropped .* not registered again.*slow down"):
         publish(connect(server, move="replace"))
 
 
+@pytest.mark.parametrize("message", ["not authorized", "Unsupported format version"])
+def test_replacement_that_is_refused_beforehand_drops_nothing(server, message):
+    server.responses.extend([CONFIG, refused(403, message)])
+    with pytest.raises(LakehouseError, match=f"{message}.* Nothing was changed"):
+        publish(connect(server, move="replace"))
+    assert [request.path.rpartition("/")[2] for request in server.received] == ["config?warehouse=lake", "register"]
+
+
 def test_refusal_after_drop_registers_previous_file_again(server):
-    dropped, registered = (204, "", {}), LOADED
-    server.responses.extend([CONFIG, dropped, refused(400, "Unsupported format version"), registered])
+    server.responses.extend([CONFIG, EXISTS, DROPPED, refused(400, "Unsupported format version"), LOADED])
     with pytest.raises(LakehouseError, match=r"Unsupported format version.* previous .* registered again") as raised:
         publish(connect(server, move="replace"))
     assert not is_transient(raised.value)
-    assert [json.loads(r.body)["metadata-location"] for r in server.received if "register" in r.path] == [NEW, OLD]
+    locations = [json.loads(r.body)["metadata-location"] for r in server.received if "register" in r.path]
+    assert locations == [NEW, NEW, OLD]
 
 
 def test_refusal_of_both_files_after_drop_reports_missing_table(server):
     forbidden = refused(403, "not authorized")
-    server.responses.extend([CONFIG, (204, "", {}), forbidden, forbidden, refused(404, "Table does not exist")])
+    server.responses.extend([CONFIG, EXISTS, DROPPED, forbidden, forbidden, refused(404, "Table does not exist")])
     with pytest.raises(LakehouseError, match=r"was dropped .* not registered again.*not authorized"):
         publish(connect(server, move="replace"))
 
 
 def test_table_registered_by_another_writer_after_drop_is_conflict(server):
-    server.responses.extend([CONFIG, (204, "", {}), refused(409, "Table already exists: trading.orders")])
+    server.responses.extend([CONFIG, EXISTS, DROPPED, EXISTS])
     with pytest.raises(CommitConflict, match="Another writer changed trading.orders"):
         publish(connect(server, move="replace"))
 
 
 def test_replacement_of_dropped_table_registers_it(server):
-    server.responses.extend([CONFIG, refused(404, "Table does not exist"), LOADED, LOADED])
+    server.responses.extend([CONFIG, LOADED, LOADED])
+    assert publish(connect(server, move="replace")).metadata_location == NEW
+
+
+def test_replacement_of_table_that_is_dropped_meanwhile_registers_it(server):
+    server.responses.extend([CONFIG, EXISTS, refused(404, "Table does not exist"), LOADED, LOADED])
     assert publish(connect(server, move="replace")).metadata_location == NEW
