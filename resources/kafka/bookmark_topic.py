@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 PARTITIONS = 12
 """A transaction that a killed process left open blocks the readers of one of them."""
 
-_cache: dict[tuple[str, int], tuple[int, dict[bytes | None, bytes | None]]] = {}
-"""By topic id and partition: the offset up to which this process has read, and the newest value of each key."""
+_cache: dict[tuple[str, int], tuple[int | None, int, dict[bytes | None, bytes | None]]] = {}
+"""By topic id and partition: the leader's epoch, the offset up to which this process has read, and the newest value of
+each key."""
 
 
 def derived_bookmark_name(topic: Topic) -> str:
@@ -64,12 +65,14 @@ def read(kafka: KafkaClient, name: str, *, settled: bool = True) -> Bookmark | N
     partition = _partition(name, described.partitions)
     if settled:
         wait_until_visible(kafka, TOPIC, partition)
-    end = kafka.offsets([TOPIC])[TOPIC][partition].end
-    position, values = _cache.get((described.topic_id, partition), (0, {}))
-    if position > end:
+    offsets = kafka.offsets([TOPIC])[TOPIC][partition]
+    epoch, end = offsets.epoch, offsets.end
+    cached_epoch, position, values = _cache.get((described.topic_id, partition), (epoch, 0, {}))
+    if position > end or cached_epoch != epoch:
+        # A broker that lacked the last records may have become the leader (unclean leader election).
         position, values = 0, {}
     values = {**values, **{message.key: message.value for message in kafka.messages(TOPIC, partition, position, end)}}
-    _cache[described.topic_id, partition] = end, values
+    _cache[described.topic_id, partition] = epoch, end, values
     value = values.get(name.encode())
     return Bookmark.from_json(value) if value else None
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, ClassVar
 
@@ -25,7 +25,7 @@ from resources.masked_field import secret_field
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Producer
-    from confluent_kafka.admin import AdminClient, OffsetSpec
+    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka writes the text of each exception to stderr as well.
@@ -53,6 +53,8 @@ class Offsets:
 
     start: int
     end: int
+    epoch: int | None = field(default=None, compare=False)
+    """Counts the elections of a leader. Only an election may replace records before `end`."""
 
 
 class Kafka(dg.ConfigurableResource):
@@ -154,12 +156,9 @@ class Kafka(dg.ConfigurableResource):
                     if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
                         raise
                     continue
-                leaderless = tuple(
-                    part.id for part in description.partitions if part.leader is None or part.leader.id < 0
-                )
-                descriptions[name] = TopicDescription(
-                    str(description.topic_id), len(description.partitions), leaderless
-                )
+                parts = description.partitions
+                leaderless = tuple(part.id for part in parts if part.leader is None or part.leader.id < 0)
+                descriptions[name] = TopicDescription(str(description.topic_id), len(parts), leaderless)
         return descriptions
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
@@ -183,10 +182,8 @@ class Kafka(dg.ConfigurableResource):
         isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         start = self._list_offsets(partitions, OffsetSpec.earliest(), isolation)
         end = self._list_offsets(partitions, OffsetSpec.latest(), isolation)
-        return {
-            topic: {p: Offsets(start[topic, p], end[topic, p]) for p in range(description.partitions)}
-            for topic, description in described.items()
-        }
+        offsets = {key: Offsets(start[key].offset, last.offset, last.leader_epoch) for key, last in end.items()}
+        return {topic: {p: offsets[topic, p] for p in range(one.partitions)} for topic, one in described.items()}
 
     def missing_topic_error(self, topic: str) -> LakehouseError:
         """Return the error for a topic that does not exist."""
@@ -212,7 +209,7 @@ class Kafka(dg.ConfigurableResource):
         ends = {partition: offsets.end for partition, offsets in self.offsets([topic])[topic].items()}
         partitions = [(topic, partition) for partition in ends]
         first = self._list_offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
-        return {p: min(offset, ends[p]) if (offset := first[topic, p]) >= 0 else ends[p] for p in ends}
+        return {p: min(offset, ends[p]) if (offset := first[topic, p].offset) >= 0 else ends[p] for p in ends}
 
     def ensure_topic(
         self,
@@ -364,14 +361,14 @@ class Kafka(dg.ConfigurableResource):
 
     def _list_offsets(
         self, partitions: list[tuple[str, int]], spec: OffsetSpec, isolation: IsolationLevel
-    ) -> dict[tuple[str, int], int]:
+    ) -> dict[tuple[str, int], ListOffsetsResultInfo]:
         from confluent_kafka import TopicPartition
 
         specs = {TopicPartition(topic, p): spec for topic, p in partitions}
 
-        def offsets() -> dict[tuple[str, int], int]:
+        def offsets() -> dict[tuple[str, int], ListOffsetsResultInfo]:
             futures = self._admin().list_offsets(specs, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
-            return {(tp.topic, tp.partition): future.result().offset for tp, future in futures.items()}
+            return {(tp.topic, tp.partition): future.result() for tp, future in futures.items()}
 
         with self.translate_errors():
             return retry_during_election(offsets)

@@ -84,12 +84,17 @@ def test_broker_restart_during_read_loses_nothing(stack, resources, monkeypatch)
         restart.start()
         return restart
 
+    def elections():
+        return [offsets.epoch for _, offsets in sorted(resources.kafka.offsets([stream.name])[stream.name].items())]
+
+    before = elections()
     restarts = once_before(monkeypatch, write, "append", restart_later)
     attempt(stream)
     restarts[0].join()
     stream.ingest()
 
     oracle.judge(stream)
+    assert all(after > earlier for earlier, after in zip(before, elections(), strict=True))
 
 
 def test_records_deleted_during_batch_stop_it(resources, monkeypatch):

@@ -11,6 +11,7 @@ from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka import bookmark_topic
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
+from resources.kafka.kafka_messages import Received
 
 BOOKMARK = Bookmark("cluster", "source", "target", "uuid", 7, 2, {0: 10, 1: 0, 11: 3}, "by hand")
 
@@ -62,6 +63,31 @@ class Broker(Kafka):
         early_end = polled(1, error=KafkaError(KafkaError._PARTITION_EOF))
         messages = deque([polled(0, first), early_end, polled(1, second)])
         return SimpleNamespace(assign=lambda _: None, close=lambda: None, poll=lambda _: messages.popleft())
+
+
+class RestoredBroker(Kafka):
+    """Kafka whose bookmarks another broker leads from now on: it lacked the last ones, and has received others."""
+
+    bookmarks: list[int]
+    term: int
+
+    def describe(self, topics):
+        return {TOPIC: TopicDescription("restored", 1)}
+
+    def offsets(self, topics, *, committed=True):
+        return {TOPIC: {0: Offsets(0, len(self.bookmarks), self.term)}}
+
+    def messages(self, topic, partition, start, end):
+        for number in self.bookmarks[start:end]:
+            name, value = ("name", number) if number else ("other", 0)
+            yield Received(name.encode(), replace(BOOKMARK, offsets={0: value}).to_json().encode(), [])
+
+
+def test_bookmark_of_former_leader_is_forgotten():
+    before = RestoredBroker(bootstrap_servers="127.0.0.1:1", bookmarks=[1, 2, 3], term=4)
+    assert bookmark_topic.read(before, "name") == replace(BOOKMARK, offsets={0: 3})
+    after = RestoredBroker(bootstrap_servers="127.0.0.1:1", bookmarks=[1, 2, 0, 0], term=5)
+    assert bookmark_topic.read(after, "name") == replace(BOOKMARK, offsets={0: 2})
 
 
 def test_bookmark_after_early_end_of_partition_is_read():
