@@ -1,20 +1,29 @@
-"""Paths, sections and commands in the documentation exist."""
+"""Paths, sections, commands and settings in the documentation exist."""
 
 import re
 import subprocess
+import textwrap
 
 import click
 import pytest
+import yaml
 
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.environment import SYSTEMS
+from lakehouse.config.loader import PROJECT, Config, load
+from lakehouse.config.topic import Topic
+from resources.build import build_resources
 
 FILES = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
 GENERATED = {"dist/sbom.cdx.json"}
 PAGES = [name for name in FILES if name.endswith(".md") and not name.startswith("THIRD_PARTY")]
 ROOTS = {name.split("/")[0] for name in FILES if "/" in name}
 CODE = re.compile(r"`([^`\n]+)`")
-FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
+YAML = re.compile(r"^ *```yaml[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+EXAMPLES = [
+    (page, text) for page in PAGES for text in YAML.findall((PROJECT / page).read_text()) if "runs-on:" not in text
+]
 SECTION = re.compile(r"\bdocs/([\w-]+\.md), ([A-Z][\w ]+?)(?=[).;\"])")
 
 
@@ -58,7 +67,9 @@ def test_code_refers_to_existing_sections():
 @pytest.mark.parametrize("page", [page for page in PAGES if "/reference/" not in page])
 def test_page_names_only_existing_commands(page):
     unknown = []
-    for words in re.findall(r"`lakehouse ([a-z][^`]*)`", prose(page)):
+    blocks = "\n".join(FENCED.findall((PROJECT / page).read_text()))
+    inline = re.findall(r"`lakehouse ([a-z][^`]*)`", prose(page))
+    for words in inline + re.findall(r"(?:^|\$|run:) *lakehouse ([a-z].*)$", blocks, re.MULTILINE):
         command: click.Command | None = main
         for word in words.split():
             if not isinstance(command, click.Group):
@@ -72,3 +83,33 @@ def test_page_names_only_existing_commands(page):
         unknown += [words] * (command is None)
         unknown += [f"{words}: {option}" for option in re.findall(r"--[a-z-]+", words) if option not in options]
     assert unknown == []
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_page_names_only_existing_make_targets(page):
+    makefile = (PROJECT / "Makefile").read_text()
+    text = (PROJECT / page).read_text()
+    for target, variable in re.findall(r"(?:`|^\$ )make ([a-z-]+)(?: ([A-Z]+)=)?", text, re.MULTILINE):
+        assert f"\n{target}: " in makefile, target
+        assert f"$({variable})" in makefile or not variable, variable
+
+
+@pytest.mark.parametrize(("page", "text"), EXAMPLES)
+def test_yaml_example_is_valid_configuration(page, text, tmp_path):
+    declared = yaml.safe_load(textwrap.dedent(text))
+    if declared.keys() <= SYSTEMS.keys():
+        declared = {"environments": {"aws": declared}}
+    elif declared.keys() <= Topic.model_fields.keys():
+        declared = {"topics": {"example": declared}}
+    elif not declared.keys() <= Config.model_fields.keys():
+        declared = {"topics": declared}
+    configuration = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())
+    configuration["deployments"] = {"aws": {"name": "production", "account": "123456789012"}}
+    for section, entries in declared.items():
+        for name, entry in entries.items():
+            of_section = configuration.setdefault(section, {})
+            of_section[name] = of_section.get(name, {}) | entry
+    (tmp_path / "schemas").symlink_to(PROJECT / "schemas")
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(configuration))
+    config = load(tmp_path / "lakehouse.yaml")
+    build_resources(config, "aws")
