@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from pathlib import Path
 
+ROOT = Path(__file__).parent.parent
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -50,10 +52,7 @@ BUDGETS = (
     Budget("lakehouse.cli.commands.letter_listing", ("duckdb", "pyspark")),
     Budget("lakehouse.cli.console", ("dagster", "pyiceberg", "pyspark")),
     Budget("lakehouse.cli.commands.validating", ("boto3", "duckdb", "pyarrow", "pyiceberg", "pyspark")),
-    *(
-        Budget(f"spark.codecs.{name}", IN_WORKERS)
-        for name in ("avro_codec", "json_codec", "plain_codecs", "protobuf_codec")
-    ),
+    *(Budget(f"spark.codecs.{path.stem}", IN_WORKERS) for path in sorted(ROOT.glob("spark/codecs/*_codec*.py"))),
 )
 
 
@@ -61,9 +60,7 @@ def violations(budgets: Sequence[Budget] = BUDGETS) -> Iterator[str]:
     """Yield each forbidden module that an entry loads, with the chain of its importers and the remedy."""
     for budget in budgets:
         command = [sys.executable, "-m", "tools.import_budgets", budget.entry, *budget.forbidden]
-        result = subprocess.run(
-            command, cwd=Path(__file__).parent.parent, stdout=subprocess.PIPE, text=True, check=True
-        )
+        result = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
         for module, importers in json.loads(result.stdout).items():
             yield (
                 f"{budget.entry} loads {module}: {' > '.join([*importers, module])}. Import it in the functions that "

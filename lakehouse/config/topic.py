@@ -14,7 +14,7 @@ from lakehouse import formats
 from lakehouse.config import checks as check_types
 from lakehouse.config import sources
 from lakehouse.config.base import ConfigModel, one_of
-from lakehouse.config.checks import Check, RowCheck
+from lakehouse.config.base_checks import Check, RowCheck
 from lakehouse.config.sources.existing import Existing
 from lakehouse.config.sources.source import Source
 from lakehouse.core.errors import ConfigError

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from lakehouse.config.checks import Range, Severity
+from lakehouse.config.base_checks import Severity
+from lakehouse.config.checks import Range
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.pipeline.batches.offsets import resume

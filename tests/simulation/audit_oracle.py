@@ -9,7 +9,8 @@ from datetime import timedelta
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from lakehouse.config.checks import RowCheck, RowCount
+from lakehouse.config.base_checks import RowCheck
+from lakehouse.config.checks import RowCount
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import COUNTS

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakehouse.config.checks import Check, RowCheck, Scope
+from lakehouse.config.base_checks import Check, RowCheck, Scope
 from lakehouse.core.tables.table_ref import TableRef
 from spark.tables import staged_checks
 from tests.simulation.engine import MemorySpark, Row

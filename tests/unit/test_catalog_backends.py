@@ -12,7 +12,7 @@ from resources.iceberg.catalogs import registered
 @pytest.mark.parametrize("use", [Catalog.iceberg, Catalog.spark_settings, Catalog.file_io, Catalog.cleaning.fget])
 def test_catalog_of_unknown_type_is_refused(use):
     catalog = Catalog(type="hive", warehouse="s3://lake/tables", uri="sqlite:///catalog.db")
-    with pytest.raises(ConfigError, match="Catalog type 'hive' is not known. Use one of sql, glue in lakehouse.yaml"):
+    with pytest.raises(ConfigError, match="Catalog type 'hive' is not known. Use one of sql, glue"):
         use(catalog)
 
 

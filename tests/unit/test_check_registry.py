@@ -4,7 +4,8 @@ import dagster as dg
 import pytest
 
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.checks import RESERVED, RowCount, Scope, registered
+from lakehouse.config.base_checks import Scope
+from lakehouse.config.checks import RESERVED, RowCount, registered
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic

@@ -20,7 +20,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
+from lakehouse.config.base_checks import Severity
+from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import OWN, PART, PARTS
 from lakehouse.core.offsets.counts import Counts

@@ -8,7 +8,8 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config import checks
-from lakehouse.config.checks import MAX_HISTORY, Check, RowCount, Scope
+from lakehouse.config.base_checks import Check, Scope
+from lakehouse.config.checks import MAX_HISTORY, RowCount
 from lakehouse.config.sensitive import visible_columns
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
