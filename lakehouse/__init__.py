@@ -1,1 +1,1 @@
-"""Any Kafka topic as a checked, fresh Apache Iceberg table."""
+"""Kafka topics as audited Apache Iceberg tables."""

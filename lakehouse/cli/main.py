@@ -80,7 +80,7 @@ class _Commands(click.Group):
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 def main() -> None:
-    """Any Kafka topic as a checked, fresh Apache Iceberg table.
+    """Turn Kafka topics into audited Apache Iceberg tables.
 
     \b
     Run the demo:             lakehouse demo

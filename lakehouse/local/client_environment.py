@@ -55,7 +55,7 @@ def variables(home: Home, port_by_name: Mapping[str, int], credentials: Credenti
         "SCHEMA_REGISTRY_URL": f"{url('registry')}/apis/ccompat/v7",
         "AWS_ENDPOINT_URL": url("aws"),
         "AWS_ENDPOINT_URL_S3": url("s3"),
-        "PYICEBERG_CATALOG__GLUE__S3__ENDPOINT": url("s3"),  # pyiceberg ignores AWS_ENDPOINT_URL_S3: docs/readers.md
+        "PYICEBERG_CATALOG__GLUE__S3__ENDPOINT": url("s3"),  # pyiceberg ignores AWS_ENDPOINT_URL_S3
         "AWS_ACCESS_KEY_ID": credentials.aws_access_key_id,
         "AWS_SECRET_ACCESS_KEY": credentials.aws_secret_access_key,
         "AWS_SESSION_TOKEN": "",  # the user's token is of another account

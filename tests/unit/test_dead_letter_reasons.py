@@ -7,7 +7,7 @@ from spark.tables import dead_letters
 
 
 def test_docs_dead_letter_columns_and_reasons_are_complete():
-    section = (PROJECT / "docs/rejected-data.md").read_text().split("## What a dead letter holds")[1].split("\n## ")[0]
+    section = (PROJECT / "docs/rejected-data.md").read_text().split("## Columns of a dead letter")[1].split("\n## ")[0]
     columns = [field.name for field in dead_letters.schema().fields]
     assert [name for name in (*columns, *REASONS) if f"`{name}`" not in section] == []
 
