@@ -249,7 +249,7 @@ class Scheduler:
         return failures if failures or was_paused else None
 
     def _end_failures(self, name: str) -> tuple[int, bool]:
-        """Return the number of consecutive failed turns, and whether the topic was paused; neither is true from now."""
+        """Return the number of consecutive failed turns and whether the topic was paused, and reset both."""
         state = self.states[name]
         before = state.failures, state.is_paused
         state.failures, state.is_paused, state.was_unreadable = 0, False, False

@@ -50,7 +50,6 @@ class Registration:
 
     Attributes:
         metadata_location: The metadata file.
-        previous_metadata_location: The metadata file before it.
         table_uuid: The UUID of the Iceberg table.
         version_id: Glue's version, which every update changes.
         own_location: The metadata file that this program registered last; None if an earlier release did.
@@ -58,7 +57,6 @@ class Registration:
     """
 
     metadata_location: str
-    previous_metadata_location: str | None
     table_uuid: str | None
     version_id: str | None
     own_location: str | None = None
@@ -127,7 +125,6 @@ class Glue(dg.ConfigurableResource):
         parameters = iceberg_parameters(entry, f"{database}.{table}")
         return Registration(
             metadata_location=parameters["metadata_location"],
-            previous_metadata_location=parameters.get("previous_metadata_location"),
             table_uuid=parameters.get("uuid"),
             version_id=entry.get("VersionId"),
             own_location=parameters.get(OWN_LOCATION),

@@ -106,7 +106,7 @@ def test_register_keeps_parameters_of_others(lake, glue):
 def test_register_over_dropped_table_is_a_conflict(glue):
     boto3.client("glue").create_database(DatabaseInput={"Name": "trading"})
     table = {"metadata_location": "s3://lake/2.json", "table_uuid": "uuid", "location": "s3://lake", "comment": ""}
-    dropped = Registration("s3://lake/1.json", None, "uuid", "1")
+    dropped = Registration("s3://lake/1.json", "uuid", "1")
     with pytest.raises(CommitConflict, match=r"trading\.orders in Glue since it was read .* Retry the run"):
         glue.register("trading", "orders", schema=Schema(), expected=dropped, **table)
 

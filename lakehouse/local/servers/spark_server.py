@@ -153,6 +153,7 @@ def spark_java(
         options: Options of the JVM.
         libraries: Jars in addition to Spark's.
         heap: Maximum heap, in the format of -Xmx.
+        archive: Name of the archive of classes (lakehouse.local.java); None for none.
     """
     return java(
         *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED),

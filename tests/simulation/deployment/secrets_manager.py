@@ -21,8 +21,6 @@ from resources.aws.secrets_manager import CURRENT, PREVIOUS
 if TYPE_CHECKING:
     from tests.simulation.deployment.clouds import CloudWorld
 
-READS = ("get_", "describe_", "list_")
-
 
 def _error(name: str) -> type[ClientError]:
     return type(name, (ClientError,), {})
