@@ -226,7 +226,7 @@ class DerivationSchedule(Schedule):
                         self.position = position[1]
                     commands = ["bookmark", "derive"]
                 case UnclearState() if "lakehouse resume" in str(error):
-                    # A replay made so many snapshots that the last metadata file with an expired position is no longer named.
+                    # A replay made so many snapshots that the metadata file with the position is no longer named.
                     commands = ["resume", "derive"]
                 case _:
                     raise Violation(f"`{commands[0]}` fails without faults: {type(error).__name__} {error}") from error
