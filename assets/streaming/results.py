@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
@@ -59,7 +60,7 @@ def failures(config: Config, names: Collection[str]) -> dict[tuple[str, str], st
         ("/".join(asset), check): reason
         for asset, check, reason, topic in reasons
         # The verdict of a route names some of its failing topics, and the number of `more`.
-        if reason and (topic in reason or reason.endswith(" more"))
+        if reason and (not topic or reason.endswith(" more") or re.search(rf"(^|; ){re.escape(topic)}[:,] ", reason))
     }
 
 

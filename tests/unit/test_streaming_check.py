@@ -149,9 +149,10 @@ def test_failures_of_routed_topic_are_those_that_may_be_its_own(instance):
     verdicts = Verdicts(instance.report_runless_asset_event)
     verdicts.failed(shop, "shop.a", BAD)
     verdicts.failed(shop, "shop.c, merging small files", BAD)
-    for name in ("shop", "shop.a", "shop.c"):
+    verdicts.failed(shop, "shop.long", BAD)
+    for name in ("shop", "shop.a", "shop.c", "shop.long"):
         assert {*failures(config, [name])} == matched
-    assert failures(config, ["shop.b"]) == failures(config, ["other"]) == {}
+    assert failures(config, ["shop.b"]) == failures(config, ["shop.lo"]) == failures(config, ["other"]) == {}
     for number in range(5):
         verdicts.failed(shop, f"shop.a{number}", BAD)
     # The verdict names five topics only.
