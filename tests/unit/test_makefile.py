@@ -24,7 +24,7 @@ def test_make_venv_after_lock_change_keeps_interpreter(existing: bool, arguments
         python = tmp_path / ".venv/bin/python"
         python.parent.mkdir(parents=True)
         python.touch(mode=0o755)
-    inherited = ("PYTHON", "MAKEFLAGS", "MFLAGS", "MAKEOVERRIDES")
+    inherited = ("PYTHON", "MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")
     environment = {name: value for name, value in os.environ.items() if name not in inherited}
     command = ["make", "--dry-run", "venv", *arguments]
     shown = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True).stdout
