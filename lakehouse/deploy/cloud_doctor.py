@@ -18,6 +18,8 @@ from lakehouse.deploy.aws.iam.iam_role import IamRole
 from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.confluent.tableflow.catalog_integrations import OpenCatalogResource
 from lakehouse.deploy.planning.graph import deployment_resources
+from lakehouse.deploy.snowflake.administrator import Administrator
+from resources.snowflake.snowflake_responses import single_value
 
 SERVICES = ("s3", "glue", "athena", "secretsmanager")
 """The services that a region must have."""
@@ -115,9 +117,11 @@ def _confluent(credentials: CloudCredentials) -> Diagnostic:
 
 def _snowflake(credentials: CloudCredentials) -> Diagnostic:
     try:
-        with credentials.snowflake.cursor() as cursor:
-            cursor.execute("SELECT CURRENT_USER(), CURRENT_ROLE(), CURRENT_ACCOUNT()")
-            [(user, role, account)] = cursor.fetchall()
+        administrator = Administrator(credentials.snowflake, credentials.names.owner)
+        user, role, account = (
+            administrator.read(f"SELECT CURRENT_{what}()", lambda rows: single_value(rows, str))
+            for what in ("USER", "ROLE", "ACCOUNT")
+        )
     except LakehouseError as error:
         remedy = (
             f"Put the administrator's key pair into the secret '{credentials.admin_secret}' as docs/cloud.md describes"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from resources.aws.aws_secrets import read_secret_fields
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
 from resources.snowflake.snowflake_connection import connect, location, private_key, session_errors
+from resources.snowflake.snowflake_responses import Parse, R, json_object, parsed, single_value, text_of
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -269,10 +269,10 @@ class Snowflake(dg.ConfigurableResource):
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
             before = self._metadata_location(connection, name)
             for _ in range(ATTEMPTS):
-                _, [(rows,)] = self._run(connection, sql.count_rows(*name))
+                rows = self._read(connection, sql.count_rows(*name), lambda rows: single_value(rows, int))
                 after = self._metadata_location(connection, name)
                 if after == before:
-                    return TableState(after, int(rows))
+                    return TableState(after, rows)
                 before = after
             raise LakehouseError(
                 f"Snowflake's table {'.'.join(name)} was refreshed during each of {ATTEMPTS} counts of its rows. "
@@ -329,13 +329,16 @@ class Snowflake(dg.ConfigurableResource):
 
         A role that only has USAGE on objects of a deployment may not execute CREATE ... IF NOT EXISTS.
         """
-        columns, rows = self._run(connection, sql.show(kind, *name))
-        if name[-1] not in [row[columns.index("name")] for row in rows]:
+        names = self._read(connection, sql.show(kind, *name), lambda rows: [text_of(row, "name") for row in rows])
+        if name[-1] not in names:
             self._run(connection, creation)
 
     def _metadata_location(self, connection: SnowflakeConnection, name: tuple[str, str, str]) -> str:
-        _, [(information,)] = self._run(connection, sql.iceberg_table_information(*name))
-        return str(json.loads(information)["metadataLocation"])
+        return self._read(
+            connection,
+            sql.iceberg_table_information(*name),
+            lambda rows: text_of(json_object(single_value(rows, str)), "metadataLocation"),
+        )
 
     def _name(self, schema: str, table: str) -> tuple[str, str, str]:
         return self.database, naming.snowflake_name(schema), naming.snowflake_name(table)
@@ -354,6 +357,10 @@ class Snowflake(dg.ConfigurableResource):
         with session_errors(self._where, refused), connection.cursor() as cursor:
             cursor.execute(statement, tuple(params) or None)
             return [column.name for column in cursor.description], cursor.fetchall()
+
+    def _read(self, connection: SnowflakeConnection, statement: str, parse: Parse[R]) -> R:
+        columns, rows = self._run(connection, statement)
+        return parsed(self._where, statement, [dict(zip(columns, row, strict=True)) for row in rows], parse)
 
     @property
     def _address(self) -> dict[str, Any]:

@@ -61,19 +61,24 @@ def connect(
         )
 
 
-def session_errors(where: str, refused: Callable[[Error], LakehouseError]) -> AbstractContextManager[None]:
+def session_errors(
+    where: str,
+    refused: Callable[[Error], LakehouseError],
+    lost: Callable[[Error], LakehouseError] | None = None,
+) -> AbstractContextManager[None]:
     """Translate errors of the connector.
 
     Args:
         where: Address of the server.
         refused: Returns the error for a rejected statement or login.
+        lost: Returns the error for a change without a response; None if nothing is changed.
     """
     from snowflake.connector.errors import Error, OperationalError
 
     def unreachable(error: Error) -> LakehouseError:
         return Unreachable("Snowflake", where, "account, host, port and network", error.msg)
 
-    return translate({OperationalError: unreachable, Error: refused})
+    return translate({OperationalError: lost or unreachable, Error: refused})
 
 
 def location(account: str, address: Mapping[str, Any]) -> str:

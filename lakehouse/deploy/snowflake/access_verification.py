@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +9,7 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable
 from lakehouse.deploy.snowflake.objects import SnowflakeResource
 from lakehouse.deploy.waiting import wait
+from resources.snowflake.snowflake_responses import Row, UnknownForm, json_object, single_value, value_of
 
 VERIFIED_WITHIN_SECONDS = 120
 """A new IAM role is usually effective within seconds; AWS documents no limit."""
@@ -40,13 +40,7 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
 
     def read(self, outputs: Outputs) -> Verification:
         """Run the statement. The result is never None, so that dependents can be deleted without access."""
-        [row] = self.administrator.rows(self.question)
-        response: dict[str, Any] = json.loads(next(iter(row.values())))
-        # The reasons are in fields of their own: errorMessage, or one for each attempt.
-        reasons = [
-            f"{key}: {value}" for key, value in response.items() if key != "success" and value not in UNREMARKABLE
-        ]
-        return Verification("verified", "") if response["success"] else Verification("refused", "; ".join(reasons))
+        return self.administrator.read(self.question, _verification)
 
     def create(self, outputs: Outputs) -> Verification:
         """Run the statement: there is nothing to create."""
@@ -75,3 +69,13 @@ class AccessVerification(SnowflakeResource[Verification], Updatable[Verification
     def update(self, outputs: Outputs, current: Verification) -> Verification:
         """Change nothing: `wait_until_ready` waits."""
         return current
+
+
+def _verification(rows: list[Row]) -> Verification:
+    response = json_object(single_value(rows, str))
+    success = value_of(response, "success")
+    if not isinstance(success, bool):
+        raise UnknownForm(f"has a success of type {type(success).__name__} instead of true or false")
+    # The reasons are in fields of their own: errorMessage, or one for each attempt.
+    reasons = [f"{key}: {value}" for key, value in response.items() if key != "success" and value not in UNREMARKABLE]
+    return Verification("verified", "") if success else Verification("refused", "; ".join(reasons))

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from snowflake.connector.errors import Error, OperationalError
 
@@ -15,12 +15,11 @@ from resources.aws.secrets_manager import TAG
 from resources.snowflake import snowflake_sql as sql
 from resources.snowflake.snowflake_connection import session_errors
 from resources.snowflake.snowflake_integrations import redact
+from resources.snowflake.snowflake_responses import Parse, R, Row, fetched, parsed, single_value, text_of, value_of
 
 if TYPE_CHECKING:
     from snowflake.connector.cursor import SnowflakeCursor
     from snowflake.connector.errors import Error
-
-Row = dict[str, Any]
 
 LOGGERS = ("connection", "cursor", "errors", "network")
 """Loggers of the connector that quote statements; `network` at level ERROR when there is no response."""
@@ -55,15 +54,17 @@ class Administrator:
         """The account identifier with which the session was opened."""
         return self.session.account
 
-    def rows(self, statement: str) -> list[Row]:
-        """Return the rows of a statement that changes nothing, by column.
+    def read(self, statement: str, parse: Parse[R]) -> R:
+        """Run a statement that changes nothing, and parse its rows.
 
         Raises:
+            UnknownResponse: The rows have an unknown form.
             LakehouseError: Snowflake refuses.
             Unreachable: Snowflake does not answer.
         """
         with session_errors(self.account, lambda error: self._refusal(statement, error)):
-            return self._executed(statement)
+            rows = self._executed(statement)
+        return parsed(self.account, statement, rows, parse)
 
     def change(self, statement: str) -> None:
         """Run a statement with side effects.
@@ -94,13 +95,16 @@ class Administrator:
 
         Raises:
             UnclearState: It does not belong to the deployment.
-            LakehouseError: As `rows`.
+            LakehouseError: As `read`.
         """
-        row = next((row for row in self.rows(sql.show(kind, *name)) if row["name"] == name[-1]), None)
-        if row and row["comment"] != self.comment:
+        shown = self.read(sql.show(kind, *name), lambda rows: _commented(rows, name[-1]))
+        if shown is None:
+            return None
+        row, actual = shown
+        if actual != self.comment:
             raise UnclearState(
                 f"The Snowflake account {self.account} has a {kind.lower()} {'.'.join(name)} that does not belong to "
-                f"this deployment: its comment is '{row['comment']}', not '{self.comment}'. It was "
+                f"this deployment: its comment is '{actual}', not '{self.comment}'. It was "
                 f"left unchanged. Rename or drop it, or choose another name of the deployment in lakehouse.yaml"
             )
         return row
@@ -113,13 +117,13 @@ class Administrator:
             role: The owner.
             warehouse: Of the session: Snowflake creates Iceberg tables only in a session that has one.
         """
-        [before] = self.rows("SELECT CURRENT_ROLE() AS ROLE")
-        self.rows(sql.use_role(role))
+        before = self.read("SELECT CURRENT_ROLE()", lambda rows: single_value(rows, str))
+        self.read(sql.use_role(role), list)
         try:
-            self.rows(sql.use_warehouse(warehouse))
+            self.read(sql.use_warehouse(warehouse), list)
             yield
         finally:
-            self.rows(sql.use_role(before["ROLE"]))
+            self.read(sql.use_role(before), list)
 
     def _refusal(self, statement: str, error: Error) -> LakehouseError:
         return LakehouseError(
@@ -133,8 +137,13 @@ class Administrator:
             logging.getLogger(f"snowflake.connector.{name}").addFilter(_without_secrets)
         with self.session.cursor() as cursor:
             cursor.execute(statement)
-            columns = [column.name for column in cursor.description]
-            return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+            return fetched(cursor)
+
+
+def _commented(rows: list[Row], name: str) -> tuple[Row, str | None] | None:
+    """Return the row of SHOW with a name, and its comment, which may be NULL; None if there is no such row."""
+    row = next((row for row in rows if text_of(row, "name") == name), None)
+    return None if row is None else (row, value_of(row, "comment"))
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
 from lakehouse.deploy.snowflake.objects import SnowflakeResource
 from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_responses import Row, text_of
 
 Held = frozenset[tuple[str, str]]
 """Existing grants: a role, and what it has in the words of `Grant.having`."""
@@ -103,20 +104,32 @@ class Grants(SnowflakeResource[Held], Updatable[Held], Undeletable[Held]):
         return [grant for grant in self.declared if (grant.role, grant.having) not in current]
 
     def _held_by(self, role: str) -> set[str]:
-        rows_of = self.administrator.rows
-        present = {
-            f"{row['privilege']} on {row['granted_on'].replace('_', ' ')} {row['name']}"
-            for row in rows_of(sql.show_grants_to_role(role))
+        read = self.administrator.read
+        return {
+            *read(sql.show_grants_to_role(role), _present),
+            *read(sql.show_future_grants_to_role(role), _future),
+            *read(sql.show_grants_of_role(role), _members),
         }
-        # Their names end in `.<TABLE>` or similar.
-        future = {
-            f"{row['privilege']} on future {_plural(row['grant_on'])} in {row['name'].rpartition('.')[0]}"
-            for row in rows_of(sql.show_future_grants_to_role(role))
-        }
-        members = {
-            f"{MEMBER}{row['granted_to']} {row['grantee_name']}" for row in rows_of(sql.show_grants_of_role(role))
-        }
-        return present | future | members
+
+
+def _present(rows: list[Row]) -> list[str]:
+    return [
+        f"{text_of(row, 'privilege')} on {text_of(row, 'granted_on').replace('_', ' ')} {text_of(row, 'name')}"
+        for row in rows
+    ]
+
+
+def _future(rows: list[Row]) -> list[str]:
+    # Their names end in `.<TABLE>` or similar.
+    return [
+        f"{text_of(row, 'privilege')} on future {_plural(text_of(row, 'grant_on'))} in "
+        f"{text_of(row, 'name').rpartition('.')[0]}"
+        for row in rows
+    ]
+
+
+def _members(rows: list[Row]) -> list[str]:
+    return [f"{MEMBER}{text_of(row, 'granted_to')} {text_of(row, 'grantee_name')}" for row in rows]
 
 
 def _plural(kind: str) -> str:

@@ -11,6 +11,7 @@ from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.snowflake.objects import Container, ExternalVolume, SnowflakeResource, namespace_of
 from resources.confluent.clusters import Cluster
 from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_responses import Row, text_of, value_of
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,8 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
             UnclearState: A table of a topic's name is on another volume.
         """
         [database, schema], [volume] = self.schema.identifier, self.volume.identifier
-        on_volume = {
-            (row["database_name"], row["schema_name"], row["name"]): row["external_volume_name"] == volume
-            for row in self.administrator.rows(sql.show_iceberg_tables(database))
-        }
+        volumes = self.administrator.read(sql.show_iceberg_tables(database), _volumes)
+        on_volume = {name: used == volume for name, used in volumes.items()}
         for source in self.sources:
             if on_volume.get((database, schema, source.name)) is False:
                 raise UnclearState(
@@ -119,3 +118,12 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
             if (*self.schema.identifier, source.name) not in current
             and self.is_registered(namespace, source.catalog_table)
         ]
+
+
+def _volumes(rows: list[Row]) -> dict[tuple[str, str, str], str | None]:
+    """Return the external volume of each table, by the table's full name."""
+
+    def name(row: Row) -> tuple[str, str, str]:
+        return text_of(row, "database_name"), text_of(row, "schema_name"), text_of(row, "name")
+
+    return {name(row): value_of(row, "external_volume_name") for row in rows}

@@ -15,7 +15,6 @@ from lakehouse.deploy.snowflake.objects import (
     AwsAccess,
     Principal,
     SnowflakeResource,
-    described,
     differing,
     left_as_it_is,
     namespace_of,
@@ -25,6 +24,7 @@ from resources.iceberg.rest_catalog import RestCatalog
 from resources.oauth import ClientCredentials
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_responses import Row, properties, text_of
 
 KIND = "CATALOG INTEGRATION"
 REFRESH = "REFRESH_INTERVAL_SECONDS"
@@ -40,8 +40,7 @@ class GlueIntegration(AwsAccess):
         """Read the integration by name, and its settings by DESC CATALOG INTEGRATION."""
         if self.row() is None:
             return None
-        settings = described_integration(self.administrator, self.identifier[0])
-        return Principal(settings["API_AWS_IAM_USER_ARN"], settings["API_AWS_EXTERNAL_ID"], settings)
+        return self.administrator.read(sql.describe(KIND, *self.identifier), _principal)
 
     def update(self, outputs: Outputs, current: Principal) -> Principal:
         """Set the refresh interval.
@@ -82,7 +81,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         """Read what DESC CATALOG INTEGRATION shows, which is everything but the client's secret."""
         if self.administrator.find(KIND, self.integration) is None:
             return None
-        return described_integration(self.administrator, self.integration)
+        return self.administrator.read(sql.describe(KIND, self.integration), described_integration)
 
     def create(self, outputs: Outputs) -> Mapping[str, str]:
         """Create the integration."""
@@ -148,14 +147,22 @@ class RestAccessVerification(AccessVerification):
         return self.read(outputs)
 
 
-def described_integration(administrator: Administrator, name: str) -> dict[str, str]:
+def described_integration(rows: list[Row]) -> dict[str, str]:
     """Return what DESC shows of an integration, with what is inside of REST_CONFIG and REST_AUTHENTICATION.
 
     Snowflake writes these as `{KEY=value, KEY=[value, value]}` (as its Terraform provider reads them).
+
+    Raises:
+        UnknownForm: The rows have no properties.
     """
-    settings = described(administrator, KIND, (name,))
-    inner = (settings.get(group, "") for group in ("REST_CONFIG", "REST_AUTHENTICATION"))
+    settings = properties(rows)
+    inner = [text_of(settings, group) for group in ("REST_CONFIG", "REST_AUTHENTICATION") if settings.get(group)]
     return settings | dict(pair for text in inner for pair in re.findall(r"(\w+)=(\[[^\]]*\]|[^,}]*)", text))
+
+
+def _principal(rows: list[Row]) -> Principal:
+    settings = described_integration(rows)
+    return Principal(text_of(settings, "API_AWS_IAM_USER_ARN"), text_of(settings, "API_AWS_EXTERNAL_ID"), settings)
 
 
 def apply_settings(

@@ -17,17 +17,18 @@ overwritten or unset. Afterwards the secret is read again, and such a key is set
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
+from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknownError, UnclearState
 from lakehouse.deploy.snowflake.administrator import Session
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
 from resources.snowflake import snowflake_sql as sql
 from resources.snowflake.snowflake_connection import connect, location, session_errors
+from resources.snowflake.snowflake_responses import Row, UnknownForm, fetched, parsed, properties, text_of
 from resources.snowflake.snowflake_sql import KeySlot
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def install(user: ServiceUser) -> Keys:
     # The secret's, which may be from an interrupted call.
     _, key = _current(user)
     _require_unchanged(user, key.slot, None, key.fingerprint)
-    _run(user, sql.set_public_key(user.name, key.public_key, key.slot))
+    _change(user, sql.set_public_key(user.name, key.public_key, key.slot))
     _log_in(user, key)
     return _state(user, timedelta())
 
@@ -127,7 +128,7 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
     new = replace(left_behind or user.new_key(target), slot=target)
     user.secrets.claim_pending(user.secret, new.written(user.secret), over=pending)
     _require_unchanged(user, target, slots[target], new.fingerprint)
-    _run(user, sql.set_public_key(user.name, new.public_key, target))
+    _change(user, sql.set_public_key(user.name, new.public_key, target))
     _log_in(user, new)
     # The grace period counts from now, whenever a pending key was created.
     try:
@@ -161,7 +162,7 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
     if slots[old] and _now() >= _replaced_at(user, key) + grace:
         _log_in(user, key)
         _require_unchanged(user, old, slots[old], None)
-        _run(user, sql.unset_public_key(user.name, old))
+        _change(user, sql.unset_public_key(user.name, old))
         _set_current(user, old)
     return _state(user, grace)
 
@@ -179,7 +180,7 @@ def _set_current(user: ServiceUser, slot: KeySlot) -> None:
     """Set the key of the secret in a slot that was just overwritten or unset, unless a slot has the key."""
     _, key = _current(user)
     if key.fingerprint not in _slots(user).values():
-        _run(user, sql.set_public_key(user.name, key.public_key, slot))
+        _change(user, sql.set_public_key(user.name, key.public_key, slot))
 
 
 def _now() -> datetime:
@@ -239,11 +240,30 @@ def _key(user: ServiceUser, version: Version) -> KeyPair:
 
 
 def _slots(user: ServiceUser) -> dict[KeySlot, str | None]:
-    """Return the fingerprint of each slot's key, as Snowflake shows it."""
-    shown = {str(row[0]).upper(): str(row[1]) for row in _run(user, sql.describe_user(user.name))}
-    fingerprints = {slot: shown.get(f"{slot}_FP", "") for slot in KeySlot}
+    """Return the fingerprint of each slot's key, as Snowflake shows it.
+
+    Raises:
+        UnknownResponse: Snowflake does not show a slot, which may have a key.
+    """
+    statement = sql.describe_user(user.name)
+    with session_errors(_where(user), _refusal(user, statement)):
+        rows = _executed(user, statement)
+    return parsed(_where(user), statement, rows, _fingerprints)
+
+
+def _fingerprints(rows: list[Row]) -> dict[KeySlot, str | None]:
+    shown = properties(rows, "value")
+    return {slot: _fingerprint(shown, f"{slot}_FP") for slot in KeySlot}
+
+
+def _fingerprint(shown: Mapping[str, Any], name: str) -> str | None:
+    value = text_of(shown, name)
     # DESC USER writes `null` for a slot that is empty.
-    return {slot: value if value.startswith("SHA256:") else None for slot, value in fingerprints.items()}
+    if value == "null":
+        return None
+    if not value.startswith("SHA256:"):
+        raise UnknownForm(f"has a {name} that is neither null nor a hash by SHA256")
+    return value
 
 
 def _active(user: ServiceUser, key: KeyPair, slots: Mapping[KeySlot, str | None]) -> KeySlot:
@@ -295,14 +315,39 @@ def _log_in(user: ServiceUser, key: KeyPair) -> None:
     ).close()
 
 
-def _run(user: ServiceUser, statement: str) -> list[tuple[Any, ...]]:
+def _change(user: ServiceUser, statement: str) -> None:
+    """Change a user.
+
+    Raises:
+        LakehouseError: Snowflake refuses.
+        OutcomeUnknownError: The response was lost.
+    """
+
+    def lost(error: Error) -> LakehouseError:
+        return OutcomeUnknownError(
+            f"Snowflake at {_where(user)} did not answer ({error.msg}), so a key of user {user.name} may have been "
+            f"changed or not: {statement}. Run the `lakehouse deploy` command again: it reads the current state first"
+        )
+
+    with session_errors(_where(user), _refusal(user, statement), lost):
+        _executed(user, statement)
+
+
+def _refusal(user: ServiceUser, statement: str) -> Callable[[Error], LakehouseError]:
     def refused(error: Error) -> LakehouseError:
         return LakehouseError(
             f"Snowflake refused a statement on user {user.name}: {error.msg} The statement changed nothing; "
             f"the session's role must own the user: {statement}"
         )
 
-    with session_errors(location(user.account, user.address), refused), user.session.cursor() as cursor:
+    return refused
+
+
+def _executed(user: ServiceUser, statement: str) -> list[Row]:
+    with user.session.cursor() as cursor:
         cursor.execute(statement)
-        rows: list[tuple[Any, ...]] = cursor.fetchall()
-        return rows
+        return fetched(cursor)
+
+
+def _where(user: ServiceUser) -> str:
+    return location(user.account, user.address)

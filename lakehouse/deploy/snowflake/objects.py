@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Updatable
-from lakehouse.deploy.snowflake.administrator import Administrator, Row
+from lakehouse.deploy.snowflake.administrator import Administrator
 from resources.confluent.clusters import Cluster
 from resources.snowflake import snowflake_sql as sql
+from resources.snowflake.snowflake_responses import Row, json_object, properties, text_of
 
 
 @dataclass(frozen=True, repr=False)
@@ -71,9 +71,9 @@ class Container(AccountObject):
         """Name tables and views of others. Called after the deployment's own tables were dropped."""
         database, *schema = self.identifier
         others = [
-            f"{row['schema_name']}.{row['name']}"
-            for row in self.administrator.rows(sql.show_objects(database))
-            if row["schema_name"] != "INFORMATION_SCHEMA" and schema in ([], [row["schema_name"]])
+            f"{within}.{name}"
+            for within, name in self.administrator.read(sql.show_objects(database), _schemas_and_names)
+            if within != "INFORMATION_SCHEMA" and schema in ([], [within])
         ]
         return f"holds what the deployment did not make: {', '.join(others[:5])}" if others else ""
 
@@ -97,9 +97,11 @@ class ExistingObject(SnowflakeResource[Row], ExistingResource[Row]):
         Raises:
             LakehouseError: It does not exist.
         """
-        for row in self.administrator.rows(sql.show(self.kind, self.name)):
-            if row["name"] == self.name:
-                return row
+        rows = self.administrator.read(
+            sql.show(self.kind, self.name), lambda rows: [row for row in rows if text_of(row, "name") == self.name]
+        )
+        if rows:
+            return rows[0]
         raise LakehouseError(
             f"The Snowflake account {self.administrator.account} has no {self.kind.lower()} {self.name} that the "
             f"administrator's role may see. Nothing was changed. Correct `existing` in lakehouse.yaml "
@@ -136,9 +138,7 @@ class ExternalVolume(AwsAccess):
         """Read the volume by name, and its location by DESC EXTERNAL VOLUME."""
         if self.row() is None:
             return None
-        properties = described(self.administrator, self.kind, self.identifier)
-        location = json.loads(properties["STORAGE_LOCATION_1"])
-        return Principal(location["STORAGE_AWS_IAM_USER_ARN"], location["STORAGE_AWS_EXTERNAL_ID"], location)
+        return self.administrator.read(sql.describe(self.kind, *self.identifier), _principal)
 
     def update(self, outputs: Outputs, current: Principal) -> Principal:
         """Refuse.
@@ -172,7 +172,11 @@ def left_as_it_is(label: str, differences: Sequence[str]) -> LakehouseError:
     )
 
 
-def described(administrator: Administrator, kind: str, identifier: Sequence[str]) -> dict[str, str]:
-    """Return what DESC shows, by property."""
-    rows = administrator.rows(sql.describe(kind, *identifier))
-    return {row["property"]: row["property_value"] for row in rows}
+def _principal(rows: list[Row]) -> Principal:
+    location = json_object(text_of(properties(rows), "STORAGE_LOCATION_1"))
+    iam_user, external_id = "STORAGE_AWS_IAM_USER_ARN", "STORAGE_AWS_EXTERNAL_ID"
+    return Principal(text_of(location, iam_user), text_of(location, external_id), location)
+
+
+def _schemas_and_names(rows: list[Row]) -> list[tuple[str, str]]:
+    return [(text_of(row, "schema_name"), text_of(row, "name")) for row in rows]
