@@ -1,5 +1,7 @@
 """The topics that a deployment creates in Confluent Cloud."""
 
+import pytest
+
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
@@ -25,3 +27,31 @@ def test_topics_of_dead_letters_include_those_of_routes():
         "rest.dead": "rest",
     }
     assert set(topics.written) == topics.dead_letters.keys()
+
+
+@pytest.mark.parametrize(
+    ("created", "topic"),
+    [
+        ("totals AS SELECT 1", "totals"),
+        ("IF NOT EXISTS `totals.by-user` AS SELECT 1", "totals.by-user"),
+        ("`lakehouse-lake`.`lakehouse-lake`.`totals.by-user` AS SELECT 1", "totals.by-user"),
+        ("IF NOT EXISTS `a``b` . `my cluster` . totals (PRIMARY KEY (a) NOT ENFORCED) AS SELECT 1", "totals"),
+        ("lake.shared.totals(a INT)", "totals"),
+        ("/* all\n users */ `shared`.totals -- a comment\n AS SELECT 1", "totals"),
+    ],
+)
+def test_flink_statement_creates_the_topic_of_its_table(created: str, topic: str):
+    config = Config.model_validate({"namespace": "n", "topics": {}, "environments": {}})
+    flink = {"totals": f"-- totals\n/* CREATE TABLE other */\nCREATE TABLE {created}"}
+    deployment = Deployment(name="lake", account="123456789012", flink=flink)
+    assert DeclaredTopics(config, deployment).statements == {topic: "totals"}
+
+
+def test_flink_statement_without_create_table_creates_no_topic():
+    config = Config.model_validate({"namespace": "n", "topics": {}, "environments": {}})
+    flink = {
+        "copy": "INSERT INTO totals SELECT 1",
+        "view": "CREATE VIEW `a`.`b` AS SELECT 1",
+        "comments": "-- a -- b " * 99 + "\n" + "/* ** c **/" * 99,
+    }
+    assert DeclaredTopics(config, Deployment(name="lake", account="123456789012", flink=flink)).statements == {}

@@ -21,10 +21,15 @@ from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 
 STATEMENT_SECONDS = 30 * 60
+_SPACE = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)"
+_NAME = r"(?:`(?:[^`]|``)+`|[\w$-]+)"
 CREATED = re.compile(
-    r"\s*CREATE\s+TABLE\s+(?P<if_not_exists>IF\s+NOT\s+EXISTS\s+)?`?(?P<table>[\w.-]+)`?", re.IGNORECASE
+    rf"{_SPACE}*CREATE{_SPACE}+TABLE{_SPACE}+(?P<if_not_exists>IF{_SPACE}+NOT{_SPACE}+EXISTS{_SPACE}+)?"
+    rf"(?:{_NAME}{_SPACE}*\.{_SPACE}*)*(?P<table>{_NAME})",
+    re.IGNORECASE,
 )
-"""The beginning of a statement that creates a table, which is a topic."""
+"""The beginning of a statement that creates a table, which is a topic. The names of the environment and the cluster may
+precede it."""
 READY = frozenset({"RUNNING", "COMPLETED"})
 REPLACED = FAILED | {"DELETING"}
 """Phases that no statement leaves, so that another one is started: an interrupted command may have deleted it."""
@@ -85,7 +90,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         is_unknown = any(resource not in outputs for resource in (self.cluster, self.manager_key))
         if is_unknown or not created or created["if_not_exists"]:
             return
-        topic = created["table"]
+        topic = _unquoted(created["table"])
         if self.cloud.topics(outputs[self.cluster], outputs[self.manager_key]).find(topic):
             raise UnclearState(
                 f"{self.label} creates topic '{topic}', which exists, so Flink would not run it. Nothing was changed. "
@@ -178,4 +183,8 @@ class FlinkTopicResource(TopicResource):
 def created_table(sql: str) -> str | None:
     """Return the table that a `CREATE TABLE …` statement creates, which is a topic."""
     created = CREATED.match(sql)
-    return created and created["table"]
+    return _unquoted(created["table"]) if created else None
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1].replace("``", "`") if name.startswith("`") else name
