@@ -6,7 +6,7 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy, plan_reachable
-from lakehouse.deploy.resource import Resource, Updatable
+from lakehouse.deploy.resource import Resource, Undeletable, Updatable
 
 
 class Killed(Exception):
@@ -191,6 +191,33 @@ def test_delete_resource_after_its_dependency_is_gone(cloud):
     assert actions(plan(resources))[1] == ("role", "create"), "it is set right once the volume is there again"
     destroy(resources, quiet, delete_data=True)
     assert not cloud.things
+
+
+@dataclass(frozen=True)
+class Permanent(Unanswered, Undeletable):
+    retained_because = "existed before"
+
+
+def test_delete_does_not_need_what_is_never_deleted(cloud):
+    """A key whose secret is lost, for example, is deleted with its user."""
+    user = Thing(cloud, "user")
+    key = Permanent(cloud, "key", (user,))
+    resources = [user, key, Permanent(cloud, "verified", (key,)), Permanent(cloud, "warehouse")]
+    apply([user], quiet)
+    expected = [("warehouse", "retain"), ("verified", "retain"), ("key", "retain"), ("user", "delete")]
+    assert actions(plan_destroy(resources, delete_data=False)) == expected
+    destroy(resources, quiet, delete_data=False)
+    assert not cloud.things and "asked" not in cloud.changes
+    expected = [("warehouse", "retain"), ("verified", "absent"), ("key", "absent"), ("user", "absent")]
+    assert actions(plan_destroy(resources, delete_data=False)) == expected
+
+
+def test_delete_reads_what_others_are_read_with(cloud):
+    """An existing environment, for example, has to be read before its topics."""
+    environment = Permanent(cloud, "environment", error=LakehouseError("no access"))
+    resources = [environment, Thing(cloud, "topic", (environment,))]
+    with pytest.raises(LakehouseError, match="no access"):
+        destroy(resources, quiet, delete_data=True)
 
 
 def test_delete_resource_with_foreign_content_is_kept(cloud):

@@ -169,6 +169,14 @@ def test_delete_in_reverse_order_keeps_data(deployed: Deployed):
     destroy(deployed.resources(), quiet, delete_data=True)
 
 
+def test_delete_user_whose_secret_is_lost_works(deployed: Deployed):
+    aws("secretsmanager").delete_secret(SecretId=deployed.names.snowflake_secret, ForceDeleteWithoutRecovery=True)
+    with pytest.raises(UnclearState, match="There is no secret .* Nothing was changed"):
+        list(plan(deployed.resources()))
+    destroy(deployed.resources(), quiet, delete_data=False)
+    assert deployed.state() == {}
+
+
 def test_create_after_delete_restores_objects(deployed: Deployed):
     before, key = deployed.state(), deployed.key()
     destroy(deployed.resources(), quiet, delete_data=False)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
-from lakehouse.deploy.resource import Outputs, Resource, T, Updatable
+from lakehouse.deploy.resource import Outputs, Resource, T, Undeletable, Updatable
 
 Action = Literal["create", "update", "no-op", "delete", "retain", "absent", "unknown"]
 
@@ -95,9 +95,9 @@ def plan_destroy(resources: Sequence[Resource[Any]], *, delete_data: bool) -> It
         resources: The deployment, dependencies first.
         delete_data: Whether resources that hold data are deleted, too.
     """
-    outputs = read_all(resources)
+    outputs, existing = _read_for_deletion(resources)
     for resource in reversed(resources):
-        yield _planned_deletion(resource, outputs, delete_data)
+        yield _planned_deletion(resource, outputs, existing, delete_data)
 
 
 def destroy(resources: Sequence[Resource[Any]], report: Report, *, delete_data: bool) -> None:
@@ -111,10 +111,10 @@ def destroy(resources: Sequence[Resource[Any]], report: Report, *, delete_data: 
     Raises:
         LakehouseError: A resource failed, which a note names; those before it in the list still exist.
     """
-    outputs = read_all(resources)
+    outputs, existing = _read_for_deletion(resources)
     for resource in reversed(resources):
         # Decided now and not before: what is in a resource may have been deleted with its dependents.
-        change = _planned_deletion(resource, outputs, delete_data)
+        change = _planned_deletion(resource, outputs, existing, delete_data)
         report(change)
         if change.action == "delete":
             began = time.monotonic()
@@ -221,9 +221,28 @@ def _created(resource: Resource[T], outputs: Outputs) -> T:
         return current
 
 
-def _planned_deletion(resource: Resource[Any], outputs: Outputs, delete_data: bool) -> Change:
-    if resource not in outputs:
+def _read_for_deletion(resources: Sequence[Resource[Any]]) -> tuple[Outputs, set[str]]:
+    """Read what may be deleted, and all that is needed for it. The rest is retained whatever its state, and one that
+    cannot be read, such as a key whose secret is lost, must not keep the others from being deleted.
+
+    Returns:
+        The outputs, and the addresses of what exists; what is not read counts as existing if its containers do.
+    """
+    needed = read_with(resources, {resource.address for resource in resources if not isinstance(resource, Undeletable)})
+    outputs, existing = Outputs(), set[str]()
+    for resource in resources:
+        if existing.issuperset(dependency.address for dependency in resource.read_depends_on):
+            with naming_resource(resource):
+                if resource.address not in needed or _read(resource, outputs) is not None:
+                    existing.add(resource.address)
+    return outputs, existing
+
+
+def _planned_deletion(resource: Resource[Any], outputs: Outputs, existing: set[str], delete_data: bool) -> Change:
+    if resource.address not in existing:
         return Change(resource, "absent", "does not exist")
+    if resource not in outputs and isinstance(resource, Undeletable):
+        return Change(resource, "retain", resource.retained_because)
     if resource.holds_data and not delete_data:
         return Change(resource, "retain", "holds data (--delete-data deletes it, too)")
     if reason := resource.retained(outputs, outputs[resource]):
