@@ -142,13 +142,12 @@ def connector_state(cloud: ConfluentCloud, entry: Topic) -> State:
         details = {"name": name, "tasks": tasks}
         if connector.phase == "RUNNING" and not failed:
             return State("connector", connector.phase, details=details)
-        reasons = [connector.detail, *(f"task {task.id}: {task.detail or task.phase}" for task in failed)]
         return State(
             "connector",
             connector.phase,
-            f"{subject} is {connector.phase}{_reason(entry, reasons)}. New records may not arrive; existing records "
-            f"stay in the topic. Remove the cause, and resume or restart it (`confluent connect cluster resume`, or "
-            f"the Cloud Console)",
+            f"{subject} is {connector.phase}{_reason(entry, connector.failures)}. New records may not arrive; existing "
+            f"records stay in the topic. Remove the cause, and resume or restart it (`confluent connect cluster "
+            f"resume`, or the Cloud Console)",
             lasts=bool(failed) or connector.phase not in UNFINISHED,
             details=details,
         )

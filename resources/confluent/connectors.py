@@ -33,6 +33,13 @@ class Connector:
     config: Mapping[str, str] = field(default_factory=dict, repr=False)
     tasks: tuple[Task, ...] = ()
 
+    @property
+    def failures(self) -> list[str]:
+        """The reasons why it or some of its tasks failed; empty if nothing did."""
+        failed = [task for task in self.tasks if task.phase == "FAILED"]
+        reasons = [self.detail, *(f"task {task.id}: {task.detail or task.phase}" for task in failed)]
+        return [reason for reason in reasons if reason]
+
     @staticmethod
     def of(status: dict[str, Any], config: Mapping[str, str] | None = None) -> Connector:
         """Parse a response of `/status`."""

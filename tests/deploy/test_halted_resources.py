@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from lakehouse.deploy.planning.planner import plan
-from lakehouse.deploy.waiting import Failed
-from tests.support.clouds.confluent.deployment import Lake, actions, inventory
+from lakehouse.deploy.waiting import Failed, TimedOut
+from tests.support.clouds.confluent.deployment import SMALL, Lake, actions, inventory
 
 pytestmark = pytest.mark.stack
 
@@ -22,6 +22,11 @@ def pause_connector(lake: Lake) -> None:
 def fail_connector(lake: Lake) -> None:
     [connector] = lake.vendor.state.connectors.values()
     connector["status"]["connector"] |= {"state": "FAILED", "trace": "out of memory"}
+
+
+def run_connector(lake: Lake) -> None:
+    [connector] = lake.vendor.state.connectors.values()
+    connector["status"]["connector"]["state"] = "RUNNING"
 
 
 def stop_statement(lake: Lake) -> None:
@@ -84,6 +89,44 @@ def test_details_of_sensitive_table_are_hidden(lake: Lake):
     with pytest.raises(Failed) as stopped:
         lake.create()
     assert state in str(stopped.value) and "record 7" not in repr(lake.reported)
+
+
+def test_details_of_sensitive_connector_and_statement_are_hidden(lake: Lake):
+    lake.topics = SMALL | {"stock_trades": SMALL["stock_trades"] | {"engine": "spark", "sensitive": ["userid"]}}
+    lake.create()
+    fail_connector(lake)
+    stop_statement(lake)
+    [statement] = lake.vendor.state.statements.values()
+    statement["status"]["detail"] = "cannot cast 'User_7' to INT"
+    reasons = {change.resource.address: change.reason for change in plan(lake.resources)}
+    withheld = "(withheld: it may quote values of sensitive columns)"
+    assert reasons["confluent/connector/stock_trades"] == f"is FAILED {withheld}"
+    assert reasons["confluent/statement/totals"] == f"is STOPPED {withheld}"
+    for resume in (run_connector, lambda lake: None):
+        with pytest.raises(Failed, match=re.escape(withheld)):
+            lake.create()
+        resume(lake)
+    statement["status"]["phase"] = "FAILED"
+    assert actions(lake) == {"confluent/statement/totals": f"it is FAILED {withheld}"}
+
+
+def test_create_stops_soon_at_what_stays_degraded(lake: Lake):
+    lake.topics = SMALL
+    lake.create()
+    [connector] = lake.vendor.state.connectors.values()
+    connector["status"]["connector"]["state"] = "DEGRADED"
+    connector["status"]["tasks"] = [{"id": 0, "state": "FAILED", "worker_id": "w", "msg": "out of memory"}]
+    [statement] = lake.vendor.state.statements.values()
+    statement["status"] |= {"phase": "DEGRADED", "detail": "too slow"}
+    reasons = [change.reason for change in plan(lake.resources)]
+    for state in ("DEGRADED (task 0: out of memory)", "DEGRADED (too slow)"):
+        assert f"is {state}" in reasons
+        lake.sleepless.pauses.clear()
+        with pytest.raises(TimedOut, match=f"last state: {re.escape(state)}"):
+            lake.create()
+        assert sum(lake.sleepless.pauses) < 600
+        run_connector(lake)
+    assert "is RUNNING (task 0: out of memory)" in [change.reason for change in plan(lake.resources)]
 
 
 def test_details_of_failure_have_no_secrets(lake: Lake):

@@ -16,6 +16,10 @@ from resources.confluent.confluent_cloud import ConfluentCloud
 Created = TypeVar("Created")
 LISTED_SECONDS = 5 * 60
 """Until a list shows what was created. Reading it earlier could lead to a second creation."""
+RECOVERY_SECONDS = 5 * 60
+"""Time limit until failed tasks of a connector or statement have restarted."""
+DEGRADED = "DEGRADED"
+"""The phase of a connector or statement that runs, but for some of its tasks."""
 GRANTED_SECONDS = 180
 """Time limit until an API applies a new role. Confluent's Terraform provider sleeps for 90 seconds instead."""
 
@@ -39,8 +43,12 @@ class ConfluentResource(Resource[T]):
         )
 
     def wait_for_phase(self, look: Callable[[], P | None], ready: Collection[str], deadline_seconds: float) -> P:
-        """Wait until the phase of what `look` returns is one of `ready`, as `wait` does."""
-        return wait(self.label, look, ready, deadline_seconds=deadline_seconds, clock=self.clock)
+        """Wait until the phase of what `look` returns is one of `ready`, as `wait` does, but not long while it is
+        DEGRADED."""
+        started = wait(self.label, look, {*ready, DEGRADED}, deadline_seconds=deadline_seconds, clock=self.clock)
+        if started.phase != DEGRADED:
+            return started
+        return wait(self.label, look, ready, deadline_seconds=RECOVERY_SECONDS, clock=self.clock)
 
     def wait_until_gone(self, look: Callable[[], Any], deadline_seconds: float) -> None:
         """Wait until `look` returns None, as `wait_until_deleted` does."""

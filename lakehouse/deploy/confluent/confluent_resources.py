@@ -112,6 +112,7 @@ class ConfluentResources(BaseResources):
                 registry=self.registry,
                 account=self.accounts["app_connector"],
                 acls=self.acls["app_connector"],
+                visible=topic.visible,
                 topic=self.declared_topics[topic.name],
                 registry_key=self.keys.registry,
             )
@@ -132,6 +133,7 @@ class ConfluentResources(BaseResources):
                 compute_pool=self.compute_pool,
                 flink_key=self.keys.flink,
                 manager_key=self.keys.manager,
+                visible=self._topics.visible,
                 after=tuple(self.connectors.values()),
             )
             for name, sql in self.deployment.flink.items()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -50,6 +51,8 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     compute_pool: Resource[FlinkCompute]
     flink_key: Resource[Key]
     manager_key: Resource[Key]
+    visible: Callable[[str], str]
+    """Replaces Flink's text about a failure if it may quote values of sensitive columns."""
     after: tuple[Resource[Any], ...]
     """The resources that fill the topics that it may read."""
 
@@ -76,9 +79,8 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     def read(self, outputs: Outputs) -> list[Statement] | None:
         """List the statements of the declared name; None if there are none."""
         pattern = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{12}}")
-        return [
-            statement for statement in self._statements(outputs).list() if pattern.fullmatch(statement.name)
-        ] or None
+        listed = self._statements(outputs).list()
+        return [self._shown(statement) for statement in listed if pattern.fullmatch(statement.name)] or None
 
     def require_creatable(self, outputs: Outputs) -> None:
         """Refuse a `CREATE TABLE` whose topic exists: Flink refuses it, too, after the earlier statement was deleted.
@@ -116,7 +118,12 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Wait until the statement runs or has completed, and is listed."""
         statements = self._statements(outputs)
-        self.wait_for_phase(lambda: statements.find(self.statement), READY, STATEMENT_SECONDS)
+
+        def look() -> Statement | None:
+            statement = statements.find(self.statement)
+            return statement and self._shown(statement)
+
+        self.wait_for_phase(look, READY, STATEMENT_SECONDS)
         return self.wait_until_listed(outputs)
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
@@ -157,6 +164,9 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     def _is_declared(self, statement: Statement) -> bool:
         return statement.name == self.statement and statement.phase not in REPLACED
+
+    def _shown(self, statement: Statement) -> Statement:
+        return replace(statement, detail=self.visible(statement.detail))
 
     @property
     def _name(self) -> str:

@@ -63,6 +63,12 @@ class DeclaredTopics:
         letters = [entry.dead_letter_topic for entry in self._entries]
         return [name for name in dict.fromkeys([*derived, *letters]) if name]
 
+    def visible(self, text: str) -> str:
+        """Return a system's text about any topics, or a placeholder if one of them has sensitive columns."""
+        for entry in self._entries:
+            text = entry.visible(text)
+        return text
+
     @property
     def _entries(self) -> list[Topic]:
         return [*self.all, *self.config.routes.values()]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
-from lakehouse.deploy.waiting import unready, wait_until_visible
+from lakehouse.deploy.waiting import state_of, unready, wait_until_visible
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
 from resources.confluent.connectors import READY, Connector
@@ -140,6 +140,8 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
     acls: Resource[Any]
     topic: Resource[Any]
     registry_key: Resource[Key]
+    visible: Callable[[str], str]
+    """Replaces Confluent's text about a failure if it may quote values of sensitive columns."""
 
     @property
     def address(self) -> str:
@@ -171,7 +173,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
                 f"is not that of deployment '{self.names.deployment}'. It was left unchanged. Rename topic "
                 f"'{self.entry}' in lakehouse.yaml; or delete the connector, if it is the deployment's"
             )
-        return current
+        return current and self._shown(current)
 
     def create(self, outputs: Outputs) -> Connector:
         """Validate the connector's configuration, then create it."""
@@ -184,7 +186,12 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         """Wait until the connector runs and has registered its schema."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         subjects = self.cloud.subjects(outputs[self.registry], outputs[self.registry_key])
-        self.wait_for_phase(lambda: connectors.find(self.connector), READY, CONNECTOR_SECONDS)
+
+        def look() -> Connector | None:
+            connector = connectors.find(self.connector)
+            return connector and self._shown(connector)
+
+        self.wait_for_phase(look, READY, CONNECTOR_SECONDS)
         wait_until_visible(
             f"subject '{self.subject}' of {self.label}",
             lambda: True if self.subject in subjects.list() else None,
@@ -202,8 +209,8 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         ]
 
     def warning(self, outputs: Outputs, current: Connector) -> str:
-        """Return the state of a connector that does not run."""
-        return unready(current, READY)
+        """Return the state of a connector that does not run, or some of whose tasks do not."""
+        return unready(current, READY) or (f"is {state_of(current)}" if current.detail else "")
 
     def update(self, outputs: Outputs, current: Connector) -> Connector:
         """Put the declared configuration."""
@@ -214,6 +221,10 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         connectors = self.cloud.connectors(outputs[self.cluster])
         connectors.delete(self.connector)
         self.wait_until_gone(lambda: connectors.find(self.connector), CONNECTOR_SECONDS)
+
+    def _shown(self, connector: Connector) -> Connector:
+        """Return a connector with the failures of its tasks in its detail."""
+        return replace(connector, detail=self.visible("; ".join(connector.failures)))
 
     def _config(self, outputs: Outputs) -> dict[str, str]:
         return {
