@@ -100,20 +100,27 @@ class ComputePools:
 class Statement:
     """A submitted SQL statement. The phase of an unbounded query is RUNNING, that of a finished one COMPLETED.
 
-    `detail` is the reason of its phase, without credentials.
+    `detail` is the reason of its phase, without credentials. `principal_id` is the account with whose roles it runs;
+    empty if the API does not show it.
     """
 
     name: str
     sql: str
     phase: str
     detail: str
+    principal_id: str = ""
 
     @staticmethod
     def of(response: dict[str, Any]) -> Statement:
         """Parse a response."""
-        status = response["status"]
-        detail = shortened(status.get("detail") or "")
-        return Statement(response["name"], response["spec"]["statement"], status["phase"], detail)
+        spec, status = response["spec"], response["status"]
+        return Statement(
+            name=response["name"],
+            sql=spec["statement"],
+            phase=status["phase"],
+            detail=shortened(status.get("detail") or ""),
+            principal_id=spec.get("principal") or "",
+        )
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,30 @@ def test_deployments_in_one_environment_have_own_flink_statements(lake: Lake, ot
     assert list(statements) == [first]
 
 
+def test_flink_statement_named_by_earlier_release_is_kept(lake: Lake, other: Lake):
+    """Earlier releases named statements in an existing environment without the deployment."""
+    environment = lake.confluent.environments().create("shared")
+    statements = lake.vendor.state.statements
+    for deployment in (other, lake):
+        deployment.existing, deployment.topics = Existing(confluent_environment=environment.id), SMALL
+        deployment.create()
+    foreign, declared = statements
+    earlier = declared.replace(f"{lake.name}.totals", "totals")
+    document = statements.pop(declared)
+    statements[earlier] = copy.deepcopy(document) | {"name": earlier.rpartition("/")[2]}
+    assert actions(lake) == actions(other) == {}
+    lake.create()
+    assert [*statements] == [foreign, earlier], "a second one would write every result twice"
+    statements[declared] = document
+    name = earlier.rpartition("/")[2]
+    assert actions(lake) == {"confluent/statement/totals": f"'{name}' runs the same SQL a second time"}
+    lake.create()
+    assert [*statements] == [foreign, declared] and actions(lake) == {}
+    statements[earlier] = copy.deepcopy(document) | {"name": name}
+    lake.delete()
+    assert [*statements] == [foreign]
+
+
 def test_create_connector_of_others_in_existing_cluster_is_refused(lake: Lake, other: Lake):
     environment = lake.confluent.environments().create("shared")
     cluster = lake.confluent.clusters(environment.id).create("shared", lake.region)

@@ -40,7 +40,8 @@ REPLACED = FAILED | {"DELETING"}
 class StatementResource(ConfluentResource[list[Statement]], Updatable[list[Statement]]):
     """A continuous statement. Its SQL cannot be changed, so the statement's name contains the hash of the SQL.
 
-    Its state is all statements of the declared name, whatever their SQL.
+    Its state is all statements of the declared name, whatever their SQL. In an existing environment, earlier releases
+    named them without the deployment: those that run as the deployment's account are its own.
     """
 
     declared_name: str
@@ -64,7 +65,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     @property
     def statement(self) -> str:
         """Its name in the environment."""
-        return f"{self._name}-{hashlib.sha256(self.sql.encode()).hexdigest()[:12]}"
+        return f"{self._name}-{self._hash}"
 
     @property
     def label(self) -> str:
@@ -73,14 +74,18 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The environment, the compute pool with the API's address, and the key that opens its statements."""
-        return (self.environment, self.compute_pool, self.flink_key)
+        """The environment, the account, the compute pool with the API's address, and the key of its statements."""
+        return (self.environment, self.account, self.compute_pool, self.flink_key)
 
     def read(self, outputs: Outputs) -> list[Statement] | None:
         """List the statements of the declared name; None if there are none."""
-        pattern = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{12}}")
-        listed = self._statements(outputs).list()
-        return [self._shown(statement) for statement in listed if pattern.fullmatch(statement.name)] or None
+        account_id = outputs[self.account].id
+        return [
+            self._shown(statement)
+            for statement in self._statements(outputs).list()
+            if self._has_name(statement, self._name)
+            or (self._has_name(statement, self.declared_name) and statement.principal_id == account_id)
+        ] or None
 
     def require_creatable(self, outputs: Outputs) -> None:
         """Refuse a `CREATE TABLE` whose topic exists: Flink refuses it, too, after the earlier statement was deleted.
@@ -118,36 +123,35 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
         """Wait until the statement runs or has completed, and is listed."""
         statements = self._statements(outputs)
+        name = next((statement.name for statement in current if self._is_declared(statement)), self.statement)
 
         def look() -> Statement | None:
-            statement = statements.find(self.statement)
+            statement = statements.find(name)
             return statement and self._shown(statement)
 
         self.wait_for_phase(look, READY, STATEMENT_SECONDS)
         return self.wait_until_listed(outputs)
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
-        """List statements with other SQL, and those that have failed or are being deleted.
+        """List statements with other SQL, those that have failed or are being deleted, and second ones.
 
         Raises:
             UnclearState: As `require_creatable`, if the declared statement has to be started.
         """
-        if not any(self._is_declared(statement) for statement in current):
+        right, others = self._divided(current)
+        if not right:
             self.require_creatable(outputs)
-        return [
-            f"'{statement.name}' runs other SQL" if statement.name != self.statement else f"it is {state_of(statement)}"
-            for statement in current
-            if not self._is_declared(statement)
-        ]
+        return [self._difference(statement) for statement in others]
 
     def warning(self, outputs: Outputs, current: list[Statement]) -> str:
         """Return the state of a statement that does not run."""
-        return "; ".join(filter(None, (unready(one, READY) for one in current if self._is_declared(one))))
+        right, _ = self._divided(current)
+        return "; ".join(filter(None, (unready(statement, READY) for statement in right)))
 
     def update(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
-        """Delete what has other SQL or failed, and start the declared statement unless it runs."""
-        right = [statement for statement in current if self._is_declared(statement)]
-        self.delete(outputs, [statement for statement in current if statement not in right])
+        """Delete what has other SQL, failed or runs twice, and start the declared statement unless it runs."""
+        right, others = self._divided(current)
+        self.delete(outputs, others)
         return right or self.create(outputs)
 
     def delete(self, outputs: Outputs, current: list[Statement]) -> None:
@@ -162,8 +166,25 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
                 clock=self.clock,
             )
 
+    def _divided(self, current: list[Statement]) -> tuple[list[Statement], list[Statement]]:
+        """Return the statement with the declared SQL that is kept, if any, and those that are deleted."""
+        declared = [statement for statement in current if self._is_declared(statement)]
+        kept = sorted(declared, key=lambda statement: statement.name != self.statement)[:1]
+        return kept, [statement for statement in current if statement not in kept]
+
+    def _difference(self, statement: Statement) -> str:
+        if not statement.name.endswith(self._hash):
+            return f"'{statement.name}' runs other SQL"
+        if self._is_declared(statement):
+            return f"'{statement.name}' runs the same SQL a second time"
+        return f"it is {state_of(statement)}"
+
     def _is_declared(self, statement: Statement) -> bool:
-        return statement.name == self.statement and statement.phase not in REPLACED
+        return statement.name.endswith(self._hash) and statement.phase not in REPLACED
+
+    @staticmethod
+    def _has_name(statement: Statement, name: str) -> bool:
+        return bool(re.fullmatch(rf"{re.escape(name)}-[0-9a-f]{{12}}", statement.name))
 
     def _shown(self, statement: Statement) -> Statement:
         return replace(statement, detail=self.visible(statement.detail))
@@ -173,6 +194,10 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         """The common part of its names. Others may have statements in an existing environment."""
         is_shared = bool(self.names.existing.confluent_environment)
         return f"{self.names.deployment}.{self.declared_name}" if is_shared else self.declared_name
+
+    @property
+    def _hash(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()[:12]
 
     def _statements(self, outputs: Outputs) -> Statements:
         region = outputs[self.compute_pool].region
