@@ -239,6 +239,14 @@ def test_delete_existing_bucket_and_database_stay(aws, direct):
         list(plan(resources))
 
 
+def test_existing_bucket_may_have_the_former_name_of_its_region(aws, direct):
+    direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
+    location = '<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">EU</LocationConstraint>'
+    aws.responses["GetBucketLocation"] = [(200, location)]
+    changes = plan(aws.resources(config(), existing=Existing(bucket="theirs")))
+    assert actions(changes)["aws/bucket"] == "no-op"
+
+
 def test_delete_existing_tableflow_bucket_stays(aws, direct):
     existing = Existing(tableflow_bucket="theirs")
     direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": aws.names().region})

@@ -23,6 +23,8 @@ from resources.aws.secrets_manager import TAG
 
 DEFAULT_REGION = "us-east-1"
 """The only region for which S3 accepts no LocationConstraint."""
+FORMER_REGIONS = {"EU": "eu-west-1"}
+"""Names of regions that S3 returns for old buckets (Amazon S3 API, GetBucketLocation)."""
 
 BLOCKED = {
     "BlockPublicAcls": True,
@@ -238,6 +240,7 @@ class ExistingBucket(AwsResource[BucketState], ExistingResource[BucketState]):
         names, bucket = self.names, self.bucket
         response = self.service("s3").find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
         region = (response.get("LocationConstraint") or DEFAULT_REGION) if response else "nowhere"
+        region = FORMER_REGIONS.get(region, region)
         if region != names.region:
             raise LakehouseError(
                 f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
