@@ -265,9 +265,15 @@ def show_iceberg_tables(database: str) -> str:
     return f"SHOW ICEBERG TABLES IN DATABASE {identifier(database)}"
 
 
-def show_objects(database: str) -> str:
-    """Return the query of a database's tables and views (sql-reference/sql/show-objects)."""
-    return f"SHOW OBJECTS IN DATABASE {identifier(database)}"
+def show_in_database(plural: str, database: str) -> str:
+    """Return the query of a database's objects of one kind: `name` and, unless they are schemas, `schema_name`
+    (sql-reference/sql/show).
+
+    Args:
+        plural: The kind in the plural, such as STAGES; OBJECTS are tables and views.
+        database: The database.
+    """
+    return f"SHOW {plural} IN DATABASE {identifier(database)}"
 
 
 def describe(kind: str, name: str) -> str:

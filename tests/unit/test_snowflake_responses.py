@@ -22,7 +22,7 @@ from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.snowflake import key_pair_rotation
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
-from lakehouse.deploy.snowflake.objects import ExistingObject
+from lakehouse.deploy.snowflake.objects import CONTENTS, ExistingObject
 from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
 from resources.aws.secrets_manager import Secrets
 from resources.iceberg.rest_catalog import RestCatalog
@@ -163,10 +163,29 @@ def test_unknown_tables_are_refused():
     refused(session, read(session, "snowflake/tables"), "SHOW ICEBERG TABLES")
 
 
-def test_unknown_contents_of_schema_are_refused():
+@pytest.mark.parametrize("kind", ["OBJECTS", "STAGES", "USER PROCEDURES"])
+def test_unknown_contents_of_schema_are_refused(kind: str):
     """A schema whose contents are unknown is not dropped."""
-    session = ScriptedSession({"SHOW OBJECTS": (("name",), [("T",)])})
-    refused(session, lambda: resource(session, "snowflake/schema").retained(Outputs(), {}), "SHOW OBJECTS")
+    session = ScriptedSession({f"SHOW {kind}": (("name",), [("T",)]), "SHOW": ((), [])})
+    refused(session, lambda: resource(session, "snowflake/schema").retained(Outputs(), {}), f"SHOW {kind}")
+
+
+@pytest.mark.parametrize("kind", CONTENTS)
+def test_database_and_schema_with_an_object_of_others_are_kept(kind: str):
+    """DROP DATABASE and DROP SCHEMA would drop it, too."""
+    rows = [("INFORMATION_SCHEMA", "V"), ("TRADING", "THEIRS")]
+    session = ScriptedSession({f"SHOW {kind} IN DATABASE": (("schema_name", "name"), rows), "SHOW": ((), [])})
+    for address in ("snowflake/database", "snowflake/schema"):
+        reason = resource(session, address).retained(Outputs(), {})
+        assert reason == "holds what the deployment did not make: TRADING.THEIRS"
+    assert resource(session, "snowflake/rest_schema").retained(Outputs(), {}) == ""
+
+
+def test_database_with_a_schema_of_others_is_kept():
+    schemas = [("PUBLIC", ""), ("INFORMATION_SCHEMA", None), ("TRADING", comment())]
+    for foreign, reason in (([], ""), ([("THEIRS", None)], "holds what the deployment did not make: schema THEIRS")):
+        session = ScriptedSession({"SHOW SCHEMAS": (("name", "comment"), schemas + foreign), "SHOW": ((), [])})
+        assert resource(session, "snowflake/database").retained(Outputs(), {}) == reason
 
 
 def service_user(session: ScriptedSession) -> ServiceUser:

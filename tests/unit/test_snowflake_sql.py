@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
+from lakehouse.deploy.snowflake.objects import CONTENTS
 from lakehouse.local.snowflake.parsing.statements import Alter, Create, parse
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
@@ -118,7 +119,7 @@ STATEMENTS = {
     },
     "drop:ICEBERG TABLE": sql.drop("ICEBERG TABLE", "DB", "S", "T"),
     "show_iceberg_tables": sql.show_iceberg_tables("DB"),
-    "show_objects": sql.show_objects("DB"),
+    **{f"show_in_database:{kind}": sql.show_in_database(kind, "DB") for kind in (*CONTENTS, "SCHEMAS")},
     "describe:EXTERNAL VOLUME": sql.describe("EXTERNAL VOLUME", "VOLUME"),
     "describe:CATALOG INTEGRATION": sql.describe("CATALOG INTEGRATION", "GLUE"),
     "use_role": sql.use_role("LAKEHOUSE"),
@@ -138,6 +139,8 @@ UNKNOWN_TO_SQLFLUFF = {
     "set_client_secret": "docs.snowflake.com/sql-reference/sql/alter-catalog-integration",
     "disable_auto_refresh": "docs.snowflake.com/user-guide/tables-iceberg-auto-refresh",
     "refresh_iceberg_table": "docs.snowflake.com/sql-reference/sql/alter-iceberg-table-refresh",
+    "show_in_database:ALERTS": "docs.snowflake.com/sql-reference/sql/show-alerts",
+    "show_in_database:USER PROCEDURES": "docs.snowflake.com/sql-reference/sql/show-user-procedures",
 }
 
 SPECIAL = "a'b\\c\"d"
@@ -177,7 +180,8 @@ def test_sqlfluff_reports_invalid_statement(statement: str):
     assert violations(statement)
 
 
-QUERIES = {name for name, statement in STATEMENTS.items() if statement.startswith("SELECT")} | {"show_objects"}
+QUERIES = {name for name, statement in STATEMENTS.items() if statement.startswith("SELECT")}
+QUERIES.add("show_in_database:OBJECTS")
 
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - QUERIES))

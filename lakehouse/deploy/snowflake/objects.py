@@ -11,7 +11,15 @@ from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Up
 from lakehouse.deploy.snowflake.administrator import Administrator
 from resources.confluent.clusters import Cluster
 from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_responses import Row, json_object, properties, text_of
+from resources.snowflake.snowflake_responses import Row, json_object, properties, text_of, value_of
+
+CONTENTS = (
+    *("OBJECTS", "STAGES", "FILE FORMATS", "SEQUENCES", "PIPES", "STREAMS", "TASKS", "ALERTS"),
+    *("USER FUNCTIONS", "USER PROCEDURES"),
+)
+"""Kinds of objects in schemas, which are dropped with their schema. OBJECTS are tables and views."""
+OWN_SCHEMAS = ("INFORMATION_SCHEMA", "PUBLIC")
+"""Schemas with which Snowflake creates a database."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -68,14 +76,25 @@ class Container(AccountObject):
     """A database or schema. It is retained while it holds anything that the deployment did not create."""
 
     def retained(self, outputs: Outputs, current: Row) -> str:
-        """Name tables and views of others. Called after the deployment's own tables were dropped."""
+        """Name schemas and objects of others. Called after the deployment's own tables were dropped."""
         database, *schema = self.identifier
         others = [
             f"{within}.{name}"
-            for within, name in self.administrator.read(sql.show_objects(database), _schemas_and_names)
+            for kind in CONTENTS
+            for within, name in self.administrator.read(sql.show_in_database(kind, database), _schemas_and_names)
             if within != "INFORMATION_SCHEMA" and schema in ([], [within])
         ]
+        if not schema:
+            others += self.administrator.read(sql.show_in_database("SCHEMAS", database), self._schemas_of_others)
         return f"holds what the deployment did not make: {', '.join(others[:5])}" if others else ""
+
+    def _schemas_of_others(self, rows: list[Row]) -> list[str]:
+        comments = {text_of(row, "name"): value_of(row, "comment") for row in rows}
+        return [
+            f"schema {name}"
+            for name, comment in comments.items()
+            if name not in OWN_SCHEMAS and comment != self.administrator.comment
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -20,7 +20,12 @@ from lakehouse.local.snowflake.parsing.tokens import Name, TokenReader
 from lakehouse.local.snowflake.snowflake_errors import not_emulated
 
 KINDS = tuple(OPTIONS)
-PLURALS = {kind + "S": kind for kind in KINDS}
+NOT_EMULATED = (
+    *("STAGE", "FILE FORMAT", "SEQUENCE", "PIPE", "STREAM", "TASK", "ALERT"),
+    *("USER FUNCTION", "USER PROCEDURE"),
+)
+"""Kinds of which the account has no object, so that SHOW lists none."""
+PLURALS = {kind + "S": kind for kind in (*KINDS, *NOT_EMULATED)}
 
 
 @dataclass(frozen=True)
