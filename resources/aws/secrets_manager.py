@@ -15,9 +15,16 @@ from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 
-from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
+from lakehouse.core.errors import (
+    CommitConflict,
+    LakehouseError,
+    OutcomeUnknownError,
+    UnclearState,
+    Unreachable,
+    translate,
+)
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
@@ -120,10 +127,11 @@ class Secrets:
         Raises:
             UnclearState: A deleted secret of that name belongs to another deployment.
             LakehouseError: AWS refuses the request.
+            OutcomeUnknownError: The response was lost.
             Unreachable: AWS does not respond.
         """
         unavailable = (self._client.exceptions.ResourceExistsException, self._client.exceptions.InvalidRequestException)
-        with self._translate_errors(name):
+        with self._translate_errors(name, changes=True):
             try:
                 self._client.create_secret(
                     Name=name,
@@ -139,9 +147,10 @@ class Secrets:
 
         Raises:
             LakehouseError: AWS refuses the request.
+            OutcomeUnknownError: The response was lost.
             Unreachable: AWS does not respond.
         """
-        with self._translate_errors(name):
+        with self._translate_errors(name, changes=True):
             response = self._client.put_secret_value(
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[PENDING]
             )
@@ -159,7 +168,7 @@ class Secrets:
             CommitConflict: Another version has got the label.
             LakehouseError: As `put_pending`.
         """
-        with self._translate_errors(name):
+        with self._translate_errors(name, changes=True):
             response = self._client.put_secret_value(
                 SecretId=name, SecretString=json.dumps(value.reveal()), VersionStages=[CANDIDATE]
             )
@@ -215,7 +224,7 @@ class Secrets:
     def _move(self, label: str, name: str, to: Version, over: str | None) -> None:
         """Move a label from a version, named by its id, to another one, unless it is on neither."""
         off = {"RemoveFromVersionId": over} if over else {}
-        with self._translate_errors(name):
+        with self._translate_errors(name, changes=True):
             try:
                 self._client.update_secret_version_stage(
                     SecretId=name, VersionStage=label, MoveToVersionId=to.version_id, **off
@@ -239,9 +248,10 @@ class Secrets:
 
         Raises:
             LakehouseError: AWS refuses the request.
+            OutcomeUnknownError: The response was lost.
             Unreachable: AWS does not respond.
         """
-        with self._translate_errors(name):
+        with self._translate_errors(name, changes=True):
             try:
                 self._client.delete_secret(SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
             except self._client.exceptions.ResourceNotFoundException:
@@ -319,21 +329,46 @@ class Secrets:
             response["VersionId"], frozenset(response.get("VersionStages", ())), value, response["CreatedDate"]
         )
 
-    def _translate_errors(self, name: str) -> AbstractContextManager[None]:
+    def _translate_errors(self, name: str, *, changes: bool = False) -> AbstractContextManager[None]:
+        """Translate errors of calls.
+
+        Args:
+            name: Name of the secret.
+            changes: Whether the calls change the secret, so that a lost response leaves it in an unknown state.
+        """
+
         def refused(error: ClientError) -> LakehouseError:
             details = error.response["Error"]
+            if error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400) >= 500:
+                return lost(details["Code"])
             return LakehouseError(
                 f"AWS Secrets Manager refused {error.operation_name} of '{name}' in region {self.region}: "
                 f"{details['Code']}: {details.get('Message', '')} The call changed nothing. Check the AWS credentials "
                 f"and their permissions"
             )
 
-        def unreachable(error: BotoCoreError) -> LakehouseError:
+        def unreachable(cause: object) -> LakehouseError:
             check = "AWS_ENDPOINT_URL, the AWS credentials and the network"
-            return Unreachable("AWS Secrets Manager", f"region {self.region}", check, type(error).__name__)
+            return Unreachable("AWS Secrets Manager", f"region {self.region}", check, cause)
+
+        def lost(cause: object) -> LakehouseError:
+            if not changes:
+                return unreachable(cause)
+            return OutcomeUnknownError(
+                f"AWS Secrets Manager in region {self.region} did not answer ({cause}), so the secret '{name}' may "
+                f"have been changed or not. Run the `lakehouse deploy` command again: it reads the current state first"
+            )
 
         # An error quotes a response that cannot be parsed, which may contain a secret.
-        return translate({ClientError: refused, BotoCoreError: unreachable}, show_cause=False)
+        return translate(
+            {
+                ClientError: refused,
+                ReadTimeoutError: lambda error: lost(type(error).__name__),
+                ConnectionClosedError: lambda error: lost(type(error).__name__),
+                BotoCoreError: lambda error: unreachable(type(error).__name__),
+            },
+            show_cause=False,
+        )
 
 
 def _without_secrets(record: logging.LogRecord) -> bool:

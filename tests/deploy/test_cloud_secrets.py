@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, ClassVar
 
 import boto3
 import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from moto import mock_aws
 
-from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, OutcomeUnknownError, UnclearState, Unreachable
 from lakehouse.deploy.snowflake.key_pair import KeyPair
-from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets
+from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets, Version
 from resources.snowflake.snowflake_connection import private_key
 from resources.snowflake.snowflake_sql import KeySlot
 from tests.support.clouds.aws.world import REGION, World
@@ -175,6 +177,50 @@ def test_read_unreachable_service_raises(monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setenv(variable, value)
     with pytest.raises(Unreachable, match="AWS Secrets Manager does not answer at region eu-west-1"):
         Secrets("eu-west-1", "test").put_pending(NAME, ONE)
+
+
+class Silent(BaseHTTPRequestHandler):
+    """A server that executes requests, and does not answer or answers that it failed."""
+
+    status: ClassVar = 0
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        if self.status:
+            self.send_response(self.status)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+        self.close_connection = True
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+@pytest.mark.parametrize("status", [0, 500])
+def test_change_with_lost_response_has_unknown_outcome(monkeypatch: pytest.MonkeyPatch, status: int):
+    monkeypatch.setattr(Silent, "status", status)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for variable, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "hidden",
+            "AWS_MAX_ATTEMPTS": "1",
+        }.items():
+            monkeypatch.setenv(variable, value)
+        secrets, version = Secrets("eu-west-1", "test"), Version("1" * 32, frozenset(), ONE)
+        for change in (
+            lambda: secrets.create(NAME, ONE, description=""),
+            lambda: secrets.put_pending(NAME, ONE),
+            lambda: secrets.claim_pending(NAME, ONE, over=None),
+            lambda: secrets.promote(NAME, version, over=version),
+            lambda: secrets.delete(NAME),
+        ):
+            with pytest.raises(OutcomeUnknownError, match=f"'{NAME}' may have been changed or not.*Run the"):
+                change()
+        with pytest.raises(Unreachable, match="Nothing was changed"):
+            secrets.read(NAME)
+        server.shutdown()
 
 
 def test_repr_of_secret_hides_values(secrets: Secrets):
