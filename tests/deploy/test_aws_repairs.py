@@ -10,7 +10,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.planning.planner import apply, destroy, plan
+from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
 from tests.support.clouds.aws.world import VENDOR
 
 pytestmark = pytest.mark.stack
@@ -237,6 +237,18 @@ def test_delete_existing_bucket_and_database_stay(aws, direct):
     direct("glue").update_database(Name="trading", DatabaseInput={"Name": "trading", "LocationUri": "s3://other/"})
     with pytest.raises(LakehouseError, match="'s3://other/', where the deployment's roles may not write. Nothing was"):
         list(plan(resources))
+
+
+def test_delete_workgroup_with_saved_queries_is_kept(aws, direct):
+    resources = aws.resources(config())
+    apply(resources, quiet)
+    group = aws.names().workgroup
+    query = {"Name": "daily", "Database": "trading", "QueryString": "SELECT 1", "WorkGroup": group}
+    direct("athena").create_named_query(**query)
+    reasons = {change.resource.address: change.reason for change in plan_destroy(resources, delete_data=False)}
+    assert reasons["aws/workgroup"] == "has saved queries, which would be deleted with it"
+    destroy(resources, quiet, delete_data=False)
+    assert direct("athena").get_work_group(WorkGroup=group)["WorkGroup"]["Name"] == group
 
 
 def test_existing_bucket_may_have_the_former_name_of_its_region(aws, direct):

@@ -70,8 +70,13 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         )
         return {**current, **self.read_existing(outputs)}
 
+    def retained(self, outputs: Outputs, current: Response) -> str:
+        """Report saved queries, which are deleted with it."""
+        queries = list(self.service("athena").items("list_named_queries", "NamedQueryIds", WorkGroup=current["Name"]))
+        return "has saved queries, which would be deleted with it" if queries else ""
+
     def delete(self, outputs: Outputs, current: Response) -> None:
-        """Delete the workgroup with its history and named queries."""
+        """Delete the workgroup with its history."""
         try:
             self.service("athena").call("delete_work_group", WorkGroup=self.names.workgroup, RecursiveDeleteOption=True)
         except AwsError as error:

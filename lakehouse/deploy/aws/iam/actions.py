@@ -43,7 +43,10 @@ DATABASE = (
     *EXISTING_DATABASE,
     *("CreateDatabase", "UpdateDatabase", "DeleteDatabase", "GetTables", "DeleteTable", "GetTags"),
 )
-WORKGROUP = ("CreateWorkGroup", "GetWorkGroup", "UpdateWorkGroup", "DeleteWorkGroup", "ListTagsForResource")
+WORKGROUP = (
+    *("CreateWorkGroup", "GetWorkGroup", "UpdateWorkGroup", "DeleteWorkGroup"),
+    *("ListTagsForResource", "ListNamedQueries"),
+)
 SECRET = (
     *("CreateSecret", "DescribeSecret", "GetSecretValue", "PutSecretValue", "UpdateSecretVersionStage"),
     *("DeleteSecret", "RestoreSecret", "ListSecretVersionIds"),
