@@ -86,7 +86,11 @@ SERVERS: Mapping[str, Callable[[Context], Server]] = {
     "dagster": dagster_servers.webserver,
     "dagster-daemon": dagster_servers.daemon,
 }
-"""Descriptions of all servers, by name, in a possible start order; they are stopped in the reverse order."""
+"""Descriptions of all servers, by name, in a possible start order."""
+
+STOPPED_FIRST = ({"dagster-daemon", "dagster", "datagen"}, {"dagster-code"})
+"""Servers that are stopped before the others, all of a set at the same time: those that start runs or produce records,
+then the code server with its runs."""
 
 
 def up(
@@ -174,9 +178,9 @@ def _ports_in_use(servers: Mapping[str, Running]) -> dict[str, int]:
 
 
 def _stop(home: Home, names: Collection[str]) -> None:
-    for name in reversed(list(SERVERS)):
-        if name in names:
-            process.stop(name, home)
+    for stage in (*STOPPED_FIRST, set(names).difference(*STOPPED_FIRST)):
+        if stopped := stage & set(names):
+            process.stop(home, *stopped)
 
 
 class _Starter:
@@ -212,7 +216,7 @@ class _Starter:
     def _start(self, server: Server) -> State:
         began, running = time.monotonic(), self._before.get(server.name)
         if running and not running.is_of(server):
-            process.stop(server.name, self._home)
+            process.stop(self._home, server.name)
             running = None
         was_running = running is not None
         if running is None:

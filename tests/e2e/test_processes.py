@@ -29,7 +29,7 @@ def members(stack):
             local_stack.up(stack, ["dagster-code"])
             yield {name: running.processes for name, running in process.running(stack).items()}
         finally:
-            process.stop("dagster-code", stack)
+            process.stop(stack, "dagster-code")
 
 
 def test_process_arguments_contain_no_secret(stack, members):

@@ -36,8 +36,7 @@ IGNORES_SIGTERM = (
 def home(tmp_path):
     home = Home(tmp_path / "home")
     yield home
-    for name in process.running(home):
-        process.stop(name, home)
+    process.stop(home, *process.running(home))
 
 
 def server(home, command, **fields):
@@ -56,7 +55,7 @@ def start(config, home):
 def test_running_server_is_listed_with_children_and_stopped(home):
     start(server(home, WITH_CHILD), home)
     wait_until(lambda: len(process.running(home)["sleeper"].processes) == 2)
-    process.stop("sleeper", home)
+    process.stop(home, "sleeper")
     assert process.running(home) == {}
 
 
@@ -64,8 +63,54 @@ def test_stop_server_ignoring_sigterm_kills_it(home, monkeypatch):
     monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
     start(server(home, IGNORES_SIGTERM), home)
     wait_until(lambda: "ready" in home.log("sleeper").read_text())
-    process.stop("sleeper", home)
+    process.stop(home, "sleeper")
     assert process.running(home) == {}
+
+
+def test_stop_servers_signals_all_before_waiting_for_any(home):
+    # Each ends only when the other has received SIGTERM too.
+    code = """
+import pathlib, signal, sys, time
+def end(*_):
+    pathlib.Path(sys.argv[1]).touch()
+    while not pathlib.Path(sys.argv[2]).exists():
+        time.sleep(0.01)
+    print("ended", flush=True)
+    sys.exit()
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(60)
+"""
+    files = {name: str(home.folder("") / f"{name}.signalled") for name in ("one", "two")}
+    for name, other in (("one", "two"), ("two", "one")):
+        start(server(home, (sys.executable, "-c", code, files[name], files[other]), name=name), home)
+        wait_until(lambda name=name: "ready" in home.log(name).read_text())
+    process.stop(home, "one", "two")
+    assert process.running(home) == {}
+    assert [home.log(name).read_text() for name in files] == ["ready\nended\n"] * 2
+
+
+def test_stop_server_with_new_child_ends_child_by_sigterm(home):
+    child = """
+import signal, sys, time
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended", flush=True)))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+time.sleep(60)
+"""
+    # The child inherits that SIGTERM is blocked until it handles it.
+    code = f"""
+import signal, subprocess, sys, time
+def end(*_):
+    signal.pthread_sigmask(signal.SIG_BLOCK, {{signal.SIGTERM}})
+    sys.exit(subprocess.run([sys.executable, "-c", {child!r}]).returncode)
+signal.signal(signal.SIGTERM, end)
+print("ready", flush=True)
+time.sleep(60)
+"""
+    start(server(home, (sys.executable, "-c", code)), home)
+    wait_until(lambda: "ready" in home.log("sleeper").read_text())
+    process.stop(home, "sleeper")
+    assert process.running(home) == {} and home.log("sleeper").read_text() == "ready\nended\n"
 
 
 def test_stop_finds_children_that_outlived_their_server(home):
@@ -73,14 +118,14 @@ def test_stop_finds_children_that_outlived_their_server(home):
     wait_until(lambda: len(process.running(home)["sleeper"].processes) == 2)
     os.kill(running.leader.pid, signal.SIGKILL)
     wait_until(lambda: process.running(home)["sleeper"].leader is None)
-    process.stop("sleeper", home)
+    process.stop(home, "sleeper")
     assert process.running(home) == {}
 
 
 def test_stop_leaves_processes_of_other_state_folder(home, tmp_path):
     foreign_env = {**os.environ, "LAKEHOUSE_HOME": str(tmp_path / "other"), "LAKEHOUSE_SERVER": "sleeper"}
     with subprocess.Popen(SLEEPER, env=foreign_env) as foreign:
-        process.stop("sleeper", home)
+        process.stop(home, "sleeper")
         assert foreign.poll() is None
         foreign.kill()
 
@@ -189,9 +234,9 @@ time.sleep(60)
             start(server(home, (sys.executable, "-c", code)), home)
             wait_until(lambda: re.search("done|Error", home.log("sleeper").read_text()))
             assert home.log("sleeper").read_text() == "True []\ndone\n"
-            process.stop("sleeper", home)
+            process.stop(home, "sleeper")
     finally:
-        process.stop("sleeper", home)
+        process.stop(home, "sleeper")
     (temporary,) = short_folder.glob(place)
     assert (temporary / "left").exists()
 
@@ -204,7 +249,7 @@ def test_temporary_folder_of_jvm_is_in_state_folder(short_folder):
         setting = f"java.io.tmpdir = {with_space.path}/tmp/java"
         wait_until(lambda: setting in with_space.log("java").read_text())
     finally:
-        process.stop("java", with_space)
+        process.stop(with_space, "java")
 
 
 def test_files_of_server_are_private(home):

@@ -14,6 +14,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
@@ -29,6 +30,7 @@ from lakehouse.local.processes import inherited, logs
 POLL_SECONDS = 0.1
 STOP_SECONDS = 30
 """Seconds for a clean shutdown, in which Java may write its archive of classes, after which a server is killed."""
+KILL_SECONDS = 5
 PRIVATE = 0o077
 """The umask of all servers."""
 MAX_TEMPORARY_BYTES = 70
@@ -254,31 +256,39 @@ def _listens(process: psutil.Process, ports: set[int]) -> bool:
     return ports <= {socket.laddr.port for socket in sockets if socket.status == psutil.CONN_LISTEN}
 
 
-def stop(name: str, home: Home) -> None:
-    """Stop a server and its child processes by SIGTERM, and after STOP_SECONDS by SIGKILL.
+def stop(home: Home, *names: str) -> None:
+    """Stop servers and their child processes at the same time: by SIGTERM, and after STOP_SECONDS by SIGKILL.
+
+    Child processes that start meanwhile are stopped as well: a server may wait for them.
 
     Raises:
         LakehouseError: A process survived SIGKILL.
     """
 
-    def signal(send: Callable[[psutil.Process], None], seconds: float) -> None:
-        server = running(home).get(name)
-        processes = server.processes if server else ()
-        for process in processes:
-            try:
-                send(process)
-            except psutil.NoSuchProcess:
-                continue
-        poll(lambda: not any(map(is_alive, processes)), pause=POLL_SECONDS, deadline_seconds=seconds)
+    def members() -> set[psutil.Process]:
+        return {process for name, server in running(home).items() if name in names for process in server.processes}
 
-    signal(psutil.Process.terminate, STOP_SECONDS)
-    signal(psutil.Process.kill, 5)
-    if remaining := running(home).get(name):
-        pids = ", ".join(str(process.pid) for process in remaining.processes)
-        raise LakehouseError(
-            f"{name} could not be stopped: process {pids} does not exit. Kill it (`kill -9`), then run the "
-            f"command again"
-        )
+    def end_by(send: Callable[[psutil.Process], None], seconds: float) -> bool:
+        signalled: set[psutil.Process] = set()
+
+        def have_ended() -> bool:
+            current = members()
+            for process in current - signalled:
+                with suppress(psutil.NoSuchProcess):
+                    send(process)
+            signalled.update(current)
+            return not current and not any(map(is_alive, signalled))
+
+        return poll(have_ended, pause=POLL_SECONDS, deadline_seconds=seconds)
+
+    if end_by(psutil.Process.terminate, STOP_SECONDS) or end_by(psutil.Process.kill, KILL_SECONDS):
+        return
+    remaining = {name: server for name, server in running(home).items() if name in names}
+    pids = ", ".join(str(process.pid) for server in remaining.values() for process in server.processes)
+    raise LakehouseError(
+        f"{', '.join(remaining)} could not be stopped: process {pids} does not exit. Kill it (`kill -9`), then run "
+        f"the command again"
+    )
 
 
 def log_tail(log: Path) -> str:

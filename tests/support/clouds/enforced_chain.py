@@ -130,7 +130,7 @@ def serving_spark(stack: Home, folder: Path) -> Iterator[str]:
             patch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", variables["SPARK_CONNECT_AUTHENTICATE_TOKEN"])
             yield server.address
     finally:
-        process.stop(server.name, home)
+        process.stop(home, server.name)
 
 
 def deployed(clouds: Clouds) -> Config:

@@ -142,7 +142,7 @@ def cluster(stack, tmp_path_factory):
             yield running
         finally:
             for server in reversed(servers):
-                process.stop(server.name, home)
+                process.stop(home, server.name)
 
 
 def wait_for_executors(cluster):

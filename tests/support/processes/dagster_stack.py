@@ -31,7 +31,7 @@ def dagster_of(stream: Stream, home: Home, folder: Path, servers: Sequence[str] 
         yield
     finally:
         for name in reversed(servers):
-            process.stop(name, home)
+            process.stop(home, name)
         os.environ.pop("LAKEHOUSE_CONFIG")
         if before is not None:
             os.environ["LAKEHOUSE_CONFIG"] = before

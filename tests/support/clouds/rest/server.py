@@ -229,7 +229,7 @@ def rest_server(stack, tmp_path_factory):
         process.wait_until_ready(server, running.leader, home, threading.Event())
         yield address, database
     finally:
-        process.stop("rest", home)
+        process.stop(home, "rest")
 
 
 @pytest.fixture
