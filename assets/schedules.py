@@ -14,7 +14,7 @@ def nightly(config: Config, prefix: str, cron: str, description: str) -> dg.Defi
     """Return jobs and schedules that materialize all assets under a key prefix, at the times of a cron expression."""
     topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.spark_topics))
     job = dg.define_asset_job(prefix, topics, description=description)
-    schedules = [dg.ScheduleDefinition(job=job, cron_schedule=cron, default_status=RUNNING)]
+    schedules = [dg.ScheduleDefinition(job=job, cron_schedule=cron, description=description, default_status=RUNNING)]
     schedules += [_of_route(route, prefix, cron, description) for route in config.routes.values()]
     return dg.Definitions(jobs=[schedule.job for schedule in schedules], schedules=schedules)
 
@@ -28,7 +28,9 @@ def _of_route(route: Route, prefix: str, cron: str, description: str) -> dg.Sche
         description=description,
     )
 
-    @dg.schedule(name=f"{job.name}_schedule", job=job, cron_schedule=cron, default_status=RUNNING)
+    @dg.schedule(
+        name=f"{job.name}_schedule", job=job, cron_schedule=cron, description=description, default_status=RUNNING
+    )
     def each_topic(context: dg.ScheduleEvaluationContext) -> list[dg.RunRequest]:
         keys = topics.get_partition_keys(dynamic_partitions_store=context.instance)
         at = context.scheduled_execution_time.isoformat()

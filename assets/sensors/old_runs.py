@@ -29,10 +29,13 @@ def old_runs_definitions() -> dg.Definitions:
     def old_runs() -> None:
         delete_old_runs()
 
-    running = dg.DefaultScheduleStatus.RUNNING
-    return dg.Definitions(
-        schedules=[dg.ScheduleDefinition(job=old_runs, cron_schedule="47 4 * * *", default_status=running)]
+    nightly = dg.ScheduleDefinition(
+        job=old_runs,
+        cron_schedule="47 4 * * *",
+        description=old_runs.description,
+        default_status=dg.DefaultScheduleStatus.RUNNING,
     )
+    return dg.Definitions(schedules=[nightly])
 
 
 def purge(instance: dg.DagsterInstance, now: datetime) -> int:

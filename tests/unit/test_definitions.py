@@ -40,6 +40,17 @@ def test_defs_ledger_and_maintenance_have_daily_schedules(loaded):
     assert schedules == {("ledger", running), ("maintenance", running), ("old_runs", running)}
 
 
+def undescribed(definitions):
+    """Return the sensors, schedules and jobs whose purpose the UI does not show."""
+    repository = definitions.get_repository_def()
+    parts = [*repository.sensor_defs, *repository.schedule_defs, *repository.get_all_jobs()]
+    return {part.name for part in parts if not part.description} - {"__ASSET_JOB"}
+
+
+def test_defs_sensors_schedules_and_jobs_have_descriptions(loaded):
+    assert undescribed(loaded) == set()
+
+
 def test_defs_outside_embedded_stack_keep_runs(loaded, monkeypatch):
     assert "disk_space" in {sensor.name for sensor in loaded.sensors}
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
@@ -120,6 +131,7 @@ def test_defs_route_has_partitioned_assets(tmp_path, monkeypatch):
     loaded = defs()
 
     dg.Definitions.validate_loadable(loaded)
+    assert undescribed(loaded) == set()
     graph = loaded.resolve_asset_graph()
     systems = {key.path[0] for key in graph.get_all_asset_keys() if key.path[1] == "shop"}
     assert systems == {"kafka", "iceberg", "glue", "snowflake", "dead_letters", "ledger", "maintenance"}
