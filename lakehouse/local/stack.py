@@ -113,7 +113,7 @@ def up(
         LakehouseError: A server could not be started. Those that this call had started are stopped again.
     """
     home.require_usable()
-    with explain_full_disk(home.path), home.exclusive():
+    with explain_full_disk(home.path), home.exclusive(), process.default_signals():
         jars.fetch(names, progress)
         archive_own_classes()
         if kafka_sasl is not None:

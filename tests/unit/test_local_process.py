@@ -60,11 +60,41 @@ def test_running_server_is_listed_with_children_and_stopped(home):
 
 
 def test_stop_server_ignoring_sigterm_kills_it(home, monkeypatch):
+    monkeypatch.setattr(process, "REPEAT_SECONDS", 0.2)
     monkeypatch.setattr(process, "STOP_SECONDS", 0.5)
     start(server(home, IGNORES_SIGTERM), home)
     wait_until(lambda: "ready" in home.log("sleeper").read_text())
     process.stop(home, "sleeper")
     assert process.running(home) == {}
+
+
+def test_stop_server_that_loses_first_sigterm_ends_it_by_second(home, monkeypatch):
+    monkeypatch.setattr(process, "REPEAT_SECONDS", 0.2)
+    code = """
+import signal, sys, time
+signals = []
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended", flush=True)) if signals else signals.append(1))
+print("ready", flush=True)
+time.sleep(60)
+"""
+    start(server(home, (sys.executable, "-c", code)), home)
+    wait_until(lambda: "ready" in home.log("sleeper").read_text())
+    process.stop(home, "sleeper")
+    assert process.running(home) == {} and home.log("sleeper").read_text() == "ready\nended\n"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_start_by_process_that_ignores_signal_gives_server_default(home, number):
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with process.default_signals():
+            running = start(server(home, SLEEPER), home)
+            os.kill(os.getpid(), number)
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+    running.leader.send_signal(number)
+    wait_until(lambda: not process.is_alive(running.leader))
 
 
 def test_stop_servers_signals_all_before_waiting_for_any(home):

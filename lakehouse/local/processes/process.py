@@ -12,12 +12,13 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Event
 
 import psutil
 
@@ -28,8 +29,10 @@ from lakehouse.local.home import Home
 from lakehouse.local.processes import inherited, logs
 
 POLL_SECONDS = 0.1
-STOP_SECONDS = 30
-"""Seconds for a clean shutdown, in which Java may write its archive of classes, after which a server is killed."""
+STOP_SECONDS = 60
+"""Seconds for a clean shutdown, after which a server is killed. Spark's archive of classes needs 11 s of CPU time."""
+REPEAT_SECONDS = 10
+"""Seconds after which SIGTERM is repeated. The exception that it raises in a run may be lost, as in an import."""
 KILL_SECONDS = 5
 PRIVATE = 0o077
 """The umask of all servers."""
@@ -127,6 +130,25 @@ def _leads_session(pid: int) -> bool:
         return False
 
 
+@contextmanager
+def default_signals() -> Iterator[None]:
+    """Let servers that start in this context handle SIGINT and SIGTERM even if this process ignores them.
+
+    Shells without job control ignore SIGINT in background commands (`lakehouse up &`), and child processes inherit
+    that. Dagster handles SIGTERM like SIGINT, so its code server and runs would ignore both.
+    """
+    ignored = [number for number in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(number) is signal.SIG_IGN]
+    if threading.current_thread() is not threading.main_thread():
+        ignored = []  # only the main thread can change it
+    for number in ignored:
+        signal.signal(number, lambda *_: None)  # child processes do not inherit handlers
+    try:
+        yield
+    finally:
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+
 def start(server: Server, home: Home) -> Running:
     """Start a server in its own session, so that it outlives this process.
 
@@ -207,7 +229,7 @@ def _temporary(server: str, home: Home) -> Path:
     return Home(jars.cache()).folder(f"tmp/{short}") / server
 
 
-def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancelled: Event) -> None:
+def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancelled: threading.Event) -> None:
     """Wait until a server is ready.
 
     Args:
@@ -257,7 +279,8 @@ def _listens(process: psutil.Process, ports: set[int]) -> bool:
 
 
 def stop(home: Home, *names: str) -> None:
-    """Stop servers and their child processes at the same time: by SIGTERM, and after STOP_SECONDS by SIGKILL.
+    """Stop servers and their child processes at the same time: by SIGTERM, which is repeated once, and after
+    STOP_SECONDS by SIGKILL.
 
     Child processes that start meanwhile are stopped as well: a server may wait for them.
 
@@ -281,7 +304,9 @@ def stop(home: Home, *names: str) -> None:
 
         return poll(have_ended, pause=POLL_SECONDS, deadline_seconds=seconds)
 
-    if end_by(psutil.Process.terminate, STOP_SECONDS) or end_by(psutil.Process.kill, KILL_SECONDS):
+    terminate, kill = psutil.Process.terminate, psutil.Process.kill
+    steps = (terminate, REPEAT_SECONDS), (terminate, STOP_SECONDS - REPEAT_SECONDS), (kill, KILL_SECONDS)
+    if any(end_by(send, seconds) for send, seconds in steps):
         return
     remaining = {name: server for name, server in running(home).items() if name in names}
     pids = ", ".join(str(process.pid) for server in remaining.values() for process in server.processes)
