@@ -208,8 +208,9 @@ def test_environment_excludes_unneeded_variables(home, monkeypatch):
     monkeypatch.setenv("CONFLUENT_CLOUD_API_SECRET", "canary")
     monkeypatch.setenv("LAKEHOUSE_ALERT_WEBHOOK", "canary")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     env = json.loads(output_of(home, ENVIRONMENT, env={"OWN": "1"}))
-    assert "canary" not in env.values()
+    assert "canary" not in env.values() and "PYTHONDONTWRITEBYTECODE" not in env
     assert (env["OWN"], env["LC_ALL"], env["PATH"]) == ("1", "C.UTF-8", os.environ["PATH"])
 
 

@@ -33,13 +33,19 @@ EVERY_SERVER = (
 )
 """Patterns of the names that every server inherits: paths of programs, libraries and certificates, and the language."""
 
+EXCLUDED = ("PYTHONDONTWRITEBYTECODE",)
+"""Names that no server inherits. Images of containers set this one; without bytecode files, each process of Dagster and
+each run compiles Dagster again, which takes longer than the rest of its start."""
+
 PROJECT_CODE = ("LAKEHOUSE_*", "DAGSTER_*", "XDG_*", "*_PROXY", "*_proxy")
 
 
 def selected(patterns: Iterable[str]) -> dict[str, str]:
-    """Return the variables of this process whose names match one of the patterns or of `EVERY_SERVER`."""
+    """Return the variables of this process whose names match one of the patterns or of `EVERY_SERVER`, except those in
+    `EXCLUDED`."""
     every = (*EVERY_SERVER, *patterns)
-    return {name: value for name, value in os.environ.items() if any(fnmatchcase(name, pattern) for pattern in every)}
+    names = [name for name in os.environ if any(fnmatchcase(name, pattern) for pattern in every)]
+    return {name: os.environ[name] for name in names if name not in EXCLUDED}
 
 
 def for_project_code() -> tuple[str, ...]:
