@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from typing import Any
 from urllib.parse import urlsplit
@@ -56,6 +57,9 @@ def demo(once: bool) -> None:
     """
     home = Home.default()
     began = time.monotonic()
+    for number in (signal.SIGTERM, signal.SIGHUP):  # the end of the terminal or of a container
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
     try:
         console.console.rule("1 · The embedded stack")
         show.up(home, [server for server in stack.SERVERS if server != "dagster-daemon"])
@@ -82,7 +86,12 @@ def demo(once: bool) -> None:
     except KeyboardInterrupt:
         console.console.print("Stopping.")
     finally:
-        stack.down(home)
+        try:
+            stack.down(home)
+        except KeyboardInterrupt:
+            raise LakehouseError(
+                "The stop was interrupted, so that servers may still run. Run `lakehouse down`"
+            ) from None
 
 
 def _await_records(config: Config, resources: Resources) -> None:

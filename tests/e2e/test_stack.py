@@ -22,6 +22,7 @@ from lakehouse.local.processes import process
 from lakehouse.local.stack import LOGS
 from tests.conftest import SERVERS
 from tests.support.topics import Stream
+from tests.support.waiting import wait_until
 
 QUICK_SERVERS = ("kafka", "s3")
 """The servers of most of these tests, which start quickly and keep their data."""
@@ -150,6 +151,16 @@ def test_down_after_killed_up_leaves_no_process(home, seconds):
     assert lakehouse(home, "down").exit_code == 0
     assert process.running(home) == {} and not any(map(process.is_alive, survivors))
     up(home)  # repairs what the killed command left
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_demo_terminated_during_start_stops_its_servers(home, number):
+    env = {**os.environ, "LAKEHOUSE_HOME": str(home.path)}
+    with subprocess.Popen([*COMMAND, "demo"], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as demo:
+        wait_until(lambda: process.running(home))
+        demo.send_signal(number)
+        output, _ = demo.communicate(timeout=120)
+    assert (demo.returncode, process.running(home)) == (0, {}), output
 
 
 def test_up_with_failing_server_names_it_and_stops_all(home):
