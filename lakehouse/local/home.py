@@ -40,8 +40,20 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """Return the folder at LAKEHOUSE_HOME, or .lakehouse in the project's folder."""
-        return cls(Path(os.environ.get("LAKEHOUSE_HOME") or PROJECT / ".lakehouse").resolve())
+        """Return the folder at LAKEHOUSE_HOME, or .lakehouse in the project's folder.
+
+        Raises:
+            LakehouseError: It belongs to another user, such as root after `sudo lakehouse up`.
+        """
+        path = Path(os.environ.get("LAKEHOUSE_HOME") or PROJECT / ".lakehouse").resolve()
+        try:
+            (path / "lock").exists()
+        except PermissionError as error:
+            raise LakehouseError(
+                f"The state folder {path} is not accessible: {error.strerror}. Nothing was done. Run the command as the"
+                " user who owns it, or set LAKEHOUSE_HOME to another folder"
+            ) from error
+        return cls(path)
 
     @property
     def endpoints(self) -> Path:
@@ -153,15 +165,20 @@ class Home:
         """Exclude another `up` or `down`. The kernel releases the lock when its process ends.
 
         Raises:
-            LakehouseError: Another process has the lock, or its file is a symbolic link.
+            LakehouseError: Another process has the lock, or its file cannot be opened.
         """
         path = self.folder(".") / "lock"
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         except OSError as error:
-            if error.errno != errno.ELOOP:
-                raise
-            raise LakehouseError(f"The lock {path} is a symbolic link. Nothing was started. Remove it") from error
+            if error.errno == errno.ELOOP:
+                raise LakehouseError(f"The lock {path} is a symbolic link. Nothing was started. Remove it") from error
+            if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise LakehouseError(
+                    f"The lock {path} cannot be written: {error.strerror}. Nothing was changed. Run the command as the"
+                    " user who owns it"
+                ) from error
+            raise
         with os.fdopen(handle, "r+") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

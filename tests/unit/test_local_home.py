@@ -14,6 +14,7 @@ import dagster as dg
 import pytest
 
 from assets.sensors.disk_space import disk_space
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import doctor, show, stack
 from lakehouse.local import home as home_module
@@ -21,6 +22,9 @@ from lakehouse.local.client_environment import environment
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, explain_full_disk, write_atomically
 from lakehouse.local.processes import ports
+
+NOBODY = 65534
+"""Id of a user without rights."""
 
 
 @pytest.fixture
@@ -238,3 +242,15 @@ def test_sockets_folder_open_to_others_is_refused(tmp_path, spoil):
             home.sockets()
     finally:
         folder.unlink() if folder.is_symlink() else folder.rmdir()
+
+
+@pytest.mark.parametrize("command", ["status", "down"])
+def test_state_folder_of_other_user_is_reported_without_traceback(tmp_path, command):
+    (tmp_path / "home").mkdir(mode=0)
+    # The mode does not restrict root, whom other users' folders do not restrict either.
+    user = NOBODY if os.getuid() == 0 else None
+    env = {**os.environ, "LAKEHOUSE_HOME": str(tmp_path / "home")}
+    command = [sys.executable, "-m", "lakehouse.cli.main", command]
+    result = subprocess.run(command, env=env, user=user, capture_output=True, text=True, cwd=PROJECT)
+    assert result.returncode == 1 and "Traceback" not in result.stderr
+    assert f"Error: The state folder {tmp_path / 'home'} is not accessible: Permission denied" in result.stderr
