@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
@@ -78,13 +79,14 @@ class Home:
 
     def sockets(self) -> Path:
         """Return a folder for Unix sockets that only the user can enter: in this one, or in /tmp if its path is too
-        long.
+        long or not valid in a URI, which gRPC requires.
 
         Raises:
             LakehouseError: The folder in /tmp belongs to another user or is open to others.
         """
         inside = self.path / "run"
-        if len(os.fsencode(inside)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES:
+        fits = len(os.fsencode(inside)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES
+        if fits and quote(str(inside)) == str(inside):
             return self.folder("run")
         folder = self._short()
         with suppress(FileExistsError):

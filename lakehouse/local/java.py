@@ -8,7 +8,9 @@ where the archive of Java's own classes must be, which the package lacks.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -95,3 +97,8 @@ def _is_damaged(log: Path) -> bool:
 def class_path(jars: list[Path]) -> str:
     """Return the value of -cp for the jars."""
     return ":".join(map(str, jars))
+
+
+def property_value(path: Path) -> str:
+    """Return a path as a value in a properties file, which Java reads as ISO 8859-1: other characters are escaped."""
+    return re.sub("[^\x00-\x7f]+", lambda characters: json.dumps(characters[0])[1:-1], str(path))

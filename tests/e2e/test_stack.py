@@ -27,6 +27,9 @@ from tests.support.waiting import wait_until
 QUICK_SERVERS = ("kafka", "s3")
 """The servers of most of these tests, which start quickly and keep their data."""
 
+UNUSUAL_NAME = "Zoë's home"
+"""Name of a state folder with characters that some formats of the servers escape."""
+
 COMMAND = [sys.executable, "-m", "lakehouse.cli.main"]
 ONLY = [f"--only={name}" for name in QUICK_SERVERS]
 
@@ -41,7 +44,7 @@ def home(tmp_path):
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """Yield a stack of QUICK_SERVERS for several tests, and the output of the process that started it."""
-    home = Home(tmp_path_factory.mktemp("shared") / "home")
+    home = Home(tmp_path_factory.mktemp("shared") / UNUSUAL_NAME)
     try:
         env = {**os.environ, "LAKEHOUSE_HOME": str(home.path), "COLUMNS": "200"}
         result = subprocess.run([*COMMAND, "up", *ONLY], env=env, capture_output=True, text=True, timeout=120)
@@ -161,6 +164,15 @@ def test_demo_terminated_during_start_stops_its_servers(home, number):
         demo.send_signal(number)
         output, _ = demo.communicate(timeout=120)
     assert (demo.returncode, process.running(home)) == (0, {}), output
+
+
+def test_snowflake_starts_in_folder_with_unusual_name(tmp_path):
+    home = Home(tmp_path / UNUSUAL_NAME)
+    try:
+        states = local_stack.up(home, ["snowflake"])
+        assert {state.name: state.state for state in states}["snowflake"] == "ready"
+    finally:
+        local_stack.down(home)
 
 
 def test_up_with_failing_server_names_it_and_stops_all(home):

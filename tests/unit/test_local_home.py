@@ -9,6 +9,7 @@ import sys
 import uuid
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 import dagster as dg
 import pytest
@@ -21,6 +22,7 @@ from lakehouse.local import home as home_module
 from lakehouse.local.client_environment import environment
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, explain_full_disk, write_atomically
+from lakehouse.local.java import property_value
 from lakehouse.local.processes import ports
 
 NOBODY = 65534
@@ -242,6 +244,20 @@ def test_sockets_folder_open_to_others_is_refused(tmp_path, spoil):
             home.sockets()
     finally:
         folder.unlink() if folder.is_symlink() else folder.rmdir()
+
+
+@pytest.mark.parametrize("name", ["a b", "Zoë", "it's"])
+def test_sockets_path_is_valid_in_uri(name):
+    home = Home(Path("/tmp") / name)  # noqa: S108 (nothing is created there)
+    try:
+        assert quote(str(home.sockets())) == str(home.sockets())
+        assert not home.path.exists()
+    finally:
+        home.remove_sockets()
+
+
+def test_property_value_escapes_characters_that_java_misreads():
+    assert property_value(Path("/Zoë's 😀")) == r"/Zo\u00eb's \ud83d\ude00"
 
 
 @pytest.mark.parametrize("command", ["status", "down"])

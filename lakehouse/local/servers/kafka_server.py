@@ -15,7 +15,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.credentials import Credentials
 from lakehouse.local.home import Home, write_atomically
-from lakehouse.local.java import class_path, java
+from lakehouse.local.java import class_path, java, property_value
 from lakehouse.local.processes.process import Server, run_tool
 from lakehouse.local.processes.server_context import LOOPBACK, Context
 from resources.kafka.jaas import jaas_config
@@ -120,7 +120,7 @@ advertised.listeners={protocol}://{LOOPBACK}:{port}
 inter.broker.listener.name={protocol}
 controller.listener.names=CONTROLLER
 listener.security.protocol.map=CONTROLLER:{protocol},{protocol}:{protocol}
-log.dirs={data}
+log.dirs={property_value(data)}
 auto.create.topics.enable=false
 default.replication.factor=1
 min.insync.replicas=1

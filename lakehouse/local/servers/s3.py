@@ -5,7 +5,7 @@ from __future__ import annotations
 from lakehouse.local import jars
 from lakehouse.local.client_environment import BUCKET
 from lakehouse.local.home import write_atomically
-from lakehouse.local.java import java
+from lakehouse.local.java import java, property_value
 from lakehouse.local.processes import probe
 from lakehouse.local.processes.process import Server
 from lakehouse.local.processes.server_context import Context
@@ -26,7 +26,7 @@ def server(context: Context) -> Server:
             "s3proxy.identity": context.credentials.aws_access_key_id,
             "s3proxy.credential": context.credentials.aws_secret_access_key,
             "jclouds.provider": "filesystem-nio2",
-            "jclouds.filesystem.basedir": objects,
+            "jclouds.filesystem.basedir": property_value(objects),
         }
         write_atomically(configuration, "".join(f"{name}={value}\n" for name, value in settings.items()))
 

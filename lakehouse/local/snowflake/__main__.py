@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import uvicorn
 
@@ -42,7 +43,8 @@ def main() -> None:
         account=os.environ["SNOWFLAKE_ACCOUNT"],
         admin_password=os.environ.pop("SNOWFLAKE_ADMIN_PASSWORD"),
         lake=Lake.from_environment(os.environ),
-        folder=Home.default().folder("snowflake") / "data",
+        # Relative, because fakesnow quotes no apostrophe in the path of the databases.
+        folder=Path(os.path.relpath(Home.default().folder("snowflake") / "data")),
     )
     # Clients keep connections open: a graceful shutdown would wait for them without end.
     uvicorn.run(
