@@ -230,6 +230,9 @@ def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
     Raises:
         ValueError: A value cannot be converted (ArrowInvalid is a subclass).
     """
+    if pa.types.is_struct(array.type) and written.kind not in ("struct", "timestamp"):
+        # The message of a wrapped value.
+        [array] = array.flatten()
     if not fits(written, wanted):
         if _is_empty(array):
             return pa.nulls(len(array), _arrow_type(wanted))

@@ -21,8 +21,11 @@ if TYPE_CHECKING:
 PLAIN = "lakehouse_plain"
 """Package for copies of those well-known types that ptars would convert lossily."""
 
-NATIVE = ("google/protobuf/wrappers.proto", "google/protobuf/struct.proto", "google/protobuf/descriptor.proto")
-"""Files of types that ptars converts itself, or that have no columns. Their fields keep their names."""
+NATIVE = ("google/protobuf/struct.proto", "google/protobuf/descriptor.proto")
+"""Files of types that have no columns. Their fields keep their names."""
+
+LOSSY = [f"google/protobuf/{name}.proto" for name in ("timestamp", "duration", "wrappers")]
+"""Files of types that ptars would convert lossily, as it would those of `google/type/`."""
 
 
 def name(number: int) -> str:
@@ -53,24 +56,27 @@ def _handler(descriptors: bytes, message: str) -> MessageHandler:
     from ptars import HandlerPool, PtarsConfig
 
     files = FileDescriptorSet.FromString(descriptors)
-    pool = DescriptorPool()
+    pool, moved = DescriptorPool(), set[str]()
     for file in files.file:
-        _make_plain(file)
+        _make_plain(file, moved)
         pool.Add(file)
     descriptor = pool.FindMessageTypeByName(message)
     return HandlerPool([descriptor.file], PtarsConfig(list_value_name="element")).get_for_message(descriptor)
 
 
-def _make_plain(file: Any) -> None:
+def _make_plain(file: Any, moved: set[str]) -> None:
     """Rename the fields in a file descriptor, and replace types that ptars would convert lossily.
 
     Timestamps and similar types become ordinary messages: ptars counts nanoseconds in 64 bits, which end in the year
-    2262. JSON values, which are recursive, become bytes.
+    2262, and reads only the last part of a wrapper in two parts. JSON values, which are recursive, become bytes.
+
+    Args:
+        file: The file, after those that it imports.
+        moved: The types that are in another package now, as references name them. Those of the file are added.
     """
-    lossy = ("google/protobuf/timestamp.proto", "google/protobuf/duration.proto")
-    if file.name in lossy or file.name.startswith("google/type/"):
+    if file.name in LOSSY or file.name.startswith("google/type/"):
+        moved.update(f".{file.package}.{type_.name}" for type_ in (*file.message_type, *file.enum_type))
         file.package = PLAIN + "." + file.package
-    names = (".google.protobuf.Timestamp", ".google.protobuf.Duration")
 
     def visit(messages: Any) -> None:
         for message in messages:
@@ -91,7 +97,7 @@ def _make_plain(file: Any) -> None:
                         # Optional bytes distinguish an empty value from an absent one.
                         field.oneof_index, field.proto3_optional = len(message.oneof_decl), True
                         message.oneof_decl.add(name=f"_{field.name}")
-                elif field.type_name in names or field.type_name.startswith(".google.type."):
+                elif field.type_name in moved:
                     field.type_name = f".{PLAIN}{field.type_name}"
 
     visit(file.message_type)

@@ -231,3 +231,25 @@ def test_decode_json_value_in_parts_is_merged(label):
 
     assert json.loads(row["x"]) == [1, 2]
     assert json.loads(row["n"]["y"]) == {"1": 1, "2": 2}
+
+
+def test_decode_wrapper_in_parts_is_merged():
+    text = """syntax = "proto3"; import "google/protobuf/wrappers.proto"; message M {
+      google.protobuf.StringValue s = 1; google.protobuf.Int32Value i = 2; N n = 3; oneof o {
+      google.protobuf.BoolValue b = 4; int32 x = 5; } repeated google.protobuf.UInt64Value list = 6;
+      map<string, google.protobuf.DoubleValue> map = 7; message N { google.protobuf.BytesValue y = 1; } }"""
+    message_type = message_class(text, "M")
+    set_, empty = message_type(), message_type()
+    set_.s.value, set_.i.value, set_.n.y.value, set_.b.value = "a", 5, b"c", True
+    set_.list.add(value=7)
+    set_.map["k"].value = 0.5
+    for wrapper in (empty.s, empty.i, empty.n.y, empty.b, empty.list.add()):
+        wrapper.SetInParent()
+
+    parts = [part.SerializeToString() for part in (set_, empty)]
+    rows = read(text, b"".join(parts), b"".join(reversed(parts)), parts[1], b"")
+
+    filled = {"s": "a", "i": 5, "n": {"y": b"c"}, "b": True, "x": None, "map": [("k", 0.5)]}
+    assert rows[:2] == [filled | {"list": [7, 0]}, filled | {"list": [0, 7]}]
+    assert rows[2] == {"s": "", "i": 0, "n": {"y": b""}, "b": False, "x": None, "list": [0], "map": []}
+    assert rows[3] == dict.fromkeys(filled) | {"list": [], "map": []}
