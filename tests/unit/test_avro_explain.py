@@ -135,6 +135,13 @@ def test_explain_missing_required_field_names_it():
     assert decoder.explain(framed(b"\x02")).startswith("the record: the record has no 'b', which has no default")
 
 
+def test_explain_symbol_that_reader_lacks_names_it_despite_default():
+    old, new = (record(a={**LETTERS, "symbols": symbols, "default": "A"}) for symbols in (["A", "B"], ["A", "C"]))
+    registered = [RegisteredSchema(n, json.dumps(schema)) for n, schema in enumerate((old, new), 1)]
+    decoder = side_schema("avro", registered, "", registered[:1]).codec
+    assert decoder.explain(framed(b"\x02", 2)) == "'a': the enum of the reader schema does not have the symbol (byte 5)"
+
+
 EVERYTHING = record(
     a=["null", "string", LETTERS, {**record(x="long", y={"type": "fixed", "name": "F", "size": 3}), "name": "X"}],
     b={"type": "array", "items": {"type": "map", "values": ["null", "double", "bytes"]}},

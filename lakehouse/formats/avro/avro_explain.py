@@ -115,8 +115,7 @@ class _Walk:
                 index = self.number(path, INT_BYTES)
                 if not 0 <= index < len(wrote.symbols):
                     raise _Fault(path, f"the index is not one of the enum's {len(wrote.symbols)} symbols", start)
-                is_strict = reads is not None and reads.kind == "enum" and reads.default is None
-                if reads and is_strict and wrote.symbols[index] not in reads.symbols:
+                if reads and reads.kind == "enum" and wrote.symbols[index] not in reads.symbols:
                     raise _Fault(path, "the enum of the reader schema does not have the symbol", start)
             case "bytes" | "string":
                 self.content(self.sized(path), reads, path, start)

@@ -216,8 +216,8 @@ def has_spare(place: Type) -> bool:
 
 
 def _enum(type_: Type, name: str) -> dict[str, Any]:
-    default = {} if type_.default is None else {"default": type_.default}
-    return {"type": "enum", "name": name, "symbols": list(type_.symbols), **default}
+    """Return an enum without its default, which Avro would read in place of a symbol that the reader lacks."""
+    return {"type": "enum", "name": name, "symbols": list(type_.symbols)}
 
 
 def _logical(type_: Type) -> dict[str, Any]:

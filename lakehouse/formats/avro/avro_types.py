@@ -39,8 +39,8 @@ class Type:
 
     `kind` is a primitive type, `record`, `enum`, `fixed`, `array`, `map`, `union`, or `recursive` in place of a record
     that contains itself. `name` and `aliases` are full names. `logical` is `decimal` or one of LOGICAL, and None if the
-    schema has no valid one. `default` is an enum's default. `inner` contains the type of an array's items or a map's
-    values, or the branches of a union. `origin` is the name that a merged type had in the oldest version.
+    schema has no valid one. `inner` contains the type of an array's items or a map's values, or the branches of a
+    union. `origin` is the name that a merged type had in the oldest version.
     """
 
     kind: str
@@ -51,7 +51,6 @@ class Type:
     scale: int = 0
     size: int = 0
     symbols: tuple[str, ...] = ()
-    default: str | None = None
     fields: tuple[Field, ...] = ()
     inner: tuple[Type, ...] = ()
     origin: str = ""
@@ -279,8 +278,7 @@ class _Parser:
         aliases = tuple(_full(alias, namespace) for alias in schema.get("aliases") or ())
         if kind == "enum":
             symbols = _names(schema["symbols"], full)
-            default = schema.get("default")
-            type_ = Type(kind, full, aliases, symbols=symbols, default=default if default in symbols else None)
+            type_ = Type(kind, full, aliases, symbols=symbols)
         elif kind == "fixed":
             type_ = Type(kind, full, aliases, size=_number(schema, "size"), **_logical(schema, kind))
         else:
