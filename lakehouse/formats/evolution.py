@@ -129,6 +129,12 @@ def require_accepted(differences: Sequence[Change], table: str) -> None:
         )
 
 
+def adds_field(change: Change) -> bool:
+    """Return whether a change adds a field; the branch of a union that a schema adds is none."""
+    is_branch = (change.doc or "").startswith(BRANCH)
+    return change.rule in ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED") and not is_branch
+
+
 def apply(update: UpdateSchema, differences: Sequence[Change]) -> None:
     """Stage the accepted changes for one schema commit. Columns keep their ids, and so rows their values.
 

@@ -183,6 +183,30 @@ def test_ingest_invalid_foreign_schemas_are_dead_letters(create_stream):
     assert {letter["error_reason"] for letter in stream.dead_letters()} == {"unknown_schema"}
 
 
+def test_ingest_foreign_values_without_place_are_dead_letters(create_stream):
+    def schema(symbols, *added):
+        side = {"type": "enum", "name": "side", "symbols": symbols, "default": "BUY"}
+        fields = [{"name": "userid", "type": "string"}, {"name": "side", "type": side}, *added]
+        return json.dumps({"type": "record", "name": "deal", "fields": fields})
+
+    stream = create_stream(key=[])
+    stream.registry.subjects.clear()
+    stream.registry.add(40, schema(["BUY", "SELL"]), f"{stream.name}-value")
+    stream.registry.add(41, schema(["BUY", "SELL", "SHORT"]))
+    stream.registry.add(42, schema(["BUY"], {"name": "note", "type": ["null", "string"]}))
+    sent = [(40, "SELL"), (41, "SELL"), (41, "SHORT"), (42, "BUY")]
+    texts = {id_: stream.client.by_id(id_).text for id_ in (40, 41, 42)}
+    records = [{"userid": f"{id_} {side}", "side": side, "note": "x"} for id_, side in sent]
+    stream.produce([{"value": framed(id_, texts[id_], record)} for (id_, _), record in zip(sent, records, strict=True)])
+
+    stream.ingest()
+
+    assert [(row["userid"], row["side"]) for row in stream.rows()] == [("40 SELL", "SELL"), ("41 SELL", "SELL")]
+    letters = [(x["schema_id"], x["error_reason"], x["error_message"]) for x in stream.dead_letters()]
+    assert [letter[:2] for letter in letters] == [(41, "undecodable"), (42, "unfit_schema")]
+    assert "does not have the symbol" in letters[0][2] and "no column for its field 'note'" in letters[1][2]
+
+
 def test_ingest_key_with_foreign_schema_is_decoded(create_stream):
     key = '{"type": "record", "name": "Key", "fields": [{"name": "userid", "type": "string"}]}'
     stream = create_stream(mode="upsert", key_format="avro")

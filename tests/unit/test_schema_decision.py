@@ -22,6 +22,10 @@ def orders(**types):
     return json.dumps({"type": "record", "name": "orders", "fields": fields})
 
 
+def nested(**types):
+    return {"type": "record", "name": "inner", "fields": json.loads(orders(**types))["fields"]}
+
+
 FIRST, WIDER, UNFIT = orders(id="int"), orders(id="long", price="double"), orders(id="string")
 
 
@@ -63,6 +67,17 @@ def test_decide_schema_dead_letter_policy_uses_older_version(decide):
     assert decision.action == "use_older"
     assert [version.id for version in decision.require_readable().value.schema.read_by] == [1]
     assert decision.schemas.unfit_ids == {2}
+
+
+@pytest.mark.parametrize(
+    ("added", "field"), [({"note": "string"}, "note"), ({}, None), ({"inner": nested(x="int", y="int")}, "inner.y")]
+)
+def test_decide_schema_unfit_version_with_more_fields_is_conflict(decide, added, field):
+    first, unfit = orders(id="int", inner=nested(x="int")), orders(id="string", **{"inner": nested(x="int")} | added)
+    decision = decide(first, unfit, policy="dead_letter")
+
+    reasons = {2: f"the table has no column for its field '{field}'"} if field else {}
+    assert (decision.action, decision.schemas.conflicts) == ("use_older", reasons)
 
 
 @pytest.mark.parametrize(("policy", "action"), [("stop", "refuse"), ("new_table", "roll_over")])

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from typing import Literal
 
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import StructType
 
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import format_of, of_type, record_types
+from lakehouse.formats import evolution, format_of, of_type, record_types
 from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.protocols import RegistryClient
@@ -50,7 +51,7 @@ class TopicSchemas:
         other_type_ids: Ids of schemas of record types that are not this topic's.
         unfit_ids: Ids of versions that do not define the columns.
         unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
-        conflicts: Reasons, by id, why versions cannot share columns with the others. Their records are dead letters.
+        conflicts: Reasons, by id, why schemas cannot share columns with the others. Their records are dead letters.
         registered: All versions of the value's subject, oldest first, with those in conflict.
     """
 
@@ -174,12 +175,41 @@ def _consistent(
 def older_versions(known: TopicSchemas) -> Iterator[TopicSchemas]:
     """Yield the schemas with the columns of ever older versions of the value, beginning with the second newest.
 
-    The newer versions are still known. Their records become dead letters if the older schema cannot read them.
+    The newer versions are still known. Their records become dead letters if the older schema cannot read them, or if
+    the version has fields without a column.
     """
     versions = known.value.versions
     for count in range(len(versions) - 1, 0, -1):
         older = side_schema(known.topic.value_format, versions, known.topic.record, versions[:count])
-        yield replace(known, value=older, unfit_ids=frozenset(version.id for version in versions[count:]))
+        unfit_ids = frozenset(version.id for version in versions[count:])
+        conflicts = {**known.conflicts, **without_columns(known.topic, older, versions[count:])}
+        yield replace(known, value=older, unfit_ids=unfit_ids, conflicts=conflicts)
+
+
+def without_columns(topic: Topic, value: SideSchema, others: Sequence[RegisteredSchema]) -> dict[int, str]:
+    """Return the reasons, by id, why schemas that do not define the columns have values that no column would contain.
+
+    Args:
+        topic: The topic.
+        value: The schema of the values.
+        others: The schemas that do not define its columns.
+    """
+    reasons = {}
+    table = assign_fresh_schema_ids(Schema(*value.shape.struct.fields))
+    read_by = value.schema.read_by
+    for other in others:
+        try:
+            # As an older version than the newest, because the names and aliases of that one pair the fields.
+            shape = side_schema(topic.value_format, [*read_by, other, read_by[-1]], topic.record).shape
+        except SchemaError as error:
+            reasons[other.id] = str(error)
+            continue
+        added = (change for change in evolution.changes(table, shape) if evolution.adds_field(change))
+        # Of a change event, only the row after the change has columns.
+        paths = [change.path for change in added if topic.mode != "debezium" or change.path[0] == "after"]
+        if paths:
+            reasons[other.id] = f"the table has no column for its field '{'.'.join(paths[0])}'"
+    return reasons
 
 
 def side_schema(

@@ -15,7 +15,7 @@ from lakehouse.formats import format_of, of_type, record_types
 from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
-from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema, without_columns
 from resources.protocols import RegistryClient
 from spark.decoding import decode
 
@@ -106,7 +106,8 @@ def with_foreign_writers(
     value = side_schema(
         known.topic.value_format, (*foreign, *own_versions), known.topic.record, known.value.schema.read_by
     )
-    return replace(extended, foreign=tuple(foreign), value=value)
+    conflicts = {**known.conflicts, **without_columns(known.topic, known.value, foreign)}
+    return replace(extended, foreign=tuple(foreign), value=value, conflicts=conflicts)
 
 
 def _with_foreign_keys(
