@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
@@ -26,14 +27,21 @@ def table_schema(metadata: Mapping[str, str], value: StructType, key: StructType
         key: Columns of message keys. Where both have a column of the same name, the value's is used.
 
     Raises:
-        SchemaError: Two column names are equal (ignoring case), or there are too many columns.
+        SchemaError: Two column names or paths are equal (ignoring case), or there are too many columns.
     """
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
-    from pyiceberg.types import NestedField
+    from pyiceberg.types import NestedField, StructType
 
     names = {field.name for field in value.fields}
     fields = [*value.fields, *(field for field in (key.fields if key else ()) if field.name not in names)]
     require_nesting("table's", max(map(_nesting, (field.field_type for field in fields)), default=0), MAX_NESTING)
+    distinct(fields)
+    [(path, count), *_] = Counter(_paths(StructType(*fields), "")).most_common(1) or [("", 0)]
+    if count > 1:
+        raise SchemaError(
+            f"Two columns have the path '{path}', because one has a dot in its name and the other is nested. Iceberg "
+            f"cannot distinguish them. Rename one in the schema"
+        )
     Budget("combined key and value").spend_field(assign_fresh_schema_ids(Schema(*fields)).highest_field_id)
     for name, column in registered().items():
         if table_name := metadata.get(internal(name)):
@@ -66,6 +74,24 @@ def _nesting(type_: IcebergType) -> int:
     return 0
 
 
+def _paths(type_: IcebergType, path: str) -> Iterator[str]:
+    """Yield the names that Iceberg finds columns by, in lower case: those of nested ones are joined by dots."""
+    from pyiceberg.types import ListType, MapType, StructType
+
+    match type_:
+        case StructType():
+            inner = [(field.name.lower(), field.field_type) for field in type_.fields]
+        case ListType():
+            inner = [("element", type_.element_type)]
+        case MapType():
+            inner = [("key", type_.key_type), ("value", type_.value_type)]
+        case _:
+            inner = []
+    for name, part in inner:
+        yield path + name
+        yield from _paths(part, f"{path}{name}.")
+
+
 def distinct(fields: Sequence[NestedField]) -> None:
     """Require distinct names, ignoring case, because Spark, Glue and Snowflake do not distinguish case.
 
@@ -77,12 +103,14 @@ def distinct(fields: Sequence[NestedField]) -> None:
         beside = f" beside '{named[0]}'" if named else ""
         raise SchemaError(f"A field{beside} has an empty name, which Iceberg does not allow. Rename it in the schema")
     folded: dict[str, str] = {}
+    in_java: dict[str, str] = {}
     for field in fields:
         if not field.name.isascii() and any("\ud800" <= character <= "\udfff" for character in field.name):
             raise SchemaError(f"The name {ascii(field.name)} of a field is not valid UTF-8. Rename it in the schema")
-        other = folded.setdefault(field.name.lower(), field.name)
-        if other != field.name:
-            raise SchemaError(f"Columns '{other}' and '{field.name}' differ by case only. Rename one in the schema")
+        for key, known in ((field.name.lower(), folded), (_as_in_java(field.name), in_java)):
+            other = known.setdefault(key, field.name)
+            if other != field.name:
+                raise SchemaError(f"Columns '{other}' and '{field.name}' differ by case only. Rename one in the schema")
     if len(folded) < len(fields):
         names = [field.name for field in fields]
         duplicate = next(name for name in names if names.count(name) > 1)
@@ -90,3 +118,14 @@ def distinct(fields: Sequence[NestedField]) -> None:
             f"Two columns are named '{duplicate}': the schema repeats the name, or a metadata column has it. "
             f"Rename the field in the schema"
         )
+
+
+def _as_in_java(name: str) -> str:
+    """Return a key that is equal for names that Spark does not distinguish (java.lang.String, equalsIgnoreCase).
+
+    Java compares the upper case of each letter, so that the micro sign equals the Greek letter.
+    """
+    if name.isascii():
+        return name.lower()
+    upper = (letter.upper() if len(letter.upper()) == 1 else letter for letter in name)
+    return "".join(letter.lower()[0] for letter in upper)

@@ -115,6 +115,29 @@ def protobuf(fields):
     return f'syntax = "proto3"; message orders {{ {fields} }}'
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ('"a": {"properties": {"b": {}}}', '"a.b": {}'),
+        ('"a": {"type": "array", "items": {"type": "string"}}', '"A.element": {}'),
+        ('"a": {"additionalProperties": {"properties": {"b": {}}}, "type": "object"}', '"a.value.b": {}'),
+    ],
+)
+def test_decide_schema_columns_of_one_path_are_refused(tmp_path, first, second):
+    versions = Catalog(tmp_path, "json_schema", "stop")
+    versions.texts = [f'{{"properties": {{{first}, {second}}}}}']
+    with pytest.raises(SchemaError, match=r"path 'a\.[a-z.]+'.*Rename one"):
+        versions.decide()
+
+
+@pytest.mark.parametrize("names", ["µμ", "sſ", "kK", "iİ", "σς"])
+def test_decide_schema_names_alike_for_spark_are_refused(tmp_path, names):
+    versions = Catalog(tmp_path, "json_schema", "stop")
+    versions.texts = [json_schema(**dict.fromkeys(names, "integer"))]
+    with pytest.raises(SchemaError, match="differ by case only"):
+        versions.decide()
+
+
 CONFLICTS = {
     "JSON, case": (
         "json_schema",
