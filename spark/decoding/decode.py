@@ -21,6 +21,7 @@ from lakehouse.core.tables.metadata_columns import internal, registered
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of
 from spark.decoding.decoded import PREFIX, record
+from spark.decoding.fitting import exactly
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -300,6 +301,7 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
     row."""
     from_key = set(decoding.key.columns) if decoding.key else set()
     types = _row_types(decoded, decoding) if from_key or decoding.mode == "debezium" else {}
+    key_types = _field_types(decoded.schema["k"].dataType) if from_key else {}
     in_value = (
         set(decoding.value.columns)
         if decoding.mode != "debezium"
@@ -315,8 +317,7 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
             continue
         fallbacks = [rows.old[name]] if rows.old is not None else []
         if name in from_key:
-            # The key may have another type: a value that does not convert is a bad key, and must not fail the batch.
-            fallbacks.append(F.col("k")[name].try_cast(types[name]))
+            fallbacks.append(exactly(F.col("k")[name], key_types[name], types[name]))
         columns[name] = F.coalesce(columns[name], *fallbacks)
     return columns
 
@@ -324,7 +325,11 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
 def _row_types(decoded: DataFrame, decoding: Decoding) -> dict[str, DataType]:
     """Return the types of a row's fields by name."""
     row: Any = decoded.schema["v"].dataType
-    return {field.name: field.dataType for field in (row["after"].dataType if decoding.mode == "debezium" else row)}
+    return _field_types(row["after"].dataType if decoding.mode == "debezium" else row)
+
+
+def _field_types(struct: Any) -> dict[str, DataType]:
+    return {field.name: field.dataType for field in struct}
 
 
 def _first(faults: list[tuple[Column, str]]) -> Column:

@@ -1,10 +1,11 @@
 """Upserts: one row for each key, with the values at the last offset, unless that is a null."""
 
+import json
 import random
 
 from lakehouse.config.loader import PROJECT
 from resources.iceberg.snapshots import commits, live_rows
-from tests.support.topics import TRADES, Stream, framed, trade
+from tests.support.topics import TRADES, Stream, framed, register, trade
 
 
 def newest(stream):
@@ -84,8 +85,6 @@ def test_upsert_avro_key_identifies_by_all_columns(resources):
     stream = Stream(resources, settings=settings)
     from decimal import Decimal
 
-    from tests.support.topics import register
-
     key_id, value_id = register(f"{stream.name}-key", key_schema), stream.schema(value_schema)
 
     def message(side, count):
@@ -100,3 +99,22 @@ def test_upsert_avro_key_identifies_by_all_columns(resources):
     [row] = stream.rows()
     assert (row["side"], row["trade_count"], row["price"], row["total_price"]) == ("BUY", 2, Decimal("1.2345"), 2**60)
     assert round(row["trade_timestamp"].timestamp() * 1000) == 1_700_000_000_123
+
+
+def test_tombstone_with_key_that_column_would_round_is_dead_letter(resources):
+    def schema(name, type_):
+        return json.dumps({"type": "record", "name": name, "fields": [{"name": "id", "type": type_}]})
+
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert", "key_format": "avro", "key": "id"})
+    key_schema, value_schema = schema("Key", "double"), schema("Value", "long")
+    key_id, value_id = register(f"{stream.name}-key", key_schema), stream.schema(value_schema)
+
+    def message(key, value):
+        body = None if value is None else framed(value_id, value_schema, {"id": value})
+        return {"key": framed(key_id, key_schema, {"id": key}), "value": body}
+
+    stream.produce([message(1.0, 1), message(2.0, 2), message(1.5, None), message(2.0, None)])
+    stream.ingest()
+
+    assert [row["id"] for row in stream.rows()] == [1]
+    assert [(letter["kafka_offset"], letter["error_reason"]) for letter in stream.dead_letters()] == [(2, "bad_key")]
