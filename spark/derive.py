@@ -2,25 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import reduce
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
-from pyspark.sql.types import DataType, DoubleType, FloatType, IntegerType, LongType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
-from lakehouse.core.errors import ConfigError
+from lakehouse.core.errors import ConfigError, SchemaError
 from lakehouse.core.framing import frame
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables import metadata_columns
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats.avro.avro_format import field_names
+from lakehouse.formats.avro.avro_types import Type, parse
+from lakehouse.formats.schema import RegisteredSchema
 from spark.decoding.decoded import PREFIX
 from spark.records import is_new
 from spark.tables.spans import SPANNED, bound, literal
+
+TOO_FINE = "A time with microseconds has an Avro type of milliseconds"
+"""The error that Spark raises for such a time."""
 
 
 def published(spark: SparkSession, ref: TableRef, snapshot_id: int, names: Mapping[str, str]) -> DataFrame:
@@ -149,10 +166,53 @@ def messages(result: DataFrame, key: tuple[int, str] | None, value: tuple[int, s
 
     Returns:
         Two binary columns, `key` and `value`, with one row per message.
+
+    Raises:
+        SchemaError: A schema has milliseconds for a time with microseconds.
     """
-    keys = _encode(*key) if key else F.lit(None).cast("binary")
-    return result.select(keys.alias("key"), _encode(*value).alias("value")).toArrow()
+    keys = _encode(result, *key) if key else F.lit(None).cast("binary")
+    try:
+        return result.select(keys.alias("key"), _encode(result, *value).alias("value")).toArrow()
+    except PySparkException as error:
+        if TOO_FINE not in str(error):
+            raise
+        raise SchemaError(
+            "The transform returned a time with microseconds, but its type in the Avro schema has milliseconds. The "
+            "batch was not produced. Declare timestamp-micros in the schema file, or round the time in the transform"
+        ) from error
 
 
-def _encode(id_: int, schema: str) -> Column:
-    return F.concat(F.lit(frame(id_)), to_avro(F.struct(*field_names(schema)), schema))
+def _encode(result: DataFrame, id_: int, schema: str) -> Column:
+    message = F.concat(F.lit(frame(id_)), to_avro(F.struct(*field_names(schema)), schema))
+    columns = {field.name.lower(): field.dataType for field in result.schema}
+    for field in parse(RegisteredSchema(0, schema)).fields:
+        if type_ := columns.get(field.name.lower()):
+            for condition in _too_fine(SPARK.identifier(field.name), type_, field.type):
+                message = F.when(F.expr(condition), F.raise_error(F.lit(TOO_FINE)).cast("binary")).otherwise(message)
+    return message
+
+
+def _too_fine(value: str, type_: DataType, written: Type, level: int = 0) -> Iterator[str]:
+    """Yield SQL conditions, never null, under which a value contains a time that Spark would round to milliseconds.
+
+    Args:
+        value: The SQL expression of the value.
+        type_: Its type.
+        written: Its Avro type.
+        level: The number of lists and maps that contain the value.
+    """
+    [branch, *others], item = written.branches or [written], f"x{level}"
+    match type_:
+        case TimestampType() | TimestampNTZType() if not others and (branch.logical or "millis").endswith("millis"):
+            yield f"coalesce(extract(SECOND FROM {value}) * 1000 % 1 != 0, false)"
+        case StructType():
+            fields = {field.name.lower(): field.type for field in branch.fields}
+            for part in type_:
+                if inner := fields.get(part.name.lower()):
+                    yield from _too_fine(f"{value}.{SPARK.identifier(part.name)}", part.dataType, inner, level)
+        case ArrayType() if branch.kind == "array":
+            for condition in _too_fine(item, type_.elementType, branch.inner[0], level + 1):
+                yield f"coalesce(exists({value}, {item} -> {condition}), false)"
+        case MapType() if branch.kind == "map":
+            for condition in _too_fine(item, type_.valueType, branch.inner[0], level + 1):
+                yield f"coalesce(exists(map_values({value}), {item} -> {condition}), false)"

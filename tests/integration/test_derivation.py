@@ -1,18 +1,20 @@
 """stock_trades_with_totals compared with sums that Python computes from the topic."""
 
+import json
 import time
 from datetime import UTC, datetime
 
 import pytest
 
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import TransientError, UnclearState
+from lakehouse.core.errors import SchemaError, TransientError, UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.replay import redrive
 from resources.kafka import transactions
+from spark.derive import messages
 from tests.support.topics import CHEAP, TRADES, consume, framed, registry, trade, with_checks, with_types
 from tests.support.totals import Totals
 
@@ -216,3 +218,24 @@ def test_derive_group_of_changed_type_stops_until_skipped(resources):
     assert totals.run() > 0
     later = {key: row for key, row in totals.expected().items() if key[0] >= 1_790_000_060_000}
     assert totals.rows() == before | later
+
+
+MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
+
+
+def test_messages_time_finer_than_schema_is_refused(resources):
+    spark = resources.spark.session(resources.catalog.spark_settings())
+
+    def encoded(type_, at, sql="{}"):
+        schema = json.dumps({"type": "record", "name": "R", "fields": [{"name": "at", "type": type_}]})
+        rows = spark.range(1).selectExpr(sql.format(f"timestamp'{at}'") + " AS at")
+        return messages(rows, None, (1, schema))["value"].to_pylist()
+
+    fine, coarse = "2026-01-31 00:00:00.123456", "1969-12-31 23:59:59.999"
+    nested = {"type": "map", "values": {"type": "array", "items": ["null", MILLIS]}}
+    for type_, sql in ((MILLIS, "{}"), ("long", "{}"), (["null", MILLIS], "{}"), (nested, "map('k', array({}))")):
+        with pytest.raises(SchemaError, match="has microseconds.*timestamp-micros"):
+            encoded(type_, fine, sql)
+        assert len(encoded(type_, coarse, sql)) == 1
+    assert encoded(MILLIS, coarse) == [b"\0\0\0\0\1" + b"\x01"]
+    assert len(encoded(MILLIS | {"logicalType": "timestamp-micros"}, fine)) == 1
