@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse.core.framing import FRAME_BYTES, schema_id
+from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_schema_format import Field, Kind
@@ -79,13 +80,18 @@ class JsonCodec(Codec):
     def revised(self, decoded: str) -> Column:
         """Return the objects, parsed again if an integer may be written with a fraction or exponent.
 
-        Such integers are valid (JSON Schema draft 6 and later, 6.1.1), but Spark's parser does not accept them.
+        Such integers are valid (JSON Schema draft 6 and later, 6.1.1), but Spark's parser does not accept them. Fields
+        without integers are parsed from the original text, because numbers of other types differ by their form:
+        `1.0` in text, and `-0.0`.
         """
-        if not any(_has(field, "long") for field in self.fields):
+        integers, others = _parts(self.fields, True), _parts(self.fields, False)
+        if not integers:
             return F.col(decoded)
         parsed = F.col(decoded)["parsed"]
         text = parsed["__corrupt"]
-        again = _object(with_plain_integers(text), self.fields)
+        again = _object(with_plain_integers(text), integers)
+        if others:
+            again = _joined(again, _object(text, others), self.fields)
         return F.col(decoded).withField("parsed", F.when(has_fraction(text), again).otherwise(parsed))
 
     def finished(self, decoded: str) -> tuple[Column, Column]:
@@ -139,6 +145,42 @@ def _object(text: Column, fields: tuple[Field, ...]) -> Column:
     members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
     schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
     return F.from_json(text, schema, OPTIONS)
+
+
+def _parts(fields: tuple[Field, ...], with_integers: bool) -> tuple[Field, ...]:
+    """Return the fields with integers or those without; objects that have both are in either, with a part of their
+    fields."""
+    parts = []
+    for field in fields:
+        if field.kind == "struct":
+            inner = _parts(field.fields, with_integers)
+            parts += [replace(field, fields=inner)] if inner else []
+        elif _has(field, "long") == with_integers:
+            parts.append(field)
+    return tuple(parts)
+
+
+def _joined(integers: Column, others: Column, fields: tuple[Field, ...]) -> Column:
+    """Return an object from the results of `_object` for the fields with integers and for those without."""
+
+    def member(field: Field, one: str, other: str) -> str:
+        name = SPARK.identifier(field.name)
+        if not _has(field, "long"):
+            return f"{other}.{name}"
+        if field.kind == "struct" and _parts(field.fields, False):
+            return struct(field.fields, f"{one}.{name}", f"{other}.{name}")
+        return f"{one}.{name}"
+
+    def struct(fields: tuple[Field, ...], one: str, other: str) -> str:
+        members = (f"{SPARK.literal(field.name)}, {member(field, one, other)}" for field in fields)
+        return f"if({one} IS NULL, NULL, named_struct({', '.join(members)}))"
+
+    joined = F.expr(f"(a, b) -> {struct(fields, 'a', 'b')}")
+    return F.struct(
+        F.call_function("zip_with", integers[VALUE], others[VALUE], joined).alias(VALUE),
+        F.when(others[END] == 1, integers[END]).alias(END),
+        F.coalesce(integers["__corrupt"], others["__corrupt"]).alias("__corrupt"),
+    )
 
 
 def _marked(text: Column, texts: tuple[Field, ...]) -> Column:

@@ -54,6 +54,17 @@ EXAMPLES = {
                     )
                 ],
             ),
+            # Nor the form of a number in a column of another type, at any depth.
+            json_schema(
+                {"properties": {"i": INTEGER, "z": TEXT, "o": {"properties": {"i": INTEGER, "y": {"type": "number"}}}}},
+                ("struct", (("i", "long"), ("z", "string"), ("o", ("struct", (("i", "long"), ("y", "double")))))),
+                [
+                    ('{"i": 2.0, "z": 1e5, "o": {"y": -0.0}}', {"i": 2, "z": "100000.0", "o": {"i": None, "y": -0.0}}),
+                    ('{"z": 1.0, "o": {"i": 3.0}}', {"i": None, "z": "1.0", "o": {"i": 3, "y": None}}),
+                    ('{"i": 2.0, "o": null}', {"i": 2, "z": None, "o": None}),
+                ],
+                ['{"i": 2.0, "o": {"y": "a"}}', '{"i": 2.5, "z": "a"}', '{"i": 2.0, "o": {"i": 0.5, "y": 1}}'],
+            ),
             json_schema(
                 {"properties": {"x": TEXT, "y": {}, "z": INTEGER}},
                 ("struct", (("x", "string"), ("y", "string"), ("z", "long"))),
