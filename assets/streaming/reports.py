@@ -36,7 +36,7 @@ class Reporter:
         self._queue: deque[Event] = deque(maxlen=MAX_QUEUED)
         self._dropped = 0
         self._latest: dict[str, Event] = {}
-        self._turns = RoundRobin([])
+        self._turns = RoundRobin()
         self._changed = threading.Condition()
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._work, daemon=True)

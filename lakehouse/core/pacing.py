@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 MIN_RECORDS = 20_000
 """Minimum bound: a smaller batch is no faster, since beginning and committing it dominate."""
@@ -47,15 +46,11 @@ def backoff_seconds(failures: int, transient: bool) -> float:
     return min(FIRST_PAUSE_SECONDS * 2.0 ** min(failures - 1, 20), MAX_PAUSE_SECONDS[transient])
 
 
-@dataclass
 class RoundRobin:
     """A queue of topics: the first that is ready is served, and then goes to the end. Times are in seconds."""
 
-    queue: list[str]
-    not_before: dict[str, float] = field(default_factory=dict)
-
-    def __init__(self, topics: Iterable[str]):
-        self.queue, self.not_before = list(topics), {}
+    def __init__(self, topics: Iterable[str] = ()):
+        self.queue, self.not_before = list(topics), dict[str, float]()
 
     def acquire(self, now: float, is_ready: Callable[[str], bool]) -> str | None:
         """Remove and return the next topic; None if none is ready."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from lakehouse.core.offsets.lag import Lag, SnapshotLag
+from lakehouse.core.offsets.lag import Lag
 from lakehouse.readers import registered
 
 MAX_NAMED = 5
@@ -35,7 +35,7 @@ class StageLag:
     topic: str
     stage: str
     max_seconds: float
-    behind: Lag | SnapshotLag | None = None
+    behind: Lag | None = None
     shows: int | None = None
     failure: str = ""
     paused: str = ""

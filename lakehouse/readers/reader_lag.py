@@ -12,7 +12,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, reason, trace
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.bookmark import Bookmark
-from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
+from lakehouse.core.offsets.lag import Lag, lag, pending, snapshots_behind
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent, table_of
 from lakehouse.readers import configured, reader_of
@@ -68,7 +68,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) 
         if reader is None and (topic_pause := pauses(resources.catalog, config.namespace).get(topic.name)):
             stage_lag = replace(stage_lag, paused=topic_pause.describe())
         now_ms = int(time.time() * 1000)
-        behind: Lag | SnapshotLag | None
+        behind: Lag | None
         if reader:
             behind, shows = _in_reader(reader, config, topic, resources, now_ms)
         elif stage == "kafka":
@@ -82,7 +82,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) 
     return replace(stage_lag, behind=behind, shows=shows)
 
 
-def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag | SnapshotLag, None]:
+def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag, None]:
     """Return the lag of a derived topic behind the table of its source.
 
     Raises:
@@ -109,9 +109,7 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
     return lag(pending_offsets, last.end, oldest, now_ms), None
 
 
-def _derived_from_tableflow(
-    config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int
-) -> SnapshotLag:
+def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int) -> Lag:
     """Return the lag of a derived topic behind the snapshots of Tableflow.
 
     Raises:
@@ -149,7 +147,7 @@ def _iceberg(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
     topic_state = resources.kafka.describe([topic.topic]).get(topic.topic)
     if topic_state is None:
         if last is None and not topic.source.is_external:
-            return Lag(0, 0.0, nothing=True), snapshot_id
+            return Lag(0, 0.0, absent="the topic does not exist yet"), snapshot_id
         raise resources.kafka.missing_topic_error(topic.topic)
     if topic_state.leaderless:
         raise leaderless_error(resources.kafka, topic.topic, topic_state.leaderless)
@@ -162,7 +160,7 @@ def _iceberg(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
 
 def _in_reader(
     reader: Reader, config: Config, topic: Topic, resources: Resources, now_ms: int
-) -> tuple[SnapshotLag | None, int | None]:
+) -> tuple[Lag | None, int | None]:
     first = table_of(config, topic, resources)
     ref, _ = resources.catalog.chain(first).published or (first, None)
     registration = reader.current(ref, resources)

@@ -97,7 +97,7 @@ class ReaderPublisher:
         self._publish: Publish | None = None
         self._requests: dict[str, PublicationRequest] = {}
         self._failures: dict[str, int] = {}
-        self._turns = RoundRobin([])
+        self._turns = RoundRobin()
         self._changed = threading.Condition()
         self._ending = False
         self._thread = threading.Thread(target=self._work, daemon=True)

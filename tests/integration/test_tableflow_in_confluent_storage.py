@@ -110,7 +110,7 @@ def test_derive_from_table_in_confluent_storage_produces_new_rows(stored):
     assert stored.derive() == 3
     stored.append((0, 2), (1, 1))
     lag = measure_lag("kafka", stored.config, stored.flags.topic, SimpleNamespace(**stored.systems))
-    assert lag.behind.snapshots == 1
+    assert lag.behind.missing == 1
     assert stored.derive() == 2
     stored.flags.ingest()
     assert sorted(stored.flags.table().scan().to_arrow()["price"].to_pylist()) == [0, 1, 2, 1000, 1001]

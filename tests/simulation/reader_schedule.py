@@ -14,7 +14,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import TransientError, UnclearState
-from lakehouse.core.offsets.lag import SnapshotLag
+from lakehouse.core.offsets.lag import Lag
 from lakehouse.pipeline import maintenance
 from lakehouse.readers import publish, reader_of
 from lakehouse.readers.reader_lag import measure_lag
@@ -173,11 +173,11 @@ class ReaderSchedule(Schedule):
         newest = len(self.shows.published.get(newest_table, ())) - 1
         lag = measure_lag(name, self.config, self.topic, self.readers)
         self.judge_files(name, newest_table)
-        if not lag.is_fresh or not isinstance(lag.behind, SnapshotLag) or lag.behind.snapshots:
+        if not lag.is_fresh or not isinstance(lag.behind, Lag) or lag.behind.missing:
             return
         if (
             newest >= 0
-            and (lag.behind.nothing or self.shows.shown.get((name, newest_table), -1) < newest)
+            and (lag.behind.absent or self.shows.shown.get((name, newest_table), -1) < newest)
             and name != "rest"
         ):
             self.oracle.violations.append(f"{name} is called fresh, and is behind: {lag.description}")

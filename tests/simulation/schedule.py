@@ -133,7 +133,7 @@ class Schedule:
         waiting = [r.at for p, part in log.items() for o, r in part.records.items() if o >= reached.get(p, 0)]
         is_late = bool(waiting) and min(waiting) < self.world.now() - self.topic.max_lag_seconds - 1
         behind = topic_id != self.kafka.topic_id or any(position.get(p, 0) < part.end for p, part in log.items())
-        is_complete = isinstance(lag.behind, Lag) and not lag.behind.records
+        is_complete = isinstance(lag.behind, Lag) and not lag.behind.missing
         if lag.is_fresh and (is_late or (is_complete and behind and topic_id)):
             raise Violation(f"the table is called fresh, and is behind: {lag.description}")
 

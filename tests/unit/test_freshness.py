@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.core.offsets.lag import Lag, SnapshotLag
+from lakehouse.core.offsets.lag import Lag
 from lakehouse.readers.freshness import StageLag, first_stale_stage, summary
 
 GONE = "is not in the table's history: expired, rolled back, or never published"
@@ -14,7 +14,7 @@ GONE = "is not in the table's history: expired, rolled back, or never published"
         (Lag(0, 0), "", True, "topic → Iceberg: up to date"),
         (Lag(7, 60), "", True, "topic → Iceberg: 7 records behind, for 60 s"),
         (Lag(7, 61), "", False, "topic → Iceberg: 7 records behind, for 61 s (limit: 60 s)"),
-        (SnapshotLag(2, 61), "", False, "topic → Iceberg: 2 snapshots behind, for 61 s (limit: 60 s)"),
+        (Lag(2, 61, "snapshot"), "", False, "topic → Iceberg: 2 snapshots behind, for 61 s (limit: 60 s)"),
         (None, "", False, f"topic → Iceberg: snapshot 5 {GONE}"),
         (None, "Kafka does not answer", False, "topic → Iceberg: unknown: Kafka does not answer"),
     ],

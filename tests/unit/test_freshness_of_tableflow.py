@@ -6,7 +6,7 @@ import pytest
 from assets.sensors import freshness_sensor as sensor_module
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.offsets.lag import SnapshotLag
+from lakehouse.core.offsets.lag import Lag
 from lakehouse.readers.freshness import StageLag
 
 ORDERS = Topic.model_validate({"name": "orders", "engine": "tableflow"})
@@ -27,7 +27,7 @@ def environment(monkeypatch):
 
 
 def test_reader_that_is_behind_tableflow_is_reported(monkeypatch):
-    behind = {"glue": SnapshotLag(0, 0.0), "snowflake": SnapshotLag(2, 7_200.0)}
+    behind = {"glue": Lag(0, 0.0, "snapshot"), "snowflake": Lag(2, 7_200.0, "snapshot")}
     monkeypatch.setattr(
         sensor_module,
         "measure_lag",

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.offsets.lag import Lag, SnapshotLag, lag, pending, snapshots_behind
+from lakehouse.core.offsets.lag import Lag, lag, pending, snapshots_behind
 
 
 def test_pending_returns_positions_behind_end():
@@ -13,7 +13,7 @@ def test_pending_returns_positions_behind_end():
 
 def test_lag_counts_from_oldest_pending_record():
     behind = lag({1: 20, 2: 4}, {0: 10, 1: 25, 2: 6}, {1: 9_000, 2: 4_000}, now_ms=10_000)
-    assert behind == Lag(records=7, seconds=6.0)
+    assert behind == Lag(missing=7, seconds=6.0)
 
 
 def test_lag_idle_topic_or_only_markers_is_zero():
@@ -35,9 +35,8 @@ COMMITS = [(3, 3_000), (2, 2_000), (1, 1_000)]
 
 
 def test_snapshots_behind_counts_from_first_missed_snapshot():
-    assert (snapshots_behind(COMMITS, 3, 10_000).snapshots, snapshots_behind(COMMITS, 3, 10_000).seconds) == (0, 0)
-    behind = snapshots_behind(COMMITS, 1, 10_000)
-    assert (behind.snapshots, behind.seconds) == (2, 8.0)
+    assert snapshots_behind(COMMITS, 3, 10_000) == Lag(0, 0.0, "snapshot")
+    assert snapshots_behind(COMMITS, 1, 10_000) == Lag(2, 8.0, "snapshot")
 
 
 def test_snapshots_behind_unpublished_snapshot_is_none():
@@ -45,5 +44,5 @@ def test_snapshots_behind_unpublished_snapshot_is_none():
 
 
 def test_snapshots_behind_empty_reader_counts_from_first():
-    assert snapshots_behind(COMMITS, None, 10_000) == SnapshotLag(3, 9.0)
-    assert snapshots_behind([], None, 10_000) == SnapshotLag(0, 0.0, nothing=True)
+    assert snapshots_behind(COMMITS, None, 10_000) == Lag(3, 9.0, "snapshot")
+    assert snapshots_behind([], None, 10_000).describe() == "nothing is published yet"

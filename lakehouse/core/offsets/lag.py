@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
@@ -15,25 +16,25 @@ AHEAD_SECONDS = 5
 
 @dataclass(frozen=True)
 class Lag:
-    """Lag of a table behind its topic.
+    """Lag of a table behind its topic, or of a reader behind its table.
 
     Attributes:
-        records: Offsets that are not ingested yet.
+        missing: Number of offsets that are not ingested yet, or of published snapshots that the reader does not show.
         seconds: Age of the oldest of them.
-        nothing: The topic does not exist yet.
+        unit: What `missing` counts.
+        absent: Description of what does not exist yet, so that nothing can be missing; empty if it exists.
     """
 
-    records: int
+    missing: int
     seconds: float
-    nothing: bool = False
+    unit: Literal["record", "snapshot"] = "record"
+    absent: str = ""
 
     def describe(self) -> str:
         """Return the lag as words."""
-        if self.nothing:
-            return "the topic does not exist yet"
-        if not self.records:
-            return "up to date"
-        return f"{pluralize(self.records, 'record')} behind, for {self.seconds:,.0f} s"
+        if not self.missing:
+            return self.absent or "up to date"
+        return f"{pluralize(self.missing, self.unit)} behind, for {self.seconds:,.0f} s"
 
 
 def pending(start: Positions, end: Positions) -> dict[int, int]:
@@ -65,30 +66,7 @@ def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None],
     return Lag(records, max(0.0, (now_ms - min(times.values())) / 1000) if times else 0.0)
 
 
-@dataclass(frozen=True)
-class SnapshotLag:
-    """Lag of a reader behind its table.
-
-    Attributes:
-        snapshots: Published snapshots that the reader does not show yet.
-        seconds: Age of the oldest of them.
-        nothing: No snapshot is published yet.
-    """
-
-    snapshots: int
-    seconds: float
-    nothing: bool = False
-
-    def describe(self) -> str:
-        """Return the lag as words."""
-        if self.nothing:
-            return "nothing is published yet"
-        if not self.snapshots:
-            return "up to date"
-        return f"{pluralize(self.snapshots, 'snapshot')} behind, for {self.seconds:,.0f} s"
-
-
-def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> SnapshotLag | None:
+def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_ms: int) -> Lag | None:
     """Return the lag of a reader behind main; None if its snapshot is not in main's history.
 
     Args:
@@ -96,15 +74,9 @@ def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_
         shown: Snapshot that the reader shows; None for a reader without a table.
         now_ms: Current time in milliseconds.
     """
-    if shown is None:
-        return (
-            SnapshotLag(len(commits), max(0.0, (now_ms - commits[-1][1]) / 1000))
-            if commits
-            else SnapshotLag(0, 0.0, nothing=True)
-        )
     ids = [snapshot_id for snapshot_id, _ in commits]
-    if shown not in ids:
+    if shown is not None and shown not in ids:
         return None
-    missed = ids.index(shown)
-    seconds = (now_ms - commits[missed - 1][1]) / 1000 if missed else 0.0
-    return SnapshotLag(missed, max(0.0, seconds))
+    missing = len(ids) if shown is None else ids.index(shown)
+    seconds = max(0.0, (now_ms - commits[missing - 1][1]) / 1000) if missing else 0.0
+    return Lag(missing, seconds, "snapshot", "" if commits else "nothing is published yet")
