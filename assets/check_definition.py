@@ -1,6 +1,5 @@
 """Checks that run in each run of their asset or every hour, and that a pipeline can also run by themselves."""
 
-import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +10,8 @@ from assets.asset_factory import NOTHING_IN
 from assets.automation import hourly, with_the_asset
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import reason, trace
+from lakehouse.core.errors import logged_reason
 from lakehouse.core.tables import naming
-
-_LOG = logging.getLogger(__name__)
 
 OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
 """Output of a check, which is optional because a run may select only some of the checks."""
@@ -60,7 +57,8 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
     ]
 
     def run_checks(context: dg.AssetCheckExecutionContext, _: Mapping[str, Any]) -> Iterator[dg.AssetCheckResult]:
-        failures: dict[str, Exception] = {}
+        reasons: dict[str, str] = {}
+        first: Exception | None = None
         for check in checks:
             if dg.AssetCheckKey(key, check.name) not in context.selected_asset_check_keys:
                 continue
@@ -68,13 +66,11 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
                 with hide_values(entry):
                     yield check.run(context)
             except Exception as error:
-                if where := trace(error):
-                    _LOG.error("Check %s of %s could not be run. %s", check.name, key.to_user_string(), where)
-                failures[check.name] = error
-        if failures:
-            reasons = {name: reason(error) for name, error in failures.items()}
+                failure = f"Check {check.name} of {key.to_user_string()} could not be run"
+                reasons[check.name], first = logged_reason(failure, error), first or error
+        if reasons:
             text = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-            raise dg.Failure(text, reasons, allow_retries=False) from next(iter(failures.values()))
+            raise dg.Failure(text, reasons, allow_retries=False) from first
 
     node = dg.OpDefinition(
         run_checks,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,7 +17,7 @@ from lakehouse.config.checks import RowCount
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import reason, trace
+from lakehouse.core.errors import logged_reason
 from lakehouse.core.text.markdown import plain
 from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.table_location import catalog_of, table_of
@@ -27,7 +26,6 @@ from resources.by_key import Resources
 if TYPE_CHECKING:
     from lakehouse.pipeline.commits.audit import CheckResult
 
-_LOG = logging.getLogger(__name__)
 
 Verdict = Literal["passed", "warned", "failed", "error"]
 
@@ -122,9 +120,8 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], resources: Reso
             with hide_values(topic):
                 results = column_checks.run_checks(spark, catalog, topic, checks, table, snapshot.snapshot_id, {})
         except Exception as error:
-            if where := trace(error):
-                _LOG.error("The checks of %s could not be run. %s", asset, where)
-            yield from (Outcome(asset, name, "error", reason(error)) for name in checks)
+            why = logged_reason(f"The checks of {asset} could not be run", error)
+            yield from (Outcome(asset, name, "error", why) for name in checks)
             continue
         yield from as_outcomes(asset, results)
 

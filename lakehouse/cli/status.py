@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import reason, trace
+from lakehouse.core.errors import logged_reason
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.by_key import Resources, resource_of
 from resources.kafka.kafka import Kafka
-
-_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -62,8 +59,7 @@ def _of(config: Config, topic: Topic, resources: Resources) -> TopicStatus:
             return TopicStatus(topic.name)
         end_offset = sum(offsets.end for offsets in resources.kafka.offsets([topic.topic])[topic.topic].values())
     except Exception as error:
-        if details := trace(error):
-            _LOG.error("The status of %s is unknown. %s", topic.name, details)
-        return TopicStatus(topic.name, stages=stages(), failure=reason(error))
+        failure = logged_reason(f"The status of {topic.name} is unknown", error)
+        return TopicStatus(topic.name, stages=stages(), failure=failure)
     ingested_offset = sum(last.end.values()) if last else 0
     return TopicStatus(topic.name, end_offset, ingested_offset if by_spark else None, stages())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 
 from lakehouse.core.text.phrases import pluralize
 
+_LOG = logging.getLogger(__name__)
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
 """User information of a URL, and a token in its parameters."""
 
@@ -211,6 +213,18 @@ def trace(error: BaseException) -> str:
     if isinstance(error, LakehouseError):
         return ""
     return f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"
+
+
+def logged_reason(failure: str, error: BaseException) -> str:
+    """Return the reason of an error, and log the stack trace of an unexpected one without its text.
+
+    Args:
+        failure: What failed, as a sentence without a full stop.
+        error: The error.
+    """
+    if where := trace(error):
+        _LOG.error("%s. %s", failure, where)
+    return reason(error)
 
 
 def is_transient(error: Exception) -> bool:

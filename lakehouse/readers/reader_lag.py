@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
-from lakehouse.core.errors import LakehouseError, reason, trace
+from lakehouse.core.errors import LakehouseError, logged_reason
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.offsets.lag import Lag, lag, pending, snapshots_behind
@@ -27,8 +26,6 @@ from resources.kafka.readable_offsets import leaderless_error
 
 if TYPE_CHECKING:
     from resources.protocols import KafkaClient
-
-_LOG = logging.getLogger(__name__)
 
 
 def required_resources(stage: str) -> frozenset[str]:
@@ -76,9 +73,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) 
         else:
             behind, shows = _iceberg(config, topic, resources, now_ms)
     except Exception as error:
-        if stack_trace := trace(error):
-            _LOG.error("%s/%s could not be measured. %s", stage, topic.name, stack_trace)
-        return replace(stage_lag, failure=reason(error))
+        return replace(stage_lag, failure=logged_reason(f"{stage}/{topic.name} could not be measured", error))
     return replace(stage_lag, behind=behind, shows=shows)
 
 

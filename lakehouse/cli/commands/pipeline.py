@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 
 import click
@@ -14,12 +13,10 @@ from lakehouse.cli.systems import all_spark_topics, all_topics, open_clients
 from lakehouse.cli.verification import verification
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import reason, trace
+from lakehouse.core.errors import logged_reason
 from lakehouse.core.text.terminal import echo
 from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
 from lakehouse.pipeline.clients import Clients
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -104,7 +101,6 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                         result = ingest_sample(declared.namespace, topic, clients, records)
                     outcomes += check_runner.as_outcomes(asset, result.findings)
                 except Exception as error:
-                    if where := trace(error):
-                        _LOG.error("The dry run of %s failed. %s", topic.name, where)
-                    outcomes.append(check_runner.Outcome(asset, "dry_run", "error", reason(error)))
+                    why = logged_reason(f"The dry run of {topic.name} failed", error)
+                    outcomes.append(check_runner.Outcome(asset, "dry_run", "error", why))
     report(outcomes, as_json, junit)

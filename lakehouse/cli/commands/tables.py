@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -15,7 +14,7 @@ from lakehouse.cli.verification import verification
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import LakehouseError, reason, trace
+from lakehouse.core.errors import LakehouseError, logged_reason
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.core.text.terminal import echo
 from lakehouse.pipeline import maintenance
@@ -29,8 +28,6 @@ from lakehouse.pipeline.replay import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
 from resources.by_key import Resources
-
-_LOG = logging.getLogger(__name__)
 
 
 @click.command()
@@ -187,9 +184,8 @@ def maintain(topics: tuple[str, ...]) -> None:
                     for result in maintenance.maintain(declared.namespace, entry, resources.catalog, resources.spark):
                         echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
             except Exception as error:
-                if where := trace(error):
-                    _LOG.error("The maintenance of %s failed. %s", entry.name, where)
-                echo(f"{entry.name}: {reason(error)}", err=True)
+                why = logged_reason(f"The maintenance of {entry.name} failed", error)
+                echo(f"{entry.name}: {why}", err=True)
                 failed.append(entry.name)
     if failed:
         raise LakehouseError(
