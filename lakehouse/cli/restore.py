@@ -6,13 +6,11 @@ from collections.abc import Collection
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from lakehouse.cli.systems import open_clients
+from lakehouse.cli.systems import kafka_topics, open_clients
 from lakehouse.config import loader
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers import publish
-from resources.by_key import resource_of
 from resources.iceberg.catalog import Catalog
-from resources.kafka.kafka import Kafka
 
 if TYPE_CHECKING:
     from lakehouse.local.stack import State
@@ -32,7 +30,7 @@ def restore(*, with_routes: bool) -> list[str]:
     """
     config = loader.load()
     with open_clients(config) as resources:
-        names = resource_of(resources, "kafka", Kafka).topics() if config.routes and with_routes else ()
+        names = kafka_topics(config, resources) if with_routes else ()
         topics = [
             topic
             for topic in (*config.topics.values(), *config.routed_topics(names))

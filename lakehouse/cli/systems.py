@@ -34,14 +34,22 @@ def open_clients(config: Config) -> Iterator[Resources]:
         yield resources
 
 
+def kafka_topics(config: Config, resources: Resources) -> list[str]:
+    """Return the names of the topics in Kafka that routes may match; none without routes, and Kafka is not asked.
+
+    Raises:
+        Unreachable: Kafka does not answer.
+    """
+    return resource_of(resources, "kafka", Kafka).topics() if config.routes else []
+
+
 def all_topics(config: Config, resources: Resources) -> list[Topic]:
     """Return the entries of lakehouse.yaml and the topics in Kafka that its routes match.
 
     Raises:
         Unreachable: Kafka does not answer. It is not asked without routes.
     """
-    names = resource_of(resources, "kafka", Kafka).topics() if config.routes else ()
-    return [*config.topics.values(), *config.routed_topics(names)]
+    return [*config.topics.values(), *config.routed_topics(kafka_topics(config, resources))]
 
 
 def all_spark_topics(config: Config, resources: Resources) -> list[Topic]:

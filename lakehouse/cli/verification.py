@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 import click
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, translate
 
 
 class _Unverified(click.ClickException):
@@ -16,10 +15,6 @@ class _Unverified(click.ClickException):
     exit_code = 2
 
 
-@contextmanager
-def verification() -> Iterator[None]:
+def verification() -> AbstractContextManager[None]:
     """Exit with 2 if an error of this project prevents the verification in the body."""
-    try:
-        yield
-    except LakehouseError as error:
-        raise _Unverified(str(error)) from error
+    return translate({LakehouseError: lambda error: _Unverified(str(error))})

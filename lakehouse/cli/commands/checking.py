@@ -10,12 +10,10 @@ import click
 from assets.streaming import results
 from lakehouse.cli import check_runner, console
 from lakehouse.cli.last_run import failures
-from lakehouse.cli.systems import open_clients
+from lakehouse.cli.systems import kafka_topics, open_clients
 from lakehouse.cli.verification import verification
 from lakehouse.config import loader
 from lakehouse.core.text.terminal import echo
-from resources.by_key import resource_of
-from resources.kafka.kafka import Kafka
 
 
 @click.command()
@@ -40,10 +38,10 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
         declared = loader.load()
         names = list(topics or (*declared.topics, *declared.routes))
         with open_clients(declared) as resources:
-            kafka_topics = resource_of(resources, "kafka", Kafka).topics() if declared.routes else []
-            selected = declared.select(names, kafka_topics)
+            existing = kafka_topics(declared, resources)
+            selected = declared.select(names, existing)
             outcomes = [
-                *check_runner.run_asset_checks(declared, names, kafka_topics),
+                *check_runner.run_asset_checks(declared, names, existing),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
             for topic, reason in failures(declared, [topic.name for topic in selected]).items():

@@ -32,17 +32,14 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     import dagster as dg
 
     from assets.streaming.service import Streaming, select_topics
-    from lakehouse.cli.systems import open_clients
+    from lakehouse.cli.systems import kafka_topics, open_clients
     from lakehouse.config import loader
-    from resources.by_key import resource_of
-    from resources.kafka.kafka import Kafka
 
     declared = loader.load()
     with open_clients(declared) as resources, ExitStack() as stack:
         home = os.environ.get("DAGSTER_HOME")
         instance = stack.enter_context(dg.DagsterInstance.get()) if home and Path(home).is_dir() else None
-        kafka = resource_of(resources, "kafka", Kafka)
-        selected = select_topics(declared, topics, kafka.topics() if declared.routes else ())
+        selected = select_topics(declared, topics, kafka_topics(declared, resources))
         errors = Streaming(declared, selected, resources, echo, instance, once=once, stopping=stopping).run()
     for name, error in errors.items():
         echo(f"{name}: {error}", err=True)
