@@ -64,7 +64,7 @@ def find_bookmark(
     assert table is not None
     bookmark = bookmark_topic.read(clients.kafka, derived_bookmark_name(topic))
     if topic.source.group_by:
-        if bookmark is None or bookmark.target_id != target_id or not bookmark.is_of(last.cluster_id, last.topic_id):
+        if bookmark is None or bookmark.target_id != target_id or not bookmark.is_of(last):
             return None
         return bookmark if _is_of_source(bookmark, chain) else None
     if bookmark is None or bookmark.target_id != target_id:
@@ -74,7 +74,7 @@ def find_bookmark(
                 f"derived from. Nothing was produced. {_remedy(topic)}"
             )
         return None
-    if not bookmark.is_of(last.cluster_id, last.topic_id):
+    if not bookmark.is_of(last):
         # The table of Tableflow may have rows of the previous topic, too, unless it is a new one.
         is_same = source.engine == "tableflow" and bookmark.table_uuid == str(table.metadata.table_uuid)
         if RECREATED not in table.properties and not is_same:
@@ -109,8 +109,7 @@ def require_one_topic(topic: Topic, source: Topic, table: Table, rows: DataFrame
         return
     ends = derived_rows.ends(rows)
     if any(end > position.get(p, 0) for p, end in ends.items()):
-        after = {p: max(ends.get(p, 0), position.get(p, 0)) for p in sorted({*ends, *position})}
-        named = ",".join(f"{p}:{offset}" for p, offset in after.items())
+        named = ",".join(f"{p}:{offset}" for p, offset in furthest(ends, position).items())
         raise UnclearState(
             f"Topic '{source.topic}' was recreated, and its table has rows of the previous topic at offsets that "
             f"'{topic.name}' would derive with later rows. Nothing was changed. Continue after them with `lakehouse "
@@ -163,7 +162,7 @@ def source_chains(config: Config, topic: Topic, clients: Clients, target_id: str
     if bookmark is None or bookmark.target_id != target_id:
         return chain.since(None)
     last = chain.last_batch if topic.source.group_by else None
-    is_recreated = last is not None and not bookmark.is_of(last.cluster_id, last.topic_id)
+    is_recreated = last is not None and not bookmark.is_of(last)
     is_lost = last is not None and not _is_of_source(bookmark, chain)
     return chain.since(None if is_recreated or is_lost else bookmark.table_uuid)
 
@@ -194,11 +193,7 @@ def set_bookmark(
     if letters:
         source, target, name = topic, topic.dead_letter_topic, dead_letter_bookmark_name(topic)
     elif isinstance(topic.source, Derived):
-        source, target, name = (
-            config.topic(topic.source.from_topic),
-            topic.topic,
-            derived_bookmark_name(topic),
-        )
+        source, target, name = config.topic(topic.source.upstream), topic.topic, derived_bookmark_name(topic)
     else:
         source, target, name = topic, "", ""
     if not target:
@@ -246,12 +241,12 @@ def set_bookmark(
         require_one_topic(topic, source, table, read(snapshot.snapshot_id), offsets)
     bookmark_topic.ensure(clients.kafka)
     producer = begin(clients.kafka, name)
-    bookmark = bookmark_of(log.cluster_id, log.topic_id, target_topic.topic_id, table, offsets, reason)
+    bookmark = bookmark_of(log, target_topic.topic_id, table, offsets, reason)
     previous = bookmark_topic.read(clients.kafka, name)
     if previous and previous.is_like(bookmark):
         if is_latest:
             # After a rollback, the table lacks rows that were derived, and may have them again.
-            bookmark = replace(bookmark, offsets=_furthest(offsets, previous.offsets))
+            bookmark = replace(bookmark, offsets=furthest(offsets, previous.offsets))
         if last and not letters:
             bookmark = replace(bookmark, further=lacking(table, read, previous, is_restorable=by_row))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
@@ -266,23 +261,21 @@ def _table_position(chain: TableChain, log: Log) -> Positions:
         Unreachable: A metadata file could not be read.
     """
     last = chain.last_batch
-    is_same_topic = last is not None and (last.cluster_id, last.topic_id) == (log.cluster_id, log.topic_id)
-    return _furthest(dict.fromkeys(log.end, 0), last.end if last and is_same_topic else {})
+    return furthest(dict.fromkeys(log.end, 0), last.end if last and last.identity == log.identity else {})
 
 
-def _furthest(first: Positions, second: Positions) -> Positions:
+def furthest(first: Positions, second: Positions) -> Positions:
+    """Return the larger offset of each partition of two positions."""
     return {p: max(first.get(p, 0), second.get(p, 0)) for p in sorted({*first, *second})}
 
 
-def bookmark_of(
-    cluster_id: str, topic_id: str, target_id: str, table: Table, offsets: Positions, reason: str = ""
-) -> Bookmark:
-    """Return a bookmark at the current snapshot of the source's table."""
+def bookmark_of(source: Batch, target_id: str, table: Table, offsets: Positions, reason: str = "") -> Bookmark:
+    """Return a bookmark at the current snapshot of the table of a source."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
     replays = int(table.properties.get(REPLAYS, 0))
     uuid = str(table.metadata.table_uuid)
-    return Bookmark(cluster_id, topic_id, target_id, uuid, snapshot.snapshot_id, replays, offsets, reason)
+    return Bookmark(*source.identity, target_id, uuid, snapshot.snapshot_id, replays, offsets, reason)
 
 
 def lacking(
@@ -321,5 +314,5 @@ def lacking(
     lost = {id_: positions for id_ in checked if id_ in known and (positions := missing(id_))}
     if expired := [id_ for id_ in checked if id_ not in known]:
         # What each of them had is unknown, so one stands for all, and the bookmark does not grow.
-        lost[expired[0]] = reduce(_furthest, (derived[id_] for id_ in expired))
+        lost[expired[0]] = reduce(furthest, (derived[id_] for id_ in expired))
     return lost

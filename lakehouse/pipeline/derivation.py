@@ -26,7 +26,7 @@ from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, lacking, require_one_topic, source_chains
+from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, furthest, lacking, require_one_topic, source_chains
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
@@ -60,19 +60,6 @@ class Produced:
     lineage: Mapping[str, list[str]] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Target:
-    """The derived topic.
-
-    Attributes:
-        producer: The producer of its messages.
-        topic_id: Its id.
-    """
-
-    producer: Producer
-    topic_id: str
-
-
 def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     """Derive messages from the new rows of the source and produce them: each touched group again, or each row once.
 
@@ -95,21 +82,31 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
             and the transform reads a column whose type changed.
         Unreachable: A system does not answer.
     """
-    assert isinstance(topic.source, Derived)
     bookmark_topic.ensure(clients.kafka)
     # First: this fences off any older process, which can produce nothing from now on.
     producer = begin(clients.kafka, derived_bookmark_name(topic))
     # Read the id once: if the topic is recreated meanwhile, the bookmark is of the topic that had its rows.
-    target = _Target(producer, topic_id(clients.kafka, topic.topic))
+    target_id = topic_id(clients.kafka, topic.topic)
     produced = Produced(0, None)
-    for chain in source_chains(config, topic, clients, target.topic_id):
-        of_table = _derive_newest(config, topic, clients, target, chain)
+    for chain in source_chains(config, topic, clients, target_id):
+        of_table = _derive_newest(config, topic, clients, producer, target_id, chain)
         produced = replace(of_table, messages=produced.messages + of_table.messages)
     return produced
 
 
-def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Target, chain: TableChain) -> Produced:
-    """Derive messages from the new rows of the newest table of a chain, and produce them; see `derive`."""
+def _derive_newest(
+    config: Config, topic: Topic, clients: Clients, producer: Producer, target_id: str, chain: TableChain
+) -> Produced:
+    """Derive messages from the new rows of the newest table of a chain, and produce them; see `derive`.
+
+    Args:
+        config: The configuration.
+        topic: The derived topic.
+        clients: Clients of the systems.
+        producer: The producer of its messages.
+        target_id: Its id.
+        chain: The tables of the source.
+    """
     assert isinstance(topic.source, Derived)
     source, kafka, name = config.topic(topic.source.from_topic), clients.kafka, derived_bookmark_name(topic)
     catalog = catalog_of(source, clients)
@@ -124,14 +121,14 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
     last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
     if last is None:
         return Produced(0, snapshot.snapshot_id)
-    bookmark = find_bookmark(topic, source, clients, chain, last, target.topic_id)
+    bookmark = find_bookmark(topic, source, clients, chain, last, target_id)
     since = bookmark.offsets if bookmark else {}
     if by_tableflow or SUCCESSOR in table.properties:
         # The retention of Tableflow may have deleted the last rows of a partition, which is no rollback. A table that
         # rolled over does not catch up with a bookmark that an operator set after the last row of a partition.
-        furthest = {p: max(last.end.get(p, 0), since.get(p, 0)) for p in (*last.end, *since)}
-        last = replace(last, start=dict.fromkeys(furthest, 0), end=furthest)
-    current = bookmark_of(last.cluster_id, last.topic_id, target.topic_id, table, since)
+        end = furthest(last.end, since)
+        last = replace(last, start=dict.fromkeys(end, 0), end=end)
+    current = bookmark_of(last, target_id, table, since)
     if bookmark is not None:
         current = replace(current, further=bookmark.further)
     is_late = bookmark is not None and (
@@ -183,7 +180,7 @@ def _derive_newest(config: Config, topic: Topic, clients: Clients, target: _Targ
             outgoing = itertools.chain([bookmark_topic.message(kafka, name, begun)], outgoing)
         # Groups may be produced twice, so only the last of their transactions needs the new bookmark.
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
-            commit(kafka, target.producer, part)
+            commit(kafka, producer, part)
         produced += result.num_rows
     lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
     return Produced(produced, current.snapshot_id, lineage)
@@ -244,7 +241,7 @@ def _late(
         batches = map(batch_of, history(table, bookmark.snapshot_id))
         if ingested := next((batch for batch in batches if batch), None):
             # An operator may have set the bookmark after the last row of that snapshot: the rows between were skipped.
-            end = ingested.end if bookmark.is_of(ingested.cluster_id, ingested.topic_id) else {}
+            end = ingested.end if bookmark.is_of(ingested) else {}
             before = {p: min(o, end.get(p, 0)) for p, o in since.items()}
         else:
             lost[bookmark.snapshot_id] = since

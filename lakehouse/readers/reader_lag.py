@@ -91,7 +91,7 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
         return Lag(0, 0.0), None
     log = read_log(resources.kafka, source.topic)
     bookmark = _bookmark(topic, resources.kafka)
-    since = bookmark.offsets if bookmark and bookmark.is_of(last.cluster_id, last.topic_id) else {}
+    since = bookmark.offsets if bookmark and bookmark.is_of(last) else {}
     pending_offsets = pending({p: since.get(p, 0) for p in last.end}, last.end)
     for partition, position in pending_offsets.items():
         if position < log.start.get(partition, 0):

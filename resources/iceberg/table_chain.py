@@ -88,8 +88,7 @@ class TableChain:
         newest = last_batch(self.newest[1]) or before
         if before is None or newest is None:
             return {}
-        is_same_topic = (before.cluster_id, before.topic_id) == (newest.cluster_id, newest.topic_id)
-        return before.end if is_same_topic else {}
+        return before.end if before.identity == newest.identity else {}
 
     def with_uuid(self, uuid: str) -> Table | None:
         """Return the table with an Iceberg UUID; None if none of them has it."""

@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka import bookmark_topic
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
@@ -30,9 +31,10 @@ def test_bookmark_of_further_snapshots_round_trips():
 
 
 def test_is_of_other_topic_or_cluster_is_false():
-    assert BOOKMARK.is_of("cluster", "source")
-    assert not BOOKMARK.is_of("cluster", "recreated")
-    assert not replace(BOOKMARK, cluster_id="other").is_of("cluster", "source")
+    batch = Batch("cluster", "orders", "source", {}, {})
+    assert BOOKMARK.is_of(batch)
+    assert not BOOKMARK.is_of(replace(batch, topic_id="recreated"))
+    assert not replace(BOOKMARK, cluster_id="other").is_of(batch)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lakehouse.core.errors import NewerFormat, UnclearState
 
@@ -47,6 +47,8 @@ NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
 Positions = Mapping[int, int]
 """Offset by partition."""
+Identity = tuple[str, str]
+"""Cluster id and topic id, which distinguish a recreated topic from the previous one."""
 
 
 @dataclass(frozen=True)
@@ -64,14 +66,18 @@ class Batch:
     end: Positions
 
     @property
+    def identity(self) -> Identity:
+        """The identity of the topic."""
+        return self.cluster_id, self.topic_id
+
+    @property
     def offsets(self) -> int:
         """Number of offsets in the range: at least its records, more where the log has gaps."""
         return sum(self.end[p] - self.start[p] for p in self.end)
 
     def ends_before(self, newest: Batch) -> bool:
         """Return whether it ends before the newest batch in any partition, as in a log that lost records."""
-        same_topic = (self.cluster_id, self.topic_id) == (newest.cluster_id, newest.topic_id)
-        return same_topic and any(self.end.get(p, 0) < offset for p, offset in newest.end.items())
+        return self.identity == newest.identity and any(self.end.get(p, 0) < offset for p, offset in newest.end.items())
 
     def to_json(self) -> str:
         """Return the token, with partitions in order."""
@@ -94,18 +100,12 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Log:
-    """The current log of a topic: offsets by partition, `start` inclusive, `end` exclusive (read_committed).
+class Log(Batch):
+    """The current log of a topic: all offsets that a consumer with read_committed can read.
 
     Raises:
         UnclearState: The topic has no id.
     """
-
-    cluster_id: str
-    topic: str
-    topic_id: str
-    start: Positions
-    end: Positions
 
     def __post_init__(self) -> None:
         if self.topic_id == NO_ID:
@@ -133,7 +133,7 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
             f"Give one of them another `table` in lakehouse.yaml; if '{log.topic}' replaces the other on purpose, "
             f"continue with `lakehouse resume`"
         )
-    if last and (last.cluster_id, last.topic_id) != (log.cluster_id, log.topic_id):
+    if last and last.identity != log.identity:
         raise UnclearState(
             f"Topic '{log.topic}' is not the one table {table} was filled from: cluster and topic id were "
             f"{last.cluster_id}/{last.topic_id} and are {log.cluster_id}/{log.topic_id}. Nothing was changed. "
@@ -160,7 +160,7 @@ def next_batch(last: Batch | None, log: Log, table: str) -> Batch:
 def clip(batch: Batch, end: Positions) -> Batch:
     """Return the part of a batch before `end` (offset by partition); partitions not in `end` become empty."""
     bounded = {p: max(batch.start[p], min(batch.end[p], end.get(p, 0))) for p in batch.end}
-    return Batch(batch.cluster_id, batch.topic, batch.topic_id, batch.start, bounded)
+    return replace(batch, end=bounded)
 
 
 def head(batch: Batch, max_records: int) -> Batch:
@@ -181,4 +181,4 @@ def head(batch: Batch, max_records: int) -> Batch:
     else:
         share |= dict.fromkeys(sorted(pending, key=lambda p: -pending[p])[:max_records], 1)
     end = {p: batch.start[p] + share.get(p, 0) for p in batch.end}
-    return Batch(batch.cluster_id, batch.topic, batch.topic_id, batch.start, end)
+    return replace(batch, end=end)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 
 from lakehouse.core.errors import NewerFormat
-from lakehouse.core.offsets.batch import Positions
+from lakehouse.core.offsets.batch import Batch, Positions
 
 TOPIC = "lakehouse.bookmarks"
 """The compacted topic of all bookmarks."""
@@ -62,13 +62,14 @@ class Bookmark:
         fields["further"] = {int(id_): _positions(offsets) for id_, offsets in fields.get("further", {}).items()}
         return Bookmark(**fields)
 
-    def is_of(self, cluster_id: str, topic_id: str) -> bool:
-        """Return whether the offsets are of this topic."""
-        return (self.cluster_id, self.topic_id) == (cluster_id, topic_id)
+    def is_of(self, source: Batch) -> bool:
+        """Return whether the offsets are of the topic of a batch."""
+        return (self.cluster_id, self.topic_id) == source.identity
 
     def is_like(self, other: Bookmark) -> bool:
         """Return whether the positions of both are of the same topics."""
-        return self.is_of(other.cluster_id, other.topic_id) and self.target_id == other.target_id
+        topics = (self.cluster_id, self.topic_id, self.target_id)
+        return topics == (other.cluster_id, other.topic_id, other.target_id)
 
     def snapshots_of(self, table_uuid: str) -> Mapping[int, Positions]:
         """Return the snapshots of which rows were derived, with the offsets before which they were.

@@ -7,16 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Literal
 
-from lakehouse.core.offsets.batch import Batch, Log
+from lakehouse.core.offsets.batch import Batch, Identity
 from lakehouse.core.offsets.counts import Counts
 
 NAMED = 10
 """Maximum number of single offsets that findings list."""
 
 Kind = Literal["ingest", "replay", "decision", "foreign"]
-
-Identity = tuple[str, str]
-"""Cluster id and topic id, which distinguish a recreated topic from the previous one."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,7 @@ def ranges(entries: Iterable[Entry]) -> list[Range]:
     for entry in entries:
         if entry.kind != "ingest" or entry.batch is None:
             continue
-        topic = identity(entry.batch)
+        topic = entry.batch.identity
         for p, end in sorted(entry.batch.end.items()):
             start = max(entry.batch.start[p], highest.get((topic, p), 0))
             if start < end:
@@ -162,8 +159,3 @@ def snapshots_with_shared_offsets(topic_ranges: Sequence[Range]) -> set[int]:
 def changes_rows(entry: Entry) -> bool:
     """Return whether a commit changed rows (a `replace` does not: Iceberg specification, Snapshots)."""
     return entry.operation != "replace" and bool(entry.added or entry.deleted)
-
-
-def identity(batch: Batch | Log) -> Identity:
-    """Return the identity of the topic of a batch or log."""
-    return batch.cluster_id, batch.topic_id

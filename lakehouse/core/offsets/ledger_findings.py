@@ -15,7 +15,6 @@ from lakehouse.core.offsets.ledger import (
     Range,
     RangeContents,
     changes_rows,
-    identity,
     ranges,
     snapshots_with_shared_offsets,
 )
@@ -268,8 +267,8 @@ def _offset_findings(entries: Iterable[Entry]) -> Iterable[LedgerFinding]:
         batch, id_ = entry.batch, entry.snapshot_id
         if batch is None:
             continue
-        if topic not in (None, identity(batch)) and entry.kind != "decision":
-            message = f"Snapshot {id_} is of another topic, {'/'.join(identity(batch))}, without an operator's decision"
+        if topic not in (None, batch.identity) and entry.kind != "decision":
+            message = f"Snapshot {id_} is of another topic, {'/'.join(batch.identity)}, without an operator's decision"
             yield LedgerFinding("another_topic", message, snapshot_id=id_)
             position = {}
         for p, start in sorted(batch.start.items()):
@@ -285,8 +284,8 @@ def _offset_findings(entries: Iterable[Entry]) -> Iterable[LedgerFinding]:
                 message = f"Partition {p}: snapshot {id_} ends at {end}, before its start {start}"
                 yield LedgerFinding("backwards", message, snapshot_id=id_, partition=p, offsets=(end, start - 1))
         # The partitions of a recreated topic are only those in its own commits.
-        position = (position if topic == identity(batch) else {}) | dict(batch.end)
-        topic = identity(batch)
+        position = (position if topic == batch.identity else {}) | dict(batch.end)
+        topic = batch.identity
 
 
 def _differs(entry: Entry, what: str, present: int, counted: int) -> Iterable[LedgerFinding]:

@@ -55,8 +55,7 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
         Unreachable: A system does not answer.
     """
     ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
-    log = read_log(clients.kafka, topic.topic)
-    sample = _newest(Batch(log.cluster_id, log.topic, log.topic_id, log.start, log.end), records)
+    sample = _newest(read_log(clients.kafka, topic.topic), records)
     branch = naming.dry_run_name(time.time())
     context = replay_context(topic, ref if table else replace(ref, name=branch), clients, sample, table)
     try:

@@ -145,7 +145,7 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
     in_table = newest_batch(table)
     # If the topic rolled over, its newest table may have no batch yet.
     previous = in_table or next(filter(None, (newest_batch(closed) for _, closed in reversed(chain.closed))), None)
-    same_log = previous is not None and (previous.cluster_id, previous.topic_id) == (log.cluster_id, log.topic_id)
+    same_log = previous is not None and previous.identity == log.identity
     # The records of a partition that was added later begin at 0.
     known = {**dict.fromkeys(log.end, 0), **previous.end} if previous and same_log else None
     position = parse_position(log, clients.kafka, where, unnamed=known)

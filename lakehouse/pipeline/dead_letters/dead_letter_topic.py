@@ -105,7 +105,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
             produced[message.source[0]] = message.source[1] + 1
             remaining -= 1
         offsets = dict(produced) if remaining else upto
-        bookmark = bookmark_of(last.cluster_id, last.topic_id, target_id, table, offsets)
+        bookmark = bookmark_of(last, target_id, table, offsets)
         yield bookmark_topic.message(kafka, name, bookmark)
 
     if new.num_rows:
@@ -135,7 +135,7 @@ def _may_lack(catalog: Catalog, bookmark: Bookmark | None, table: Table, last: B
 
 
 def _since(bookmark: Bookmark, last: Batch) -> Positions:
-    return bookmark.offsets if bookmark.is_of(last.cluster_id, last.topic_id) else {}
+    return bookmark.offsets if bookmark.is_of(last) else {}
 
 
 def _messages(letters: pa.Table, topic: Topic, limit: int) -> Iterator[Outgoing]:

@@ -125,7 +125,7 @@ def _ask_log(
 ) -> list[LedgerFinding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
     log = read_log(clients.kafka, topic.topic)
-    current = [r for r in ranges if r.topic == ledger.identity(log)]
+    current = [r for r in ranges if r.topic == log.identity]
     notes = []
     if len(current) < len(ranges):
         message = f"Topic '{topic.topic}' was recreated: its log has no records of the previous topic"
@@ -152,7 +152,7 @@ def _readable(requested: Sequence[Range], ranges: Sequence[Range], log: Log) -> 
     """Return the batch from the first requested offset to the last one in the table, limited to what the log still
     has."""
     first = {r.partition: r.start for r in sorted(requested, key=lambda r: -r.start)}
-    last = {r.partition: r.end for r in sorted(ranges, key=lambda r: r.end) if r.topic == ledger.identity(log)}
+    last = {r.partition: r.end for r in sorted(ranges, key=lambda r: r.end) if r.topic == log.identity}
     end = {p: min(last[p], log.end[p]) for p in first if p in log.end}
     start = {p: min(max(first[p], log.start[p]), end[p]) for p in end}
     return Batch(log.cluster_id, log.topic, log.topic_id, start, end)
