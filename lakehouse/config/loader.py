@@ -16,7 +16,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import SettingValue, System, environment_name
 from lakehouse.config.table_names import TableNames
 from lakehouse.config.topic import Route, Topic
-from lakehouse.config.yaml_locations import Location, dotted, duplicate_keys, line_of, unquoted_keys
+from lakehouse.config.yaml_locations import Location, dotted, key_faults, line_of
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.tables import naming
@@ -202,7 +202,7 @@ def load(
         if "\t" in text:
             problem += " (the file has tabs; indent with spaces)"
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
-    faults = duplicate_keys(node) + unquoted_keys(node) + validation.reserved_keys(raw)
+    faults = [*key_faults(node), *validation.reserved_keys(raw)]
     if not faults:
         for kind in ("topics", "routes"):
             if isinstance(raw, dict) and isinstance(raw.get(kind), dict):

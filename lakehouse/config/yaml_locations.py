@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import yaml
 
 Location = tuple[str | int, ...]
@@ -36,32 +38,20 @@ def line_of(node: yaml.Node | None, location: Location) -> int:
     return line
 
 
-def duplicate_keys(node: yaml.Node | None, location: Location = ()) -> list[tuple[Location, str]]:
-    """Return the location and an error message of each duplicate key.
+def key_faults(node: yaml.Node | None, location: Location = ()) -> Iterator[tuple[Location, str]]:
+    """Yield the location and an error message of each key that would be lost, or would not be text.
 
-    PyYAML silently keeps the last of two equal keys, which would drop a topic.
+    PyYAML silently keeps the last of two equal keys, which would drop a topic, and reads keys such as `on` or `7` as
+    values of other types.
     """
-    faults: list[tuple[Location, str]] = []
-    if isinstance(node, yaml.MappingNode):
-        keys: set[str] = set()
-        for key, value in node.value:
-            key_location = (*location, key.value)
-            if key.value in keys:
-                faults.append(
-                    (key_location, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them")
-                )
-            keys.add(key.value)
-            faults += duplicate_keys(value, key_location)
-    return faults
-
-
-def unquoted_keys(node: yaml.Node | None, location: Location = ()) -> list[tuple[Location, str]]:
-    """Return the location and an error message of each key that YAML does not read as text, such as `on` or `7`."""
-    faults: list[tuple[Location, str]] = []
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            if key.tag in _TYPES:
-                fault = f"YAML reads this key as {_TYPES[key.tag]}. Write it in quotes"
-                faults.append(((*location, key.value), fault))
-            faults += unquoted_keys(value, (*location, key.value))
-    return faults
+    if not isinstance(node, yaml.MappingNode):
+        return
+    keys: set[str] = set()
+    for key, value in node.value:
+        at = (*location, key.value)
+        if key.value in keys:
+            yield at, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them"
+        if key.tag in _TYPES:
+            yield at, f"YAML reads this key as {_TYPES[key.tag]}. Write it in quotes"
+        keys.add(key.value)
+        yield from key_faults(value, at)
