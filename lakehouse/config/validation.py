@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, get_args, get_origin
 
 from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import ConfigModel
-from lakehouse.config.deployment import Deployment
-from lakehouse.config.environment import EnvRef
 from lakehouse.config.sources.declarations import Declarations
 from lakehouse.config.sources.source import is_file
 from lakehouse.config.table_names import TableNames
-from lakehouse.config.topic import Metadata, Retention, Route, Topic
+from lakehouse.config.topic import Route, Topic
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout, naming
@@ -24,6 +22,7 @@ from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 
 if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
     from pyiceberg.types import NestedField
 
@@ -352,29 +351,25 @@ def _fields_at(loc: Location, raw: Location, whole: type[ConfigModel]) -> dict[s
         raw: The location in the models, which includes the types of sources and checks.
         whole: The model of the whole file.
     """
+    type_: Any = whole
     match loc:
-        case ():
-            model = whole
-        case ("topics", _):
-            model = Topic
-        case ("routes", _):
-            model = Route
-        case ("topics" | "routes", _, "metadata"):
-            model = Metadata
-        case ("topics" | "routes", _, "retention"):
-            model = Retention
         case ("topics" | "routes", _, "source"):
-            model = _types(loc)[str(raw[3])]
+            type_ = _types(loc)[str(raw[3])]
         case ("topics" | "routes", _, "checks", _):
-            model = _types(loc)[str(raw[4])]
-        case ("deployments", _):
-            model = Deployment
-        case ("environments", _, _, _):
-            model = EnvRef
+            type_ = _types(loc)[str(raw[4])]
         case _:
-            return {}
-    fields = {name: field for name, field in model.model_fields.items() if not field.exclude}
-    return {field.alias or name: field.description or "" for name, field in fields.items()}
+            for part in loc:
+                field = _fields_of(type_).get(str(part))
+                type_ = get_args(type_)[1] if get_origin(type_) is dict else field and field.annotation
+    return {key: field.description or "" for key, field in _fields_of(type_).items()}
+
+
+def _fields_of(type_: Any) -> dict[str, FieldInfo]:
+    """Return the fields of a model, or of the model in a union, by their keys in lakehouse.yaml; else none."""
+    for model in (type_, *(get_args(type_) if get_origin(type_) is not dict else ())):
+        if isinstance(model, type) and issubclass(model, ConfigModel):
+            return {field.alias or name: field for name, field in model.model_fields.items() if not field.exclude}
+    return {}
 
 
 def _types(loc: Location) -> Mapping[str, type[ConfigModel]]:

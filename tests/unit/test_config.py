@@ -227,6 +227,19 @@ def test_load_invalid_setting_of_system_is_not_quoted(tmp_path, kafka, fault):
 
 
 @pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("existing: {buckett: b}", "existing.buckett: unknown key. Did you mean 'bucket'? Known keys: confluent_envi"),
+        ("rotation: {day_count: -1}", "is -1. Correct the value: Age in days at which a key is replaced"),
+        ("tableflow: {open_catalog: {endpoint: x}}", "but is 'x'. Correct the value: Address, as `https://host/"),
+    ],
+)
+def test_load_invalid_part_of_deployment_explains_its_key(tmp_path, setting, fault):
+    text = f"namespace: n\ntopics: {{}}\n{ENVIRONMENTS}deployments:\n  aws: {{name: d, {setting}}}\n"
+    assert fault in error_message(tmp_path, text)
+
+
+@pytest.mark.parametrize(
     ("content", "message"),
     [
         (None, "file 's.json' does not exist in"),
