@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import dagster as dg
@@ -18,13 +18,16 @@ from lakehouse.cli.commands.deploy_options import (
     rotation_options,
 )
 from lakehouse.cli.commands.rotating import replace_keys, rotate
+from lakehouse.cli.diagnostics import show
+from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.text.terminal import visible
 from lakehouse.deploy.cloud_credentials import CloudCredentials
-
-if TYPE_CHECKING:
-    from lakehouse.deploy.planning.one_cloud import OneCloud
-    from lakehouse.deploy.planning.planner import Action, Change
+from lakehouse.deploy.planning import planner
+from lakehouse.deploy.planning.drawing import FORMATS
+from lakehouse.deploy.planning.one_cloud import OneCloud
+from lakehouse.deploy.planning.planner import Action, Change
+from lakehouse.deploy.settings import settings_of
 
 SIGNS: dict[Action, str] = {
     "create": "+",
@@ -102,15 +105,11 @@ def plan(debug: bool, only: str | None, **options: Any) -> None:
 
 
 def _one_cloud(credentials: CloudCredentials, only: str) -> OneCloud:
-    from lakehouse.deploy.planning.one_cloud import OneCloud
-
     return OneCloud(only, resources_of(credentials), credentials.environment)
 
 
 def _planned(debug: bool, only: str | None = None, **options: Any) -> list[Change]:
     """Return the plan of all resources or one cloud's, with `unknown` for those of a cloud that cannot be read."""
-    from lakehouse.deploy.planning import planner
-
     with explained(debug):
         credentials = administrator_credentials(**options)
         _check_account_if_reachable(credentials)
@@ -137,8 +136,6 @@ def graph(debug: bool, language: str, **options: Any) -> None:
     In a Markdown file:   lakehouse deploy graph --env aws
     As a picture:         lakehouse deploy graph --env aws --format dot | dot -Tsvg -o deployment.svg
     """
-    from lakehouse.deploy.planning.drawing import FORMATS
-
     click.echo(FORMATS[language](_planned(debug, **options)))
 
 
@@ -154,8 +151,6 @@ def create(
 
     With `--day-count` or `--number-of-api-keys-to-retain`, keys are then rotated as by `lakehouse deploy rotate`.
     """
-    from lakehouse.deploy.planning import planner
-
     if only and (day_count is not None or retained is not None):
         raise click.UsageError("Keys of all clouds are rotated together. Nothing was changed. Omit --only")
     with explained(debug):
@@ -179,8 +174,6 @@ def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **option
     The plan is shown first, and confirmed by the deployment's name unless --yes is given. `--only` refuses to delete
     what resources in the other clouds need: delete AWS last.
     """
-    from lakehouse.deploy.planning import planner
-
     with explained(debug):
         credentials = _checked_credentials(debug=debug, **options)
         resources, one = resources_of(credentials), _one_cloud(credentials, only) if only else None
@@ -205,8 +198,6 @@ def doctor(debug: bool, **options: Any) -> None:
     \b
     Exit code 0: every check passed. 1: a check failed; its remedy is printed.
     """
-    from lakehouse.cli.diagnostics import show
-    from lakehouse.config import loader
     from lakehouse.deploy.cloud_doctor import examine
 
     with explained(debug):
@@ -229,7 +220,6 @@ def verify(debug: bool, **options: Any) -> None:
     \b
     Exit code 0: nothing is missing. 1: a permission is missing, or a call failed.
     """
-    from lakehouse.config import loader
     from lakehouse.deploy.verification.verify import SYSTEMS, Verification
     from resources.build import build_resources
 
@@ -257,9 +247,6 @@ def environment(debug: bool, **options: Any) -> None:
     \b
       lakehouse deploy environment --env aws
     """
-    from lakehouse.config import loader
-    from lakehouse.deploy.settings import settings_of
-
     with explained(debug):
         credentials = administrator_credentials(**options)
         environment = settings_of(

@@ -7,18 +7,17 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from lakehouse.config import loader
+from lakehouse.config.loader import Config
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.text.terminal import visible
 from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, CloudCredentials
+from lakehouse.deploy.resource import Resource
 from resources.confluent import URL
-
-if TYPE_CHECKING:
-    from lakehouse.config.loader import Config
-    from lakehouse.deploy.resource import Resource
 
 
 def common_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -81,8 +80,6 @@ def rotation_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def declared_config(environment: str, profile: str | None) -> Config:
     """Return lakehouse.yaml, and let clients of AWS use a profile, also those that other libraries create."""
-    from lakehouse.config import loader
-
     if profile:
         os.environ["AWS_PROFILE"] = profile
     return loader.load(environment=environment)
@@ -116,7 +113,6 @@ def _confluent_secret(api_key: str) -> str:
 
 
 def resources_of(credentials: CloudCredentials) -> list[Resource[Any]]:
-    from lakehouse.config import loader
     from lakehouse.deploy.planning.graph import deployment_resources
 
     return deployment_resources(loader.load(environment=credentials.environment), credentials)

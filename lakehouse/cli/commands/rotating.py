@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,10 +15,9 @@ from lakehouse.cli.commands.deploy_options import (
     rotation_options,
 )
 from lakehouse.core.text.terminal import visible
-
-if TYPE_CHECKING:
-    from lakehouse.deploy.cloud_credentials import CloudCredentials
-    from lakehouse.deploy.resource import Outputs, Resource
+from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.resource import Outputs, Resource
+from lakehouse.deploy.rotation_credentials import RotationCredentials
 
 
 @click.command(short_help="Replace old keys.")
@@ -44,7 +43,6 @@ def rotate(
     is valid during its grace period. An interrupted rotation can be run again. `--day-count 0` replaces all keys now.
     """
     from lakehouse.deploy.rotation import recorded_outputs
-    from lakehouse.deploy.rotation_credentials import RotationCredentials
 
     with explained(debug):
         deployment = declared_config(environment, profile).deployment(environment)
