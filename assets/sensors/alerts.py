@@ -117,27 +117,29 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
     log = context.instance.event_log_storage
     if not (context.cursor and alerts.url):
         return _result(
-            log.get_maximum_record_id() or 0, {}, "Starts at the end of the event log" if alerts.url else OFF
+            log.get_maximum_record_id() or 0, [], "Starts at the end of the event log" if alerts.url else OFF
         )
     cursor = json.loads(context.cursor)
-    after, failing = cursor["after"], dict.fromkeys(cursor["failing"])
+    after, failing = cursor["after"], cursor["failing"]
     # instance.get_event_records is deprecated, and cannot read checks of all runs by id from SQLite.
     events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MAX_EVENTS)
     sending = Sending(context, alerts)
     for storage_id, entry in events.items():
         evaluation = entry.get_dagster_event().asset_check_evaluation_data
-        if _is_of_location(context, evaluation) and _has_changed(evaluation, failing):
+        name = _name(evaluation)
+        # A new check counts as passed before.
+        if _is_of_location(context, evaluation) and evaluation.passed == (name in failing):
             if not sending.try_send(*_message(evaluation)):
                 break
-            _remember(evaluation, failing)
+            failing = [other for other in failing if other != name] if evaluation.passed else [*failing, name]
         after = storage_id
         if sending.is_late:
             break
     return _result(after, failing, f"Messages sent: {sending.sent}" if sending.sent else "No check changed")
 
 
-def _result(after: int, failing: dict[str, None], message: str) -> dg.SensorResult:
-    cursor = {"after": after, "failing": list(failing)[-MAX_FAILING:]}
+def _result(after: int, failing: list[str], message: str) -> dg.SensorResult:
+    cursor = {"after": after, "failing": failing[-MAX_FAILING:]}
     return dg.SensorResult(skip_reason=message, cursor=json.dumps(cursor))
 
 
@@ -148,18 +150,6 @@ def _is_of_location(context: dg.SensorEvaluationContext, evaluation: dg.AssetChe
     """
     repository = context.repository_def
     return repository is None or repository.asset_graph.has(evaluation.asset_key)
-
-
-def _has_changed(evaluation: dg.AssetCheckEvaluation, failing: dict[str, None]) -> bool:
-    """Return whether the verdict differs from the check's last one. A new check counts as passed before."""
-    return evaluation.passed == (_name(evaluation) in failing)
-
-
-def _remember(evaluation: dg.AssetCheckEvaluation, failing: dict[str, None]) -> None:
-    if evaluation.passed:
-        del failing[_name(evaluation)]
-    else:
-        failing[_name(evaluation)] = None
 
 
 def _name(evaluation: dg.AssetCheckEvaluation) -> str:

@@ -69,8 +69,9 @@ def application(
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
         connection = await run_in_threadpool(Connection, instance, user, role, warehouse, database, schema)
         session = sessions.open(connection)
-        response = _login_response(session, sessions.validity, user, role, warehouse, database, schema)
-        return JSONResponse({"success": True, "data": response})
+        context = {"databaseName": database, "schemaName": schema, "warehouseName": warehouse, "roleName": role}
+        data = _login_response(session, sessions.validity, user) | {"sessionInfo": context}
+        return JSONResponse({"success": True, "data": data})
 
     async def renew(request: Request) -> JSONResponse:
         session = sessions.renew(_token(request))
@@ -138,15 +139,7 @@ def _token(request: Request) -> str:
     return request.headers.get("Authorization", "").removeprefix('Snowflake Token="').removesuffix('"')
 
 
-def _login_response(
-    session: Session,
-    validity: Validity,
-    user: str,
-    role: str,
-    warehouse: str | None,
-    database: str | None,
-    schema: str | None,
-) -> dict[str, Any]:
+def _login_response(session: Session, validity: Validity, user: str) -> dict[str, Any]:
     return {
         "token": session.token,
         "masterToken": session.master_token,
@@ -161,12 +154,6 @@ def _login_response(
             # Clients must send the parameters of batches in the request, because there are no stages.
             {"name": "CLIENT_STAGE_ARRAY_BINDING_THRESHOLD", "value": 0},
         ],
-        "sessionInfo": {
-            "databaseName": database,
-            "schemaName": schema,
-            "warehouseName": warehouse,
-            "roleName": role,
-        },
     }
 
 

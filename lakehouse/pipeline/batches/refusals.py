@@ -11,7 +11,7 @@ from lakehouse.config.checks import RowCount
 from lakehouse.core.errors import BadRecords
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits import column_checks
-from lakehouse.pipeline.commits.audit import AuditFailed
+from lakehouse.pipeline.commits.audit import AuditFailed, is_incomplete
 from spark.decoding import explain
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ def publish_unless_refused(context: BatchContext, refusals: Refusals, publish: C
     try:
         return publish(context)
     except (AuditFailed, BadRecords) as refused:
-        if not (isinstance(refused, AuditFailed) and refused.is_incomplete):
+        if not (isinstance(refused, AuditFailed) and is_incomplete(refused.findings)):
             refusals.note(context.topic.name, decided_by, refused)
         raise
 

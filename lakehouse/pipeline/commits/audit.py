@@ -100,14 +100,9 @@ class AuditFailed(LakehouseError):
         )
         self.findings = findings
 
-    @property
-    def is_incomplete(self) -> bool:
-        """True if the rows were not written completely, which may pass without any change."""
-        return is_incomplete(self.findings)
-
 
 def is_incomplete(findings: Sequence[CheckResult]) -> bool:
-    """Return whether rows were not written completely, by the results of their audit."""
+    """Return whether rows were not written completely, by the results of their audit: a retry may succeed."""
     return any(finding.blocks and finding.check == RECORD_COUNT for finding in findings)
 
 
