@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
+from pyspark.sql import DataFrame
 
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.derived import Derived
@@ -15,6 +17,7 @@ from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import history, last_batch, may_lack_rows_of
@@ -24,12 +27,6 @@ from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bo
 from resources.kafka.transactions import begin, commit
 from resources.protocols import KafkaClient
 from spark import derive as derived_rows
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
-    from pyspark.sql import DataFrame
-
-    from lakehouse.pipeline.clients import Clients
 
 
 def _has_messages(kafka: KafkaClient, topic: str) -> bool:

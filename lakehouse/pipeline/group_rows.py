@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
 
 from lakehouse.config.sources.derived import Derived
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.tables.table_ref import TableRef
 from spark import derive as derived_rows
-
-if TYPE_CHECKING:
-    from lakehouse.core.tables.table_ref import TableRef
 
 
 def rows_of_groups(

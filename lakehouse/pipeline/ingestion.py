@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
@@ -27,6 +26,7 @@ from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
+from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Stage, no_report
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
@@ -38,9 +38,6 @@ from spark.decoding import explain
 from spark.tables import write
 from spark.tables.target import Target
 from spark.tables.write import Written
-
-if TYPE_CHECKING:
-    from lakehouse.pipeline.commits.audit import CheckResult
 
 ATTEMPTS = 3
 """Number of attempts at a batch when other writers publish first."""

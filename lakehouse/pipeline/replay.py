@@ -10,7 +10,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
@@ -29,6 +28,7 @@ from lakehouse.pipeline.batches.positions import read_log, within
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
+from lakehouse.pipeline.commits.staged_commit import Audited
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
@@ -40,10 +40,6 @@ from spark.tables import dead_letters, lost_rows, write
 from spark.tables.decision import Decision
 from spark.tables.target import Target
 from spark.tables.write import Written
-
-if TYPE_CHECKING:
-    from lakehouse.pipeline.commits.staged_commit import Audited
-
 
 MOST_NAMED = 10
 """Maximum number of dead letters that a redrive names."""

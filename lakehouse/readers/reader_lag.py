@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
@@ -23,9 +22,7 @@ from resources.iceberg.snapshots import commits
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.readable_offsets import leaderless_error
-
-if TYPE_CHECKING:
-    from resources.protocols import KafkaClient
+from resources.protocols import KafkaClient
 
 
 def required_resources(stage: str) -> frozenset[str]:

@@ -19,8 +19,6 @@ from resources.snowflake.snowflake import Snowflake
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
-    from lakehouse.readers.engine_totals import TableTotals
-
 ATTEMPTS = 3
 
 

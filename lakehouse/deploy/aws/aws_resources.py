@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
+
+import boto3
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
@@ -28,9 +30,6 @@ from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.objects import Principal
 from resources.confluent.tableflow import ProviderIntegration
-
-if TYPE_CHECKING:
-    import boto3
 
 
 class Tableflow(NamedTuple):

@@ -10,12 +10,10 @@ those that parse the registered source do not (Confluent's ProtobufSchema.toMess
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+
+from google.protobuf.descriptor import Descriptor
 
 from lakehouse.core.errors import SchemaError
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor
 
 
 def own_indexes(message: Descriptor) -> frozenset[bytes]:

@@ -14,15 +14,11 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
 
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from lakehouse.core.errors import SchemaError
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 MAX_SECONDS = 30
 """Timeout of the compiler. A schema of a million characters takes about a second."""

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from google.protobuf import json_format
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.message import DecodeError, Message
 
 from lakehouse.formats.protobuf.protobuf_fields import Field
 from lakehouse.formats.protobuf.protobuf_versions import fits, partners
-
-if TYPE_CHECKING:
-    from google.protobuf.descriptor import Descriptor, FieldDescriptor
-    from google.protobuf.message import Message
 
 MAX_LEVELS = 100
 """Maximum levels of messages within messages that Protobuf's parsers support."""

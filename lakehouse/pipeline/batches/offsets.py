@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
@@ -20,6 +19,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.user_name import user_name
 from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
@@ -30,10 +30,6 @@ from resources.iceberg.snapshots import batch_of, last_batch
 from resources.iceberg.table_chain import SUCCESSOR
 from resources.protocols import KafkaClient
 from spark.tables import write
-
-if TYPE_CHECKING:
-    from lakehouse.pipeline.clients import Clients
-
 
 OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
 """Format of offsets by partition, such as `0:12,1:40`."""

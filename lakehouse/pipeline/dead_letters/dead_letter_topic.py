@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyiceberg.table import Table
@@ -22,6 +22,7 @@ from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import arrow_values
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
 from resources.iceberg.catalog import Catalog
@@ -30,9 +31,6 @@ from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
 from resources.protocols import KafkaClient
 from spark.tables import dead_letters
-
-if TYPE_CHECKING:
-    from lakehouse.pipeline.clients import Clients
 
 _LOG = logging.getLogger(__name__)
 

@@ -6,7 +6,6 @@ A batch defines its dead letters. Those of an earlier attempt at the same offset
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
@@ -16,18 +15,15 @@ from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.pipeline.commits.audit import committed_rows
+from lakehouse.pipeline.batches.batch_context import BatchContext
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.commits.audit import CheckResult, committed_rows
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import filters
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 from spark.tables.decision import Decision
 from spark.tables.target import Target
-
-if TYPE_CHECKING:
-    from lakehouse.pipeline.batches.batch_context import BatchContext
-    from lakehouse.pipeline.clients import Clients
-    from lakehouse.pipeline.commits.audit import CheckResult
 
 
 def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+
+from pyiceberg.table import Table
 
 from lakehouse.core.offsets.batch import COUNTS, DECISION, PART, REPLAY
 from lakehouse.core.offsets.counts import Counts
 from lakehouse.core.offsets.ledger import Entry, Kind
 from lakehouse.pipeline.commits.audit import committed_rows
 from resources.iceberg.snapshots import batch_of, full_history
-
-if TYPE_CHECKING:
-    from pyiceberg.table import Table
 
 
 def read_ledger(table: Table) -> list[Entry]:

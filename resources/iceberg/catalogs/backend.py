@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
+from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.core.errors import LakehouseError, Unreachable
@@ -13,9 +14,6 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.aws.assumed_role import SESSION_NAME
 from resources.iceberg.catalog_settings import CatalogSettings
-
-if TYPE_CHECKING:
-    from pyiceberg.catalog import Catalog as IcebergCatalog
 
 
 class CatalogBackend(ABC):
