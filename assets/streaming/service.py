@@ -22,12 +22,7 @@ from lakehouse.core.errors import Paused
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
-from lakehouse.streaming.publishers import (
-    PublicationFailed,
-    TablePublished,
-    reader_publishers,
-    request_publications,
-)
+from lakehouse.streaming.publishers import PublicationFailed, TablePublished, reader_publishers, request_publications
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.by_key import Resources

@@ -225,13 +225,7 @@ def registered() -> Mapping[str, type[Check]]:
     return implementations(CHECKS, "lakehouse.checks", type_of)
 
 
-def scope(
-    table: str,
-    snapshot_id: int,
-    since: Positions,
-    names: Mapping[str, str],
-    others: Mapping[str, str],
-) -> Scope:
+def scope(table: str, snapshot_id: int, since: Positions, names: Mapping[str, str], others: Mapping[str, str]) -> Scope:
     """Return the scope of the new rows of a snapshot.
 
     Args:

@@ -171,12 +171,7 @@ def config_path() -> Path:
     return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
 
 
-def load(
-    path: Path | None = None,
-    environment: str | None = None,
-    *,
-    validations: Iterable[Validation] = (),
-) -> Config:
+def load(path: Path | None = None, environment: str | None = None, *, validations: Iterable[Validation] = ()) -> Config:
     """Read and validate the configuration.
 
     Args:

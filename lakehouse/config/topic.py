@@ -187,9 +187,7 @@ class Topic(ConfigModel):
     )
     max_records_per_batch: int = Field(5_000_000, ge=1, description="Maximum number of records of a batch.")
     max_lag_seconds: int = Field(
-        900,
-        ge=1,
-        description="Maximum lag of the table and of each reader, in seconds. Beyond it, the table is stale.",
+        900, ge=1, description="Maximum lag of the table and of each reader, in seconds. Beyond it, the table is stale."
     )
     on_stale: Literal["alert", "run"] = Field(
         "alert",

@@ -67,11 +67,7 @@ class Published:
 
 
 def ingest(
-    namespace: str,
-    topic: Topic,
-    clients: Clients,
-    refusals: Refusals | None = None,
-    on_phase: OnPhase = no_report,
+    namespace: str, topic: Topic, clients: Clients, refusals: Refusals | None = None, on_phase: OnPhase = no_report
 ) -> Generator[Published, None, None]:
     """Publish everything up to the present end of the topic, batch by batch.
 

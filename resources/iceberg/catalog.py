@@ -11,13 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import PrivateAttr
 
 from lakehouse.config import sensitive
-from lakehouse.core.errors import (
-    CommitConflict,
-    RequestRejected,
-    SchemaError,
-    UnclearState,
-    Unreachable,
-)
+from lakehouse.core.errors import CommitConflict, RequestRejected, SchemaError, UnclearState, Unreachable
 from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef

@@ -14,11 +14,7 @@ from lakehouse.query.engines import ENGINES, run
 @click.command()
 @click.argument("sql")
 @click.option(
-    "--engine",
-    type=click.Choice(list(ENGINES)),
-    default="snowflake",
-    show_default=True,
-    help="Query engine.",
+    "--engine", type=click.Choice(list(ENGINES)), default="snowflake", show_default=True, help="Query engine."
 )
 @click.option(
     "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Output format."

@@ -77,9 +77,7 @@ class Datagen(Source):
     )
     records_per_second: float = Field(50, gt=0, description="Records per second after the initial records.")
     initial_records: int = Field(
-        0,
-        ge=0,
-        description="Records that the embedded stack produces at once when the topic is created.",
+        0, ge=0, description="Records that the embedded stack produces at once when the topic is created."
     )
 
     @property

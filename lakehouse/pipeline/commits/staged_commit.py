@@ -99,11 +99,7 @@ class StagedCommit:
     on_phase: OnPhase = no_report
 
     def stage(
-        self,
-        table: Table,
-        write: Callable[[Target], T],
-        summary: Mapping[str, str],
-        branch: str | None = None,
+        self, table: Table, write: Callable[[Target], T], summary: Mapping[str, str], branch: str | None = None
     ) -> tuple[Stage, T]:
         """Write rows to a new staging branch, or to a named branch.
 
