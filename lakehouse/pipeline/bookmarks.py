@@ -225,8 +225,7 @@ def set_bookmark(
         )
 
     def read(snapshot_id: int) -> DataFrame:
-        spark = clients.spark.session(clients.catalog.spark_settings())
-        return derived_rows.published(spark, ref, snapshot_id, source.metadata.names)
+        return derived_rows.published(clients.session, ref, snapshot_id, source.metadata.names)
 
     by_row = isinstance(topic.source, Derived) and not topic.source.group_by and not letters
     if last and by_row:

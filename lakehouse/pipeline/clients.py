@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from resources.aws.glue import Glue
 from resources.build import with_own_connections
@@ -11,6 +12,9 @@ from resources.by_key import Resources, find_resource
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.tableflow_catalog import TableflowCatalog
 from resources.protocols import KafkaClient, RegistryClient, SparkClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CLIENTS = ("kafka", "schema_registry", "spark", "catalog")
 """Keys of the Dagster resources that provide the clients."""
@@ -40,6 +44,11 @@ class Clients:
             find_resource(resources, "glue", Glue),
             find_resource(resources, "tableflow_catalog", TableflowCatalog),
         )
+
+    @property
+    def session(self) -> SparkSession:
+        """The Spark session, with the settings of the catalog."""
+        return self.spark.session(self.catalog.spark_settings())
 
     def with_own_connections(self) -> Clients:
         """Return clients with separate connections and a separate Spark session, for use by another thread."""

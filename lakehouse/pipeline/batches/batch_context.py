@@ -64,7 +64,7 @@ class BatchContext:
     @property
     def spark(self) -> SparkSession:
         """The Spark session."""
-        return self.clients.spark.session(self.clients.catalog.spark_settings())
+        return self.clients.session
 
     @property
     def commit(self) -> StagedCommit:

@@ -251,9 +251,8 @@ def _record(
         UnclearState: The topic was deleted or recreated meanwhile.
     """
     decision = {"reason": reason, "by": user_name(), "at": datetime.now(UTC).isoformat(timespec="seconds")}
-    spark = clients.spark.session(clients.catalog.spark_settings())
     summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}
     # An empty snapshot has no keys to check.
     commit = StagedCommit(clients, ref, base, position)
-    stage, _ = commit.stage(table, partial(write.nothing, spark), summary)
+    stage, _ = commit.stage(table, partial(write.nothing, clients.session), summary)
     commit.publish(commit.audit(stage, [Counts()], 0), properties=properties)

@@ -143,7 +143,7 @@ class StagedCommit:
         self.on_phase("audit")
         self._require_same_topic()
         branch = stage.target.branch
-        spark = self.clients.spark.session(self.clients.catalog.spark_settings())
+        spark = self.clients.session
         with self._detect_lost_branch(branch):
             table = self.clients.catalog.load(self.ref)
             if table is None or self._is_lost(table, branch):
@@ -180,8 +180,7 @@ class StagedCommit:
         branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
         # Not at the head of main, which may have moved since: if main is then rolled back to the base and the branch
         # dropped, Spark recreates it there, and no guard would find that the rows were read from another snapshot.
-        spark = self.clients.spark.session(self.clients.catalog.spark_settings())
-        write.create_branch(spark, self.ref, branch, self.base)
+        write.create_branch(self.clients.session, self.ref, branch, self.base)
         return branch
 
     def _exclude_others(self, table: Table, branch: str) -> Table:
@@ -219,8 +218,7 @@ class StagedCommit:
                 f"to main after an audit"
             )
         if ref is None:
-            spark = self.clients.spark.session(self.clients.catalog.spark_settings())
-            write.create_branch(spark, self.ref, branch)
+            write.create_branch(self.clients.session, self.ref, branch)
             table = self.clients.catalog.refreshed(table)
             if branch not in table.metadata.refs:
                 raise self._dropped(branch)

@@ -90,8 +90,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
         )
     since = _since(bookmark, last) if bookmark and bookmark.target_id == target_id else {}
     upto = {p: max(end, since.get(p, 0)) for p, end in last.end.items()}
-    spark = clients.spark.session(clients.catalog.spark_settings())
-    all_letters = spark.table(ref.dead_letters.spark_path())
+    all_letters = clients.session.table(ref.dead_letters.spark_path())
     new = dead_letters.between(all_letters, last.topic_id, since, upto).toArrow()
     produced, remaining = dict(since), new.num_rows
 

@@ -214,7 +214,7 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
     snapshot = table.current_snapshot() if table else None
     if snapshot is None:
         return
-    spark = clients.spark.session(clients.catalog.spark_settings())
+    spark = clients.session
     waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous, {})
     existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *topic.metadata.place)
     count, _ = dead_letters.remaining(existing)

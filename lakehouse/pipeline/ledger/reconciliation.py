@@ -80,7 +80,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
     findings = ledger_findings.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:
         return ReconciliationReport(entries, findings)
-    spark = clients.spark.session(clients.catalog.spark_settings())
+    spark = clients.session
     snapshot = derive.published(spark, ref, table.metadata.current_snapshot_id, {})
     frame = ledger_counts.places(snapshot, topic.metadata.names, () if topic.mode == "append" else topic.key)
     # Read after the table: dead letters are published before their batch, and those of a later batch are in no range.
