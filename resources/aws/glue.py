@@ -27,7 +27,6 @@ from resources.iceberg.conflicts import not_iceberg_error
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
     from pyiceberg.schema import Schema
-    from pyiceberg.types import IcebergType
 
 TIMEOUT_SECONDS = 10
 DESCRIPTION_CHARACTERS = 2048 // 4
@@ -186,22 +185,20 @@ class Glue(dg.ConfigurableResource):
         target: dict[str, Any] = {"CatalogId": self.catalog_id, "DatabaseName": database, "TableInput": table_input}
         if expected and expected.version_id:
             target["VersionId"] = expected.version_id
+        lost: Unreachable | None = None
         try:
             with self._translate_errors(database, table):
                 glue.update_table(**target, SkipArchive=True) if expected else glue.create_table(**target)
-        except Unreachable:
+        except Unreachable as error:
             # The response was lost, but the update may have been applied: read it back.
-            current = self.registration(database, table)
-            if current is None or current.metadata_location != metadata_location:
-                raise
-            return current
+            lost = error
         current = self.registration(database, table)
-        if current is None or current.metadata_location != metadata_location:
-            raise CommitConflict(
-                f"Another writer changed {database}.{table} in Glue at the same time. Nothing was registered. Retry "
-                f"the run or command"
-            )
-        return current
+        if current is not None and current.metadata_location == metadata_location:
+            return current
+        raise lost or CommitConflict(
+            f"Another writer changed {database}.{table} in Glue at the same time. Nothing was registered. Retry "
+            f"the run or command"
+        )
 
     def _translate_errors(self, *table: str) -> AbstractContextManager[None]:
         def rejected(error: ClientError) -> LakehouseError | None:
@@ -234,10 +231,13 @@ def iceberg_parameters(entry: Mapping[str, Any], name: str) -> Mapping[str, str]
 def glue_columns(schema: Schema) -> list[dict[str, Any]]:
     """Return Iceberg columns as Glue columns: name, Hive type, comment and field id, as Iceberg's own Glue catalog
     writes them (org.apache.iceberg.aws.glue.IcebergToGlueConverter)."""
+    from pyiceberg.catalog.glue import _IcebergSchemaToGlueType
+    from pyiceberg.schema import visit
+
     return [
         {
             "Name": field.name,
-            "Type": hive_type(field.field_type),
+            "Type": visit(field.field_type, _IcebergSchemaToGlueType()),
             "Comment": glue_comment(field.doc) or "",
             "Parameters": {
                 "iceberg.field.id": str(field.field_id),
@@ -247,27 +247,3 @@ def glue_columns(schema: Schema) -> list[dict[str, Any]]:
         }
         for field in schema.fields
     ]
-
-
-def hive_type(type_: IcebergType) -> str:
-    """Return an Iceberg type in the notation of Hive and Athena."""
-    from pyiceberg import types as t
-
-    match type_:
-        case t.StructType(fields=fields):
-            return f"struct<{','.join(f'{f.name}:{hive_type(f.field_type)}' for f in fields)}>"
-        case t.ListType(element_type=element):
-            return f"array<{hive_type(element)}>"
-        case t.MapType(key_type=key, value_type=value):
-            return f"map<{hive_type(key)},{hive_type(value)}>"
-        case t.DecimalType(precision=precision, scale=scale):
-            return f"decimal({precision},{scale})"
-        case t.LongType():
-            return "bigint"
-        case t.TimestampType() | t.TimestamptzType():
-            return "timestamp"
-        case t.FixedType() | t.BinaryType():
-            return "binary"
-        case t.UUIDType() | t.TimeType():
-            return "string"
-    return str(type_)

@@ -149,6 +149,7 @@ class RestCatalog(dg.ConfigurableResource):
             )
         if expected and expected.metadata_location == metadata_location:
             return expected
+        lost: Unreachable | None = None
         try:
             if self.move == "notify":
                 self._notify(namespace, table, metadata_location, table_uuid, "UPDATE" if expected else "CREATE")
@@ -157,12 +158,9 @@ class RestCatalog(dg.ConfigurableResource):
             else:
                 self._ensure_namespace(namespace)
                 self._register(namespace, table, metadata_location, overwrite=expected is not None)
-        except Unreachable:
+        except Unreachable as error:
             # The response was lost, but the change may have been applied: read it back.
-            current = self.registration(namespace, table)
-            if current is None or current.metadata_location != metadata_location:
-                raise
-            return current
+            lost = error
         except ErrorResponse as error:
             if error.status == 409:
                 raise CommitConflict(
@@ -171,12 +169,12 @@ class RestCatalog(dg.ConfigurableResource):
                 ) from error
             raise
         current = self.registration(namespace, table)
-        if current is None or current.metadata_location != metadata_location:
-            raise CommitConflict(
-                f"Another writer changed {name} in the REST catalog at the same time. Nothing was registered. Retry "
-                f"the run or command"
-            )
-        return current
+        if current is not None and current.metadata_location == metadata_location:
+            return current
+        raise lost or CommitConflict(
+            f"Another writer changed {name} in the REST catalog at the same time. Nothing was registered. Retry "
+            f"the run or command"
+        )
 
     def _register(self, namespace: str, table: str, metadata_location: str, *, overwrite: bool) -> None:
         request = {"name": table, "metadata-location": metadata_location} | ({"overwrite": True} if overwrite else {})
