@@ -12,6 +12,7 @@ from assets.text_table import as_table
 from lakehouse.config.checks import LEDGER
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.offsets.counts import OUTCOMES
 from lakehouse.core.offsets.ledger import totals
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ledger import ledger_page
@@ -68,7 +69,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             metadata={
                 "summary": summary,
                 **{name: as_table(*page) for name, page in pages.items()},
-                **{name: getattr(counts, name) for name in ledger_page.COUNTED},
+                **{name: getattr(counts, name) for name in OUTCOMES},
             },
             check_results=[
                 dg.AssetCheckResult(

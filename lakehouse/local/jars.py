@@ -220,11 +220,9 @@ def _sha256(path: Path) -> str:
 @contextlib.contextmanager
 def _scratch(parent: Path) -> Iterator[Path]:
     parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=parent, prefix=".new-"))
-    try:
-        yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    # `_move` may have moved the folder itself.
+    with tempfile.TemporaryDirectory(dir=parent, prefix=".new-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
 
 
 def _move(source: Path, target: Path) -> None:

@@ -11,15 +11,15 @@ from lakehouse.core.offsets.ledger import Coverage, Entry, Range, RangeContents,
 from lakehouse.core.offsets.ledger_findings import LedgerFinding, faults_of, verdict
 from lakehouse.core.text.phrases import pluralize
 
-COUNTED = OUTCOMES
 Cells = tuple[list[str], list[list[str]]]
 """Column names, and rows with one cell per column."""
 
 
 def commits(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> Cells:
     """Return one row per commit, newest first. Outcomes with a total of zero are left out."""
-    outcomes = [n for n in COUNTED if n in ("consumed", "rows", "dead_letters") or getattr(totals(entries), n)]
-    columns = ["committed (UTC)", "snapshot", "commit", "offsets", *map(_words, outcomes), "without record", "verdict"]
+    outcomes = [n for n in OUTCOMES if n in ("consumed", "rows", "dead_letters") or getattr(totals(entries), n)]
+    names = [outcome.replace("_", " ") for outcome in outcomes]
+    columns = ["committed (UTC)", "snapshot", "commit", "offsets", *names, "without record", "verdict"]
     rows = [
         [
             f"{entry.committed_at:%Y-%m-%d %H:%M:%S}",
@@ -118,10 +118,6 @@ def _row_count(table: Mapping[Range | None, RangeContents], of: Coverage) -> int
     return sum(
         contents.rows for r, contents in table.items() if r and (r.topic, r.partition) == (of.topic, of.partition)
     )
-
-
-def _words(name: str) -> str:
-    return name.replace("_", " ")
 
 
 def _number(value: int | None) -> str:
