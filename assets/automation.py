@@ -1,7 +1,5 @@
 """Automation conditions of assets and checks."""
 
-from __future__ import annotations
-
 from functools import cache
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """Dagster attributes of an entry of lakehouse.yaml: a topic, or a route, whose assets have one partition per topic."""
 
-from __future__ import annotations
-
 import importlib.util
 import warnings
 from contextlib import suppress

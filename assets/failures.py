@@ -1,7 +1,5 @@
 """Conversion of this project's errors to Dagster failures, with retries for transient errors only."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 

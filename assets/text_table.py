@@ -1,7 +1,5 @@
 """Tables of text for Dagster's UI. Values of records and other systems are never rendered as Markdown."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """The Dagster code location: the assets, checks, sensors and jobs that follow from lakehouse.yaml."""
 
-from __future__ import annotations
-
 import gc
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """Health of the sensors and schedules of this code location, derived from their last ticks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Reports a stream's events to Dagster from a separate thread: a slow or unavailable Dagster never blocks ingestion."""
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -1,7 +1,5 @@
 """Check results that streams have reported to Dagster, such as the check `streaming` of each table."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Collection, Iterator

@@ -3,8 +3,6 @@
 It runs a stream, publishes its commits to the readers, and reports both to the log and to Dagster.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

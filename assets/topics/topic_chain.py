@@ -1,7 +1,5 @@
 """The chain of assets of a declared topic: kafka → iceberg → one asset for each reader."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import dagster as dg

@@ -1,7 +1,5 @@
 """The command `lakehouse demo`: runs the main job end to end on the embedded stack."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

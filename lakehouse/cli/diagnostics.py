@@ -1,7 +1,5 @@
 """Display of what `lakehouse doctor` and `lakehouse deploy doctor` observed."""
 
-from __future__ import annotations
-
 from rich.console import Console
 from rich.markup import escape
 

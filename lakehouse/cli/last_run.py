@@ -1,7 +1,5 @@
 """Reasons for which the last runs of tables failed, which explain lag that would otherwise look like slowness."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Collection, Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Preview of the effect of a new schema on a topic's table and on the readers of its columns."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Offsets and lag of each topic: topic → Iceberg → readers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.config.loader import Config

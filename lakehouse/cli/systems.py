@@ -1,7 +1,5 @@
 """Resources of an environment outside of a Dagster run, for the command line."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Exit codes of commands that verify something."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 import click

@@ -1,7 +1,5 @@
 """The base classes of checks: what each type of check defines."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ To add a type of check, write a class and add it to CHECKS. A separate distribut
 the group `lakehouse.checks`.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache

@@ -1,7 +1,5 @@
 """Environments of lakehouse.yaml: the settings of the systems of each."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass

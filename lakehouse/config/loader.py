@@ -1,7 +1,5 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ A table name reserves a family of names: `orders` may continue as `orders__v2` (
 these tables has a table `…__dead_letters`. Two topics never share a table, now or after a continuation.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Topics and routes as lakehouse.yaml declares them."""
 
-from __future__ import annotations
-
 import re
 from datetime import timedelta
 from functools import cached_property

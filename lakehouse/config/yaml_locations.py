@@ -1,7 +1,5 @@
 """Locations in a YAML file."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import yaml

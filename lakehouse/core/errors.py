@@ -1,7 +1,5 @@
 """The project's errors. Each message has the problem, its effect on data, and the remedy."""
 
-from __future__ import annotations
-
 import logging
 import re
 import traceback

@@ -1,7 +1,5 @@
 """Confluent's wire format: a zero byte and a 4-byte schema id precede each message."""
 
-from __future__ import annotations
-
 MAGIC = b"\x00"
 FRAME_BYTES = 5
 """Length of the prefix: the zero byte and the id."""

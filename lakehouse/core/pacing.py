@@ -1,7 +1,5 @@
 """Round-robin scheduling, adaptive batch sizes and backoff for a stream of many topics. Pure: times are arguments."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 MIN_RECORDS = 20_000

@@ -1,7 +1,5 @@
 """Poll for a state and retry actions, with tenacity and a replaceable clock."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

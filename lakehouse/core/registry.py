@@ -1,7 +1,5 @@
 """Implementations of an extension point: this project's, and those of installed distributions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Positions up to which derived topics and dead letter topics were produced, and the command that sets them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import reduce

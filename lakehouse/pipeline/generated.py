@@ -1,7 +1,5 @@
 """Topics whose records are generated: by a connector in Confluent Cloud, or by a process of the embedded stack."""
 
-from __future__ import annotations
-
 from lakehouse.config.loader import Config
 from lakehouse.config.sources.datagen import Datagen
 from lakehouse.config.topic import Topic

@@ -1,7 +1,5 @@
 """The rows from which groups of a derived topic are computed, in the tables of a source that rolled over."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame

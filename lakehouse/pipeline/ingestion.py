@@ -4,8 +4,6 @@ This module does not depend on Dagster; the asset in assets/topics/iceberg_asset
 docs/exactly-once.md has the reasons.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace

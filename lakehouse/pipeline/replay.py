@@ -4,8 +4,6 @@ Rows are identified by partition and offset, or by key in tables with one row pe
 equal ones. The stored offsets do not change.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The tables of topics, and the catalogs that have them, whoever writes them."""
 
-from __future__ import annotations
-
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic

@@ -1,7 +1,5 @@
 """Query tables of the Iceberg catalog with DuckDB in this process."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from typing import Any

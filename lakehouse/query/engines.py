@@ -1,7 +1,5 @@
 """The query engines by name. The same statement runs in each: tables are named `namespace.table`."""
 
-from __future__ import annotations
-
 from pkgutil import resolve_name
 
 from lakehouse.core.errors import LakehouseError

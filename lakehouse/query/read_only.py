@@ -1,7 +1,5 @@
 """Refuse statements that are not queries, before an engine receives them."""
 
-from __future__ import annotations
-
 import logging
 import re
 

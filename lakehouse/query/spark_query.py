@@ -1,7 +1,5 @@
 """Query tables of the Iceberg catalog with the Spark server."""
 
-from __future__ import annotations
-
 from pyspark.errors import PySparkException
 from pyspark.logger import PySparkLogger
 

@@ -4,8 +4,6 @@ To add one, write a module with a Reader and name it in SYSTEMS (lakehouse/confi
 distribution names its class as an entry point of the group `lakehouse.readers`.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from pkgutil import resolve_name
 

@@ -4,8 +4,6 @@ The check, the sensor, `lakehouse status` and the deployment gate share this mod
 I/O: measurements in, verdicts out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Measure the lag of each stage of a topic's pipeline; lakehouse/readers/freshness.py decides whether it is fresh."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """The thread of a stream that merges small data files, one table at a time."""
 
-from __future__ import annotations
-
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.pacing import backoff_seconds
 from lakehouse.pipeline.clients import Clients

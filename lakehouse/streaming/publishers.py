@@ -1,7 +1,5 @@
 """Threads that publish a stream's commits to the readers, soon after each commit and without delaying batches."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping

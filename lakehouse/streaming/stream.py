@@ -4,8 +4,6 @@ All state is in the tables. A stream can therefore be stopped or killed at any p
 topics. docs/streaming.md has the reasons.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping

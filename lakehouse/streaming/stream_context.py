@@ -1,7 +1,5 @@
 """State shared by the threads of a stream."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Events of a stream, for its log and for Dagster."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.config.topic import Topic

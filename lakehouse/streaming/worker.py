@@ -1,7 +1,5 @@
 """A thread of a stream that ingests one bounded batch of one topic after another."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from contextlib import closing

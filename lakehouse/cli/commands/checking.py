@@ -1,7 +1,5 @@
 """The command `lakehouse check`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import NoReturn
 

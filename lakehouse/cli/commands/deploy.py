@@ -1,7 +1,5 @@
 """The commands `lakehouse deploy`: the cloud set-up."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Options and credentials of the commands `lakehouse deploy`."""
 
-from __future__ import annotations
-
 import os
 import sys
 import traceback

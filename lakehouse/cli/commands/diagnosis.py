@@ -1,7 +1,5 @@
 """The command `lakehouse doctor`."""
 
-from __future__ import annotations
-
 import click
 
 from lakehouse.cli.diagnostics import show

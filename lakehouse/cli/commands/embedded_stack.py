@@ -1,7 +1,5 @@
 """Commands for the embedded stack, except those that also need the clients of its servers."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import webbrowser

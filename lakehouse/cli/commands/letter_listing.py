@@ -1,7 +1,5 @@
 """The command `lakehouse dead-letters`."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """The commands `lakehouse pause` and `lakehouse unpause`."""
 
-from __future__ import annotations
-
 import click
 
 from lakehouse.cli.systems import open_clients

@@ -1,7 +1,5 @@
 """The commands `lakehouse plan` and `lakehouse dry-run`, which verify a change before it is deployed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

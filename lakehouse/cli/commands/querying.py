@@ -1,7 +1,5 @@
 """The command `lakehouse query`."""
 
-from __future__ import annotations
-
 import click
 
 from lakehouse.cli import console

@@ -1,7 +1,5 @@
 """The command `lakehouse status`."""
 
-from __future__ import annotations
-
 import click
 
 from assets.streaming import results

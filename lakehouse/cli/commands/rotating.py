@@ -1,7 +1,5 @@
 """The command `lakehouse deploy rotate`, which replaces keys with credentials of its own."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

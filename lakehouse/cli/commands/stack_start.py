@@ -1,7 +1,5 @@
 """The command `lakehouse up`."""
 
-from __future__ import annotations
-
 import click
 
 from lakehouse.cli.restore import Restoring

@@ -1,7 +1,5 @@
 """The command `lakehouse init`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """The command `lakehouse stream`."""
 
-from __future__ import annotations
-
 import os
 import signal
 import threading

@@ -1,7 +1,5 @@
 """Commands that inspect tables, and commands that repair or maintain them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

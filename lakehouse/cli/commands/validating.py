@@ -1,7 +1,5 @@
 """The command `lakehouse validate`."""
 
-from __future__ import annotations
-
 import warnings
 
 import click

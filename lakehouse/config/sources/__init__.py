@@ -4,8 +4,6 @@ To add one, write a module with a subclass of Source and add it to SOURCES. A se
 an entry point of the group `lakehouse.sources`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Synthetic records as a source."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Literal

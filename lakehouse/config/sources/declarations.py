@@ -1,7 +1,5 @@
 """The parts of lakehouse.yaml that sources read to validate their settings."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol

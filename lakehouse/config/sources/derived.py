@@ -1,7 +1,5 @@
 """A published table as a source."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Topics of other owners as a source."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from lakehouse.config.sources.source import Source

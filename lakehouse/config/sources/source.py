@@ -1,7 +1,5 @@
 """The protocol of a source of records."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator
 from typing import ClassVar
 

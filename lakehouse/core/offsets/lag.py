@@ -1,7 +1,5 @@
 """Lag of tables behind their topics, and of readers behind their tables. Pure functions of offsets and times."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal

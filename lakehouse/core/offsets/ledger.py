@@ -1,7 +1,5 @@
 """Entries of a table's ledger: the offsets of each commit (batch.py) and the counts of their records."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime

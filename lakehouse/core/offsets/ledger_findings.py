@@ -4,8 +4,6 @@ Each consumed record is a row, a tombstone, superseded, deduplicated, filtered, 
 of each commit begin where those of the previous commit end. docs/ledger.md lists what is verified.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Detect nondeterministic Spark SQL: functions of the clock, of chance, and of where a query runs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """Quote names and values in the SQL of each engine."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

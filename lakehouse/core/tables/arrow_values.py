@@ -1,7 +1,5 @@
 """Convert Arrow values to Python values, including dates and times outside of Python's range."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Literal

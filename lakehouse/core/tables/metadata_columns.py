@@ -8,8 +8,6 @@ To add a column, add a row to COLUMNS; a separate distribution declares its row 
 `lakehouse.metadata_columns`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

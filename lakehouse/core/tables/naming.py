@@ -4,8 +4,6 @@ Kafka allows more names than tables do (letters, digits, `.`, `_`, `-`, up to 24
 are folded; lakehouse.config.table_names refuses two topics that fold to the same name.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 import uuid

@@ -4,8 +4,6 @@ Text from records, schemas, headers and other systems is escaped before it becom
 tables (assets/text_table.py) render no Markdown, so they suit values better.
 """
 
-from __future__ import annotations
-
 import re
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>#|~&!])")

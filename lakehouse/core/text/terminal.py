@@ -4,8 +4,6 @@ A control sequence in a value can clear the screen, set the clipboard or change 
 override can disguise a line as another one.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import traceback

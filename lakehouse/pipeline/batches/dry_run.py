@@ -4,8 +4,6 @@ The first dry run of a topic has no table to branch from. It uses a temporary ta
 create the topic's table meanwhile, and no catalog drops a table only if it is empty.
 """
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Set a table's offsets if its snapshots do not have them: from lakehouse.yaml, or by an operator's decision."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping

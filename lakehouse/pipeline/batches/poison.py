@@ -1,7 +1,5 @@
 """Isolate, by bisection, the record that aborts the Spark job which reads or decodes it (a poison pill)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace

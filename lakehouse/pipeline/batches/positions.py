@@ -1,7 +1,5 @@
 """The two positions between which a batch is: the newest one in the table, and the end of the topic's log."""
 
-from __future__ import annotations
-
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.batch import Batch, Log
 from resources.protocols import KafkaClient

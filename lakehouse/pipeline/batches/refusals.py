@@ -1,7 +1,5 @@
 """Batches that could not be published, which a stream retries only after a relevant change."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

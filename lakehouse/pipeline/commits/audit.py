@@ -1,7 +1,5 @@
 """Guards that every staged branch must pass before it is published."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field

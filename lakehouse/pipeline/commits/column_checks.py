@@ -1,7 +1,5 @@
 """Run the checks that lakehouse.yaml declares on a snapshot of a table."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from pyiceberg.table import Table

@@ -1,7 +1,5 @@
 """The only code that publishes: stage rows on a branch, audit the branch, and fast-forward main to it in one commit."""
 
-from __future__ import annotations
-
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager

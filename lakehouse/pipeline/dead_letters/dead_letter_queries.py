@@ -1,7 +1,5 @@
 """List the dead letters of a topic that are not redriven yet: their number by reason, and the newest of them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime

@@ -4,8 +4,6 @@ The bookmark (lakehouse/core/offsets/bookmark.py) is committed in one Kafka tran
 dead letters remains complete whether or not producing succeeds.
 """
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Filters of rows in the table of dead letters."""
 
-from __future__ import annotations
-
 from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, Or
 
 from lakehouse.core.offsets.batch import Batch

@@ -3,8 +3,6 @@
 A batch defines its dead letters. Those of an earlier attempt at the same offsets are replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from pyiceberg.table import Table

@@ -1,7 +1,5 @@
 """Read the ledger of an Iceberg table from the snapshots of its main branch."""
 
-from __future__ import annotations
-
 import json
 from datetime import UTC, datetime
 

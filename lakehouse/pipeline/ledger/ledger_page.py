@@ -1,7 +1,5 @@
 """A ledger rendered as tables of text and as JSON, for the terminal and for the Dagster UI."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Reconcile a topic's ledger with the rows of its table, its dead letters and the topic's log. No Dagster."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Resolve the schemas of a topic's keys and values: its columns, and the codecs that decode its records."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """Look up the schemas of other subjects that a topic's records refer to."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

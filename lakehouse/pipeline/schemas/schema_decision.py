@@ -1,8 +1,6 @@
 """Decide about a topic's newest schema: accept it, decode with an older version, roll over to a new table, or
 refuse."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 
