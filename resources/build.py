@@ -1,7 +1,5 @@
 """Dagster resources of an environment in lakehouse.yaml: each system's settings are the fields of its resource."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable
 from functools import cache

@@ -1,7 +1,5 @@
 """Fields of resources that contain a secret, or an address that may include one."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

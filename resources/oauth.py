@@ -1,7 +1,5 @@
 """Bearer tokens by OAuth 2.0 client credentials (RFC 6749, section 4.4)."""
 
-from __future__ import annotations
-
 import threading
 import time
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Alerts and heartbeats by HTTP. Their URLs are the only credentials and therefore never shown."""
 
-from __future__ import annotations
-
 import logging
 import re
 from collections.abc import Iterator, Sequence

@@ -3,8 +3,6 @@
 Several deployments may share an account: each name contains the deployment's.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from lakehouse.config.deployment import Existing

@@ -1,7 +1,5 @@
 """Rotate the keys of a deployment: Confluent's API keys and the key pair of Snowflake's service user."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ The job needs neither the administrator of Snowflake nor the one of Confluent Cl
 two identities that may change the deployment's keys and nothing else (docs/cloud.md, "Key rotation").
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The settings of a deployment as an environment of lakehouse.yaml."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lakehouse.config.deployment import Deployment

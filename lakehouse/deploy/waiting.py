@@ -1,7 +1,5 @@
 """Waiting for asynchronous operations of the clouds: a phase, a deletion, what a list shows with a delay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from typing import Any, Protocol, TypeVar
 

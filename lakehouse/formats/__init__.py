@@ -4,8 +4,6 @@ To add a format, write a module with a Format here and its decoder in spark/, an
 distribution declares its class as an entry point of the group `lakehouse.formats`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 

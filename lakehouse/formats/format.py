@@ -1,7 +1,5 @@
 """Protocol of a format, the encoding of one side (key or value) of a topic's messages."""
 
-from __future__ import annotations
-
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

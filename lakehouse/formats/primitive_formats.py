@@ -1,7 +1,5 @@
 """Formats of messages that are one value, as Apache Kafka's client serializers write them."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from lakehouse.formats.format import Format, MessageSchema

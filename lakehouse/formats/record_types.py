@@ -4,8 +4,6 @@ Records refer to their schema by id, which may be any in the registry, and decod
 would become an order with nulls. Only a schema of the topic's record type may decode the topic's records.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from lakehouse.formats import of_type

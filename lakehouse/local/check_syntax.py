@@ -3,8 +3,6 @@
 Neither needs a Spark server: both run in a JVM of their own, which ends with the validation.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 from collections.abc import Iterator

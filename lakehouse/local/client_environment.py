@@ -1,7 +1,5 @@
 """The environment variables for clients of the embedded stack. With others, the same clients use the clouds."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from lakehouse.core.errors import LakehouseError

@@ -1,7 +1,5 @@
 """Diagnosis of everything that `up` needs, with a remedy for each problem. Nothing is changed."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ archive when it ends, and maps the archive when it starts again (class data shar
 where the archive of Java's own classes must be, which the package lacks.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Display of the embedded stack on a terminal or in a log file."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from rich.console import Console

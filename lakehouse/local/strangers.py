@@ -1,7 +1,5 @@
 """Other users of this machine, and the servers of the stack that are open to them."""
 
-from __future__ import annotations
-
 import psutil
 
 from lakehouse.local.home import Home

@@ -1,7 +1,5 @@
 """Credentials of systems in AWS Secrets Manager, in the layout that `lakehouse deploy` writes."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

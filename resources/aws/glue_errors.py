@@ -1,7 +1,5 @@
 """Translation of AWS Glue's errors to transient and permanent ones."""
 
-from __future__ import annotations
-
 from contextlib import AbstractContextManager
 
 from botocore.exceptions import BotoCoreError, ClientError

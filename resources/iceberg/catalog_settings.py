@@ -1,7 +1,5 @@
 """Settings of the Iceberg catalog, which a type of catalog translates for pyiceberg and Spark."""
 
-from __future__ import annotations
-
 import re
 from typing import Self
 

@@ -5,8 +5,6 @@ Athena and Trino, refuse to read metadata whose history goes back by more than a
 (org.apache.iceberg.TableMetadata, "Expected sorted snapshot log entries"), and nothing repairs such a table.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from pyiceberg.catalog import MetastoreCatalog

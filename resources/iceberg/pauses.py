@@ -3,8 +3,6 @@
 They exist before a topic has a table, survive restarts, and can be listed with one request.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime

@@ -8,8 +8,6 @@ setting `move` selects how a registered table is moved to a newer metadata file,
 - `replace`: drop without purge, then register. Every server supports it, but **readers briefly find no table**.
 """
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from http import HTTPStatus

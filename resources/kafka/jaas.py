@@ -1,7 +1,5 @@
 """The login configuration of Kafka's Java clients."""
 
-from __future__ import annotations
-
 
 def jaas_config(mechanism: str, user: str, password: str) -> str:
     """Return the JAAS configuration of a Java client (Kafka, Security: SASL configuration).

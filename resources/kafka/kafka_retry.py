@@ -1,7 +1,5 @@
 """Retries for the short time in which a partition leader or group coordinator is being elected."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TypeVar
 

@@ -1,7 +1,5 @@
 """Offsets of many topics, some of which may be unreadable."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

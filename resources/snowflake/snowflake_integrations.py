@@ -3,8 +3,6 @@
 Names are quoted and literals escaped, as in resources/snowflake/snowflake_sql.py.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The gRPC channel to a Spark Connect server, which sends the token only to the intended server."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 import grpc

@@ -1,7 +1,5 @@
 """Suppression of pyspark's own log messages."""
 
-from __future__ import annotations
-
 import logging
 
 QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")

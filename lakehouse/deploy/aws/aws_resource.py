@@ -1,7 +1,5 @@
 """The base of AWS resources: services of one account and region, names, and the check of ownership."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any

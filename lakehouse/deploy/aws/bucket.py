@@ -4,8 +4,6 @@ Settings that protect more than the declared ones are kept: a KMS key, further s
 lifecycle.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace

@@ -4,8 +4,6 @@ Resources in other clouds create the secrets, and need them until they are delet
 in the list, so it is deleted last.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 

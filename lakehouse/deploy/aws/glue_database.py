@@ -1,7 +1,5 @@
 """The Glue database of Spark's tables: the deployment's own, or one that lakehouse.yaml names."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.core.errors import LakehouseError

@@ -1,7 +1,5 @@
 """Locations of tables and query results in the bucket, and of tables in Glue."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from lakehouse.config.loader import Config

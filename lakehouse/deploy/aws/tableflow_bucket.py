@@ -5,8 +5,6 @@ Nothing else may be in it: Confluent documents that Tableflow may delete existin
 cluster is refused if there is one (lakehouse/deploy/confluent/tableflow/tableflow_tables.py).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from lakehouse.deploy.aws.bucket import TABLE_LIFECYCLE, Bucket, BucketState, ExistingBucket, LifecycleRule

@@ -1,7 +1,5 @@
 """The Athena workgroup of a deployment, whose query results are in its bucket."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.deploy.aws.aws_resource import AwsResource

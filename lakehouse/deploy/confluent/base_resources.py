@@ -1,7 +1,5 @@
 """The resources in Confluent Cloud that all others refer to: environment, cluster, registry, accounts and roles."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 

@@ -1,7 +1,5 @@
 """The base of Confluent resources: the API, names, and the waits for its asynchronous operations."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """New roles and keys: the APIs of Confluent Cloud apply them with a delay."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """Flink: the statements, and the topics that they create."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Callable

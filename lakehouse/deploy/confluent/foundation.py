@@ -3,8 +3,6 @@
 The environment and the cluster are the deployment's own, or existed before it and are named by lakehouse.yaml.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ the API keys of these accounts, and may not see the environment, its clusters or
 also holds what an administrator read of them, which `lakehouse deploy create` keeps up to date.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace

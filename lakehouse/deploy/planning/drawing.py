@@ -1,7 +1,5 @@
 """Drawings of a deployment: its resources by cloud, their dependencies, and what is planned for each."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby

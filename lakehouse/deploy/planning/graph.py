@@ -1,7 +1,5 @@
 """All resources of a deployment, dependencies first."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

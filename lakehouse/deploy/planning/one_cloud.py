@@ -1,7 +1,5 @@
 """Plan, create and delete the resources of one cloud. Those of the other clouds are read, and never changed."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Plan, apply and destroy a list of resources, from the current state of their clouds."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Verification that AWS and the REST catalog grant Snowflake access."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Grants of the roles of a deployment in Snowflake, as one resource because SHOW lists them together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Iceberg tables of a deployment in Snowflake, over those that a catalog has: Glue, or a REST catalog."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

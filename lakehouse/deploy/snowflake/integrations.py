@@ -1,7 +1,5 @@
 """Catalog integrations of a deployment: Snowflake's access to AWS Glue and to a REST catalog such as Polaris."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

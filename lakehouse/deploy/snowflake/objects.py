@@ -1,7 +1,5 @@
 """The objects of a deployment in a Snowflake account: each is created by one statement and dropped by another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

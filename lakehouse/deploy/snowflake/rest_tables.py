@@ -1,7 +1,5 @@
 """The tables of a REST catalog in Snowflake: their schema, the integration with the catalog, its grants and itself."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property

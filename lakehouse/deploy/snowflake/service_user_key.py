@@ -1,7 +1,5 @@
 """The first key pair of the service user, as a resource."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

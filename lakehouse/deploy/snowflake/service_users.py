@@ -4,8 +4,6 @@ The role SECURITY_ROLE owns both users and has no other privilege. Only the seco
 a secret of its own, so a program with the lakehouse's key can change no key.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The resources of a deployment in Snowflake: what it needs to show the tables of Glue or more, and who may use it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial

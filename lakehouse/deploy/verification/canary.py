@@ -1,7 +1,5 @@
 """The table that a verification writes, reads with every engine, and removes."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any

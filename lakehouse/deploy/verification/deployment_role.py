@@ -1,7 +1,5 @@
 """The IAM roles of a deployment, and a probe of each permission in the order in which programs need them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, partial

@@ -1,7 +1,5 @@
 """Calls of the running lakehouse whose results show whether a permission is granted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Diagnosis of AWS identities: the caller, the role that each component assumes, and Spark's executors."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from botocore.exceptions import BotoCoreError

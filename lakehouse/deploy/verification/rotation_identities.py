@@ -1,7 +1,5 @@
 """The permissions of the identities that replace keys: a service account in Confluent Cloud, a user in Snowflake."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial

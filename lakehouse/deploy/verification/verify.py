@@ -1,7 +1,5 @@
 """Make the calls of the running lakehouse with each IAM role of the deployment, and report each permission."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

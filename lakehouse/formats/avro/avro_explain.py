@@ -4,8 +4,6 @@ Messages are decoded as the Avro 1.12 specification defines (Binary Encoding), w
 avro_resolution applies in Spark. No reason contains a value.
 """
 
-from __future__ import annotations
-
 from lakehouse.formats.avro.avro_resolution import described, fault, read_by, target
 from lakehouse.formats.avro.avro_types import Field, Type
 

@@ -1,7 +1,5 @@
 """Format `avro`: columns of Avro schemas, and the reader type of all versions of a schema."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -6,8 +6,6 @@ schemas: `schemas` rewrites both for one writer, with a unique name for each pai
 nothing in place of each type with values that must not be read.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from itertools import count

@@ -1,7 +1,5 @@
 """Merging of the versions of an Avro schema into one type for the values of all versions."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -3,8 +3,6 @@
 The text is parsed in plain Python, after Spark's parser refused it (RFC 8259, RFC 3339).
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

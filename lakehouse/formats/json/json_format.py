@@ -1,7 +1,5 @@
 """Format `json`, without a registry: one column of text, or the columns of a JSON Schema in `value_schema_file`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lakehouse.formats.format import MessageSchema

@@ -7,8 +7,6 @@ Clients number nested messages in two ways: some count the entries of maps, whic
 those that parse the registered source do not (Confluent's ProtobufSchema.toMessageIndexes).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from google.protobuf.descriptor import Descriptor

@@ -4,8 +4,6 @@ Google's compiler runs in a separate process, so that a crash or an endless comp
 untrusted file is ever on its import path, and it inherits no environment variables, so it has no credentials.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -3,8 +3,6 @@
 The message is parsed in plain Python, after the fast decoder refused it (Protocol Buffers, Encoding).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

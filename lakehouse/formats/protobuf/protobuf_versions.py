@@ -4,8 +4,6 @@ Fields with the same number are the same field, whatever their names (Protocol B
 with the same name and different numbers are the same too, if neither number belongs to another field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 

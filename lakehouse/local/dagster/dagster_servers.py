@@ -1,7 +1,5 @@
 """Dagster: a code server, which loads the definitions once for all, the webserver and the daemon."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

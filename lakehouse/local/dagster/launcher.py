@@ -1,7 +1,5 @@
 """Dagster's default run launcher, with a health check of run workers."""
 
-from __future__ import annotations
-
 import dagster as dg
 import psutil
 from dagster._core.launcher import CheckRunHealthResult, DefaultRunLauncher, WorkerStatus

@@ -1,7 +1,5 @@
 """Login to Dagster's UI: a token for programs, and for browsers a link that exchanges the token for a cookie."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import parse_qs, quote
 

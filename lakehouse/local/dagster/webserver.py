@@ -4,8 +4,6 @@ A login is required because Dagster executes code. Environment: LAKEHOUSE_UI_TOK
 Dagster's variables.
 """
 
-from __future__ import annotations
-
 import hmac
 import json
 import os

@@ -1,7 +1,5 @@
 """Bodies of ASGI requests, read and decompressed with a limit of memory."""
 
-from __future__ import annotations
-
 import zlib
 
 from lakehouse.local.http.guard import App, Receive, Scope, Send, headers_of, respond

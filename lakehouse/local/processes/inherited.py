@@ -4,8 +4,6 @@ The user's environment may contain cloud credentials. A server that does not nee
 be in its memory dumps, its child processes and its error reports.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from fnmatch import fnmatchcase

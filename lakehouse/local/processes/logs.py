@@ -5,8 +5,6 @@ and then truncated, which works because it was opened in append mode. Lines writ
 lost.
 """
 
-from __future__ import annotations
-
 import contextlib
 import shutil
 import sys

@@ -1,7 +1,5 @@
 """Choice of the servers' ports: the previous one, else the usual one, else any free one."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

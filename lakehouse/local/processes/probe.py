@@ -1,7 +1,5 @@
 """Readiness probes of servers. Timeouts are short, because callers repeat them."""
 
-from __future__ import annotations
-
 import json
 import socket
 import urllib.error

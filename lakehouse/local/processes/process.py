@@ -5,8 +5,6 @@ inherit them; the processes of a state folder are those with its path in their e
 after `up` was killed, and a foreign process that reuses a server's process id is not.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

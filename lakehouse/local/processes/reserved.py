@@ -5,8 +5,6 @@ user of the machine could listen on [::1] and receive credentials. This program 
 replaces itself by the command, which keeps the port bound until it ends.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

@@ -1,7 +1,5 @@
 """The input for the descriptions of servers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """moto: all of AWS except S3 (Glue, IAM, STS, Secrets Manager), in memory."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import sys

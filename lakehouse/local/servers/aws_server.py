@@ -3,8 +3,6 @@
 Environment: LAKEHOUSE_ALLOWED_HOSTS and moto's own variables.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -4,8 +4,6 @@ It produces to every topic with a `datagen` source: first up to `initial_records
 SIGTERM.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import threading

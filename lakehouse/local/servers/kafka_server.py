@@ -1,7 +1,5 @@
 """Apache Kafka: a single node that is broker and controller (KRaft), with its data in the state folder."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import shutil

@@ -4,8 +4,6 @@ COMMAND starts a registry that listens on any loopback port and requires a PROXY
 Browsers cannot send that line, so they can use the registry only by PORT, where the guard checks requests.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

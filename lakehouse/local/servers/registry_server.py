@@ -1,7 +1,5 @@
 """Apicurio as a Confluent-compatible schema registry, with its data in an H2 file, behind `registry_proxy`."""
 
-from __future__ import annotations
-
 import sys
 
 from lakehouse.local import jars

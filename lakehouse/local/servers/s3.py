@@ -1,7 +1,5 @@
 """S3Proxy: S3 on the local disk, with verified signatures."""
 
-from __future__ import annotations
-
 from lakehouse.local import jars
 from lakehouse.local.client_environment import BUCKET
 from lakehouse.local.home import write_atomically

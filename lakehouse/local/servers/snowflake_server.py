@@ -1,7 +1,5 @@
 """The local Snowflake server (lakehouse.local.snowflake), whose account exists in memory only."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Mapping

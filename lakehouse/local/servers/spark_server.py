@@ -3,8 +3,6 @@
 `java` is called directly: spark-submit's launcher requires a module (jdk.incubator.vector) that the bundled Java lacks.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec

@@ -4,8 +4,6 @@ Hints are the `arg.properties` of a field's type (Confluent, avro-random-generat
 (one of a list), `range` (`min` inclusive, `max` exclusive), `regex`, `iteration` (`start`, `step`).
 """
 
-from __future__ import annotations
-
 import io
 import json
 import random

@@ -5,8 +5,6 @@ Environment: SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, LAKEHO
 ready.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

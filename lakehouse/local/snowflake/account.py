@@ -4,8 +4,6 @@ The rules are Snowflake's (Overview of Access Control): the role that creates an
 privileges; a role has the privileges of the roles granted to it.
 """
 
-from __future__ import annotations
-
 import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime

@@ -3,8 +3,6 @@
 Source of the token's rules: Snowflake, Key-pair authentication, and SQL API, Authenticating to the server.
 """
 
-from __future__ import annotations
-
 import base64
 import hmac
 from dataclasses import dataclass, field

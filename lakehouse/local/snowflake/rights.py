@@ -3,8 +3,6 @@
 Privileges exist for schemas and Iceberg tables. Every role that may use a schema may use its other tables and views.
 """
 
-from __future__ import annotations
-
 from sqlglot import Expr, exp
 
 from lakehouse.local.snowflake import snowflake_errors

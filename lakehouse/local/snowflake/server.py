@@ -1,7 +1,5 @@
 """The HTTP server: Snowflake's login and query protocol, by fakesnow's handlers with this package's authentication."""
 
-from __future__ import annotations
-
 import json
 import logging
 import uuid

@@ -1,7 +1,5 @@
 """The interface of sessions for commands, and the results of commands."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ As in Snowflake, a session has two tokens. The session token is sent with each r
 renews it with the master token, and receives new tokens for the same session.
 """
 
-from __future__ import annotations
-
 import secrets
 import threading
 import time

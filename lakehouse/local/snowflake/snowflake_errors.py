@@ -4,8 +4,6 @@
 so that no client depends on an invented number.
 """
 
-from __future__ import annotations
-
 from snowflake.connector.errors import ProgrammingError
 
 UNKNOWN = 9999

@@ -4,8 +4,6 @@ To add one, write a module with a CatalogBackend and add it to CATALOGS. A separ
 entry point of the group `lakehouse.catalogs`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """The protocol of a type of Iceberg catalog, which configures pyiceberg and Spark alike."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -3,8 +3,6 @@
 Source: AWS, "Service Authorization Reference". Most actions have the names of their operations; the others are listed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from lakehouse.deploy.names import Names

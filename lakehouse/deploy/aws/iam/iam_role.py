@@ -1,7 +1,5 @@
 """An IAM role with one inline policy."""
 
-from __future__ import annotations
-
 import json
 from abc import abstractmethod
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The five IAM roles of a deployment, with their trust policies and permissions (policies.py)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.config.loader import Config

@@ -8,8 +8,6 @@ Glue requires a permission on a table, its database and the catalog (AWS Glue, S
 resource ARNs). Conditions on `s3:prefix` are in statements of ListBucket only, the one action here that has the key.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compare IAM policy documents by their meaning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from lakehouse.deploy.aws.iam.policies import Policy

@@ -1,7 +1,5 @@
 """Permissions and keys of each service account, derived from lakehouse.yaml."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property

@@ -1,7 +1,5 @@
 """A report on the permissions of service accounts that the deployment did not give. They are left alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Permissions in Confluent Cloud: service accounts, their roles, and access control lists."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ deleted once it is older than any key that a command stores and uses. Without a 
 may be that of another command, which stores it next, and programs may still use an older one, whose secret was deleted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,5 @@
 """The API keys of a deployment in Confluent Cloud, and the secrets that they are kept in."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

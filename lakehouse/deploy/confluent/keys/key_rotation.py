@@ -10,8 +10,6 @@ once, one stops with a conflict: each deletes only keys that are older than the 
 never the other's. A key that somebody deletes between two calls is looked up again before it becomes the current one.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta

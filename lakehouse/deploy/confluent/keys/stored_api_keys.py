@@ -1,7 +1,5 @@
 """API keys of accounts: each is one resource with the secret that holds it, in the kickstarter's layout."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The catalogs in which Tableflow registers its tables: AWS Glue, and Snowflake Open Catalog or Apache Polaris."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """The resources of Tableflow in Confluent Cloud: access to the bucket, catalog integrations, and topics as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property

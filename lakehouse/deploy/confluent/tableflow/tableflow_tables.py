@@ -1,7 +1,5 @@
 """Tableflow: the provider integration with AWS, and topics kept as tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple

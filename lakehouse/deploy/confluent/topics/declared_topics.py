@@ -1,7 +1,5 @@
 """The topics of lakehouse.yaml by who creates and fills them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta

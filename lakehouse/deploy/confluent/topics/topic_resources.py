@@ -1,7 +1,5 @@
 """Topics, and the Datagen connectors that fill some of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any

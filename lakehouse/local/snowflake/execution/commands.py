@@ -1,7 +1,5 @@
 """Execution of parsed statements: dispatch, and those about users, roles, warehouses, databases and schemas."""
 
-from __future__ import annotations
-
 import base64
 import binascii
 import hashlib

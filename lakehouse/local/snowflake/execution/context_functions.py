@@ -1,7 +1,5 @@
 """Snowflake's context functions (CURRENT_USER, ...) and SYSTEM$ functions."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from sqlglot import Expr, exp

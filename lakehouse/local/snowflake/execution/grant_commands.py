@@ -1,7 +1,5 @@
 """Execution of GRANT, REVOKE and SHOW GRANTS."""
 
-from __future__ import annotations
-
 from lakehouse.local.snowflake import snowflake_errors
 from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.parsing.grant_statements import (

@@ -3,8 +3,6 @@
 Column and property names are from the acceptance tests of Snowflake's Terraform provider.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from typing import Any

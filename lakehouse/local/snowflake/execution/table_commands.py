@@ -1,7 +1,5 @@
 """Iceberg tables of AWS Glue or a REST catalog. Creation and refresh copy the catalog's current snapshot."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Strict parsers of the statements about grants."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from lakehouse.local.snowflake.parsing.options import OPTIONS

@@ -1,7 +1,5 @@
 """Strict parsers of the statements that fakesnow lacks: account objects, grants, and Iceberg tables."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading of a statement's tokens from left to right."""
 
-from __future__ import annotations
-
 import sqlglot
 from sqlglot.tokens import Token, TokenType
 
