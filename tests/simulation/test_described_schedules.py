@@ -167,17 +167,6 @@ def test_publish_with_concurrent_upstream_exposes_closed_table(number):
 
 
 @pytest.mark.parametrize("number", range(25))
-def test_derive_into_topic_that_is_recreated_loses_no_row(number):
-    schedule = Derivation()
-    with schedule.begun():
-        schedule.ingest(record(1))
-        schedule.kafka.produce(0, [record(2)])
-        schedule.complete("ingest")
-        schedule.interrupt("derive", number, schedule.recreate_derived)
-        schedule.recover_derivation()
-
-
-@pytest.mark.parametrize("number", range(25))
 def test_dry_run_beside_maintenance_ends_with_no_error_of_pyiceberg(number):
     schedule = Derivation()
     with simulation(), empty_store(), simulated_time(schedule.world):
@@ -200,6 +189,19 @@ def test_derive_after_rollback_and_expiry_stops_until_rows_are_skipped():
         assert "lakehouse bookmark derived --at 0:3 " in str(error)
         schedule.recover_derivation()
         assert len(schedule.produced()) == 2
+
+
+def test_derive_after_replay_whose_predecessor_expired_stops():
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.complete("replay")
+        schedule.kafka.produce(0, [record(2)])
+        schedule.complete("ingest")
+        schedule.events()["other maintenance"]()
+        error = schedule.finish("derive")
+        assert "which is needed to identify them, is expired. Nothing was produced" in str(error)
+        schedule.recover_derivation()
 
 
 def test_derive_after_rollback_expiry_and_new_position_repeats_nothing():
@@ -347,29 +349,6 @@ def test_set_bookmark_at_latest_after_rollback_does_not_move_back():
         schedule.events()["roll back"]()
         schedule.complete("bookmark", "ingest", "derive")
         assert len(schedule.produced()) == 2
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_set_bookmark_beside_recreation_repeats_nothing(number):
-    schedule = Derivation()
-    with schedule.begun():
-        schedule.ingest(record(1))
-        error = schedule.interrupt("bookmark", number, schedule.source.recreate)
-        assert error is None or f"Topic '{NAME}' was recreated" in str(error)
-        schedule.complete("derive")
-
-
-def test_derive_groups_after_recreation_and_rollback():
-    schedule = Derivation(is_grouped=True)
-    with schedule.begun():
-        schedule.ingest(record(1))
-        schedule.source.recreate()
-        resume(schedule.clients, NAMESPACE, schedule.topic, "earliest", "test")
-        schedule.ingest(record(1))
-        assert sorted(dict(schedule.produced())[b"1"]) == [("id1", 0, 0), ("id2", 0, 0)]
-        schedule.roll_back()
-        schedule.complete("derive")
-        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
 
 
 @pytest.mark.parametrize("number", range(0, 40, 2))

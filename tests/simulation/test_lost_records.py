@@ -30,14 +30,14 @@ def test_replay_into_table_with_rows_of_lost_records_is_refused() -> None:
             kafka.produce(0, [record(10), record(11)])
             exhaust(ingest(NAMESPACE, topic, clients))
             kafka.truncate(0)
-            with pytest.raises(UnclearState, match="lakehouse resume"):
+            with pytest.raises(UnclearState, match="ends at 1.*lakehouse resume"):
                 exhaust(ingest(NAMESPACE, topic, clients))
             resume(clients, NAMESPACE, topic, "0:1", "the broker lost the record at offset 1")
             # The new record has the offset of the lost one.
             kafka.produce(0, [record(12)])
             exhaust(ingest(NAMESPACE, topic, clients))
             assert values() == [10, 11, 12]
-            with pytest.raises(UnclearState, match="Replay into a branch"):
+            with pytest.raises(UnclearState, match="lost records.*Replay into a branch"):
                 replay(NAMESPACE, topic, clients, "earliest")
             redrive(NAMESPACE, topic, clients)
             assert values() == [10, 11, 12]
