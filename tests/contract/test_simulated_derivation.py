@@ -117,6 +117,12 @@ def run(site: Derivation) -> int:
     return derive(site.config, site.derived, site.clients).messages
 
 
+def transactions(site: Derivation) -> int:
+    """Return the number of transactions in the derived topic, each of which ends with a marker."""
+    [watermarks] = site.clients.kafka.offsets([site.derived.topic])[site.derived.topic].values()
+    return watermarks.end - len(site.messages())
+
+
 def test_derive_produces_one_message_of_each_new_row(make_derivation: Any) -> None:
     site = make_derivation()
     site.produce(*(Sent(key, amount) for amount, key in enumerate("abbca")))
@@ -138,13 +144,18 @@ def test_derive_produces_groups_with_a_new_row_with_all_their_rows(make_derivati
 @pytest.mark.parametrize("is_grouped", (False, True), ids=("rows", "groups"))
 def test_derive_produces_redriven_rows(make_derivation: Any, is_grouped: bool) -> None:
     site = make_derivation(is_grouped=is_grouped)
-    site.produce(Sent("a", 1), Sent("a", 2, is_late=True), Sent("b", 3))
+    late = range(2, 7)
+    site.produce(Sent("a", 1), *(Sent("a", amount, is_late=True) for amount in late), Sent("b", 7))
     list(ingest(site.namespace, site.topic, site.clients))
     site.register_late()
     assert run(site) == 2
+    before = transactions(site)
     redrive(site.namespace, site.topic, site.clients)
-    assert (run(site), run(site)) == (1, 0)
-    assert site.messages()[2:] == [("a", [1, 2] if is_grouped else [2])]
+    expected = [("a", [1, *late])] if is_grouped else [("a", [amount]) for amount in late]
+    assert (run(site), run(site)) == (len(expected), 0)
+    assert site.messages()[2:] == expected
+    # A transaction has at most four of the single rows.
+    assert transactions(site) - before == (1 if is_grouped else 2)
 
 
 @pytest.mark.parametrize("is_grouped", (False, True), ids=("rows", "groups"))
@@ -157,6 +168,7 @@ def test_derive_after_rollback_waits_for_the_same_rows(make_derivation: Any, is_
     site.roll_back()
     assert derive(site.config, site.derived, site.clients).messages == 0
     run(site)
+    assert site.rows() == [("a", 1), ("b", 2), ("c", 3)]
     assert {(key, *amounts) for key, amounts in site.messages()} == {("a", 1), ("b", 2), ("c", 3)}
     if not is_grouped:
         assert len(site.messages()) == 3
@@ -190,9 +202,12 @@ def test_derive_from_a_recreated_source_needs_a_position(make_derivation: Any) -
     run(site)
     site.recreate()
     site.produce(Sent("c", 3))
+    with pytest.raises(UnclearState, match="Run `lakehouse resume .*` first"):
+        set_bookmark(site.config, site.derived, site.clients, "latest", "derived before", letters=False)
     resume(site.clients, site.namespace, site.topic, "earliest", "the topic was recreated")
-    with pytest.raises(UnclearState, match="lakehouse bookmark"):
+    with pytest.raises(UnclearState, match="was recreated, and its table has rows of both.*lakehouse bookmark"):
         run(site)
+    assert len(site.messages()) == 2
     with pytest.raises(UnclearState, match="--at 0:2"):
         set_bookmark(site.config, site.derived, site.clients, "earliest", "all rows are new", letters=False)
     set_bookmark(site.config, site.derived, site.clients, "0:2", "as the error names", letters=False)

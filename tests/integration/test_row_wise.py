@@ -10,7 +10,6 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.config.topic import Metadata
 from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
-from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
@@ -24,7 +23,6 @@ from tests.support.topics import (
     consume,
     delete_bookmark,
     framed,
-    recreate,
     trade,
     with_checks,
 )
@@ -49,10 +47,9 @@ def test_flagged_first_matching_rule_wins(resources):
 
 
 class Flags:
-    """A topic of trades, and the topic that is derived from it by flags, of at most `limit` trades per transaction."""
+    """A topic of trades, and the topic that is derived from it by flags."""
 
-    def __init__(self, resources, limit=1_000, **settings):
-        self.limit = {"max_records_per_batch": limit}
+    def __init__(self, resources, **settings):
         self.trades = Stream(resources, partitions=3)
         self.settings = {"key": [], "source": FLAGS | {"from": self.trades.name}} | settings
         self.flags = Stream(resources, partitions=3, settings=self.settings)
@@ -60,9 +57,9 @@ class Flags:
         topics = {self.trades.name: self.trades.topic, self.flags.name: self.flags.topic}
         self.config = self.trades.config.model_copy(update={"topics": topics})
 
-    def run(self):
+    def run(self, **limit):
         self.trades.ingest()
-        produced = derive(self.config, self.flags.topic.model_copy(update=self.limit), self.flags.systems)
+        produced = derive(self.config, self.flags.topic.model_copy(update=limit), self.flags.systems)
         self.flags.ingest()
         return produced.messages
 
@@ -78,17 +75,6 @@ class Flags:
         return rows
 
 
-def test_derive_bounded_batches_produce_each_row_once(resources):
-    flags = Flags(resources, limit=70)
-    flags.trades.produce_trades(range(200))
-    assert flags.run() == 200
-    assert flags.run() == 0
-    flags.trades.produce_trades(range(200, 250))
-    assert flags.run() == 50
-    rows = flags.check()
-    assert {row["kafka_partition"] for row in rows} <= {0, 1, 2}
-
-
 @pytest.fixture(scope="module")
 def flags(resources):
     """A topic with derived rows. Each test adds to it, and leaves every trade derived once."""
@@ -96,6 +82,14 @@ def flags(resources):
     flags.trades.produce_trades(range(100))
     assert flags.run() == 100
     return flags
+
+
+def test_derive_bounded_batches_produce_each_row_once(flags):
+    flags.trades.produce_trades(range(100, 250))
+    assert flags.run(max_records_per_batch=70) == 150
+    assert flags.run() == 0
+    rows = flags.check()
+    assert {row["kafka_partition"] for row in rows} <= {0, 1, 2}
 
 
 def test_derive_of_rows_under_names_of_another_naming_is_refused(flags):
@@ -133,80 +127,19 @@ def test_derive_redriven_rows_are_derived_once(flags):
     assert flags.run() == 0
 
 
-def test_derive_with_expired_snapshot_stops(resources):
-    flags = Flags(resources)
-    flags.trades.produce_trades(range(10))
-    flags.run()
-    table = flags.trades.table()
-    derived_from = table.current_snapshot().snapshot_id
-    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
-    flags.trades.produce_trades(range(10, 20))
-    flags.trades.ingest()
-    table.refresh().maintenance.expire_snapshots().by_id(derived_from).commit()
-
-    with pytest.raises(UnclearState, match=f"snapshot {derived_from}, which is needed .* is expired. Nothing was"):
-        flags.run()
-
-
-def delete_groups(*topics):
-    """Delete consumer groups without members, as Kafka does after their retention."""
-    groups = [group.group_id for group in admin().list_consumer_groups().result().valid]
-    groups = [group for group in groups if any(topic in group for topic in topics)]
-    for deleted in admin().delete_consumer_groups(groups).values() if groups else ():
-        deleted.result()
-
-
-def test_derive_without_groups_after_rollback_repeats_nothing(flags):
-    first = flags.trades.table().current_snapshot().snapshot_id
-    flags.trades.produce_trades(range(100, 150))
-    flags.run()
-
-    delete_groups(flags.trades.name, flags.flags.name)
-    flags.trades.produce_trades(range(150, 160))
-    assert flags.run() == 10
-
-    flags.trades.table().manage_snapshots().rollback_to_snapshot(first).commit()
-    assert derive(flags.config, flags.flags.topic, flags.flags.systems).messages == 0
-    flags.trades.produce_trades(range(160, 165))
-    assert flags.run() == 5
-    flags.check()
-
-
-def test_derive_deleted_rows_that_return_repeats_nothing(resources):
-    flags = Flags(resources)
-    flags.trades.produce_trades(range(50))
-    flags.run()
-    spark = resources.spark.session(resources.catalog.spark_settings())
+def test_derive_deleted_rows_that_return_repeats_nothing(flags):
+    before = len(flags.trades.rows())
+    spark = flags.trades.resources.spark.session(flags.trades.resources.catalog.spark_settings())
     table = f"lake.{flags.trades.namespace}.`{flags.trades.topic.table}`"
     spark.sql(f"DELETE FROM {table} WHERE kafka_offset < 5").collect()
+    assert len(flags.trades.rows()) < before
     flags.trades.produce_trades(range(50, 60))
     assert flags.run() == 10
 
     replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
-    assert len(flags.trades.rows()) == 60
+    assert len(flags.trades.rows()) == before + 10
     assert flags.run() == 0
     flags.check()
-
-
-def test_derive_many_late_rows_uses_bounded_transactions(resources):
-    flags = Flags(resources, limit=3)
-    flags.trades.topic = with_checks(flags.trades.topic, CHEAP)
-    flags.trades.produce_trades(range(44, 50))
-    flags.run()
-    before = produced_offsets(flags)
-
-    flags.trades.topic = with_checks(flags.trades.topic, {})
-    late = redrive(flags.trades.namespace, flags.trades.topic, flags.trades.systems).recovered
-    assert flags.run() == late > 3
-    # Each transaction adds a marker to each partition that it writes to.
-    assert produced_offsets(flags) - before - late >= late / 3
-    flags.check()
-
-
-def produced_offsets(flags):
-    """Return the number of offsets of a derived topic."""
-    [partitions] = flags.flags.systems.kafka.offsets([flags.flags.name]).values()
-    return sum(watermarks.end for watermarks in partitions.values())
 
 
 def test_derive_without_bookmark_stops_until_it_is_set(resources):
@@ -226,62 +159,6 @@ def test_derive_without_bookmark_stops_until_it_is_set(resources):
     assert flags.run() == 0
     flags.trades.produce_trades(range(12, 15))
     assert flags.run() == 3
-
-
-def test_derive_after_bookmark_at_latest_derives_later_rows(resources):
-    flags = Flags(resources)
-    flags.trades.produce_trades(range(10))
-    flags.run()
-    flags.trades.produce_trades(range(10, 13))
-    flags.trades.ingest()
-    flags.trades.produce_trades(range(13, 18))
-
-    setting = flags.config, flags.flags.topic, flags.flags.systems
-    offsets = set_bookmark(*setting, "latest", "derived before", letters=False)
-
-    assert sum(offsets.values()) == 13
-    assert flags.run() == 5
-
-
-def test_derive_recreated_source_starts_at_its_beginning(resources):
-    flags = Flags(resources)
-    flags.trades.produce_trades(range(20))
-    flags.run()
-    recreate(flags.trades)
-    flags.trades.produce_trades(range(5))
-    with pytest.raises(UnclearState, match="is not the one table"):
-        flags.run()
-    resources.catalog.iceberg().drop_table((flags.trades.namespace, flags.trades.topic.table))
-
-    assert flags.run() == 5
-    assert flags.run() == 0
-    assert len(consume(flags.flags.name, 3)) == 25
-
-
-def test_derive_from_rows_of_two_topics_stops_until_bookmark_is_set(resources):
-    flags = Flags(resources)
-    flags.trades.produce_trades(range(20))
-    flags.run()
-    ends = {p: max(r["kafka_offset"] + 1 for r in flags.trades.rows() if r["kafka_partition"] == p) for p in range(3)}
-    recreate(flags.trades)
-    flags.trades.produce_trades(range(5))
-    setting = flags.config, flags.flags.topic, flags.flags.systems
-    with pytest.raises(UnclearState, match="Run `lakehouse resume .*` first"):
-        set_bookmark(*setting, "latest", "derived", letters=False)
-    resume(flags.trades.systems, flags.trades.namespace, flags.trades.topic, "earliest", "recreated")
-
-    with pytest.raises(UnclearState, match="was recreated, and its table has rows of both"):
-        flags.run()
-    assert len(consume(flags.flags.name, 3)) == 20
-    after = ",".join(f"{p}:{end}" for p, end in ends.items())
-    with pytest.raises(UnclearState, match=f"would derive with later rows.*--at {after} "):
-        set_bookmark(*setting, "latest", "derived", letters=False)
-
-    set_bookmark(*setting, after, "derived", letters=False)
-    assert flags.run() == 0
-    flags.trades.produce_trades(range(100, 200))
-    new = sum(message.offset >= ends[message.partition] for message in flags.trades.messages())
-    assert flags.run() == new > 0
 
 
 def test_derive_message_above_topic_limit_is_refused(flags):
