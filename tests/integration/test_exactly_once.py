@@ -3,22 +3,17 @@
 tests/simulation/test_described_races.py kills at each call of a run, in all modes.
 """
 
-import json
-import os
 from dataclasses import replace
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
 
 from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
-from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
-from resources.kafka.transactions import wait_until_visible
 from resources.schema_registry import SchemaRegistry
 from resources.spark.spark import Spark
-from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
+from tests.support.topics import Stream
 
 
 @pytest.mark.parametrize(("mode", "point"), [("append", "during stage"), ("upsert", "before publish")])
@@ -81,12 +76,14 @@ def test_ingest_lost_commit_response_publishes_once(resources, monkeypatch):
     assert stream.rows() == stream.expected_rows()
 
 
-def test_ingest_foreign_snapshots_keep_position(resources):
+def test_ingest_foreign_and_expired_snapshots_keep_position(resources):
     stream = Stream(resources)
     stream.produce_trades(range(50))
     stream.ingest()
     spark = resources.spark.session(resources.catalog.spark_settings())
-    spark.sql(f"DELETE FROM lake.{stream.namespace}.{stream.topic.table} WHERE userid = 'User_1'")
+    table = f"lake.{stream.namespace}.{stream.topic.table}"
+    spark.sql(f"INSERT INTO {table} SELECT * FROM {table} WHERE userid = 'User_1'")
+    spark.sql(f"DELETE FROM {table} WHERE userid = 'User_1'")
     spark.sql(f"CALL lake.system.rewrite_data_files(table => '{stream.namespace}.{stream.topic.table}')").collect()
     stream.produce_trades(range(50, 60))
 
@@ -96,38 +93,14 @@ def test_ingest_foreign_snapshots_keep_position(resources):
     kept = [row for row in stream.expected_rows() if row["userid"] != "User_1"]
     assert [r for r in stream.rows() if r["userid"] != "User_1"] == kept
 
-
-def test_ingest_expired_snapshots_keep_position(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(50))
-    stream.ingest()
-    spark = resources.spark.session(resources.catalog.spark_settings())
-    table = f"{stream.namespace}.`{stream.topic.table}`"
-    for user in ("User_1", "User_2", "User_3"):
-        spark.sql(f"DELETE FROM lake.{table} WHERE userid = '{user}'")
+    for user in ("User_2", "User_3"):
+        spark.sql(f"DELETE FROM {table} WHERE userid = '{user}'")
     expire(resources, stream)
-    stream.produce_trades(range(50, 60))
+    stream.produce_trades(range(60, 70))
 
     [published] = stream.ingest()
 
     assert published.counts.consumed == 10
-
-
-def test_ingest_after_rollback_restores_rows(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    first = stream.table().current_snapshot().snapshot_id
-    stream.produce_trades(range(20, 50))
-    stream.ingest()
-    with stream.table().manage_snapshots() as manage:
-        manage.rollback_to_snapshot(first)
-    assert len(stream.rows()) == 20
-
-    [published] = stream.ingest()
-
-    assert published.counts.consumed == 30
-    assert stream.rows() == stream.expected_rows()
 
 
 def expire(resources, stream):
@@ -176,32 +149,6 @@ def test_ingest_without_metadata_of_position_stops(rolled_back):
         rolled_back.ingest()
 
 
-def test_ingest_recreated_topic_stops(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    before = stream.rows()
-    recreate(stream)
-    stream.produce_trades(range(40))
-
-    with pytest.raises(UnclearState, match="not the one table"):
-        stream.ingest()
-    assert stream.rows() == before
-
-
-def test_ingest_lost_records_stops_with_their_offsets(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    stream.produce_trades(range(20, 60))
-    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 45)]).values():
-        deleted.result()
-
-    with pytest.raises(UnclearState, match="partition 0 lost offsets 20 to 44"):
-        stream.ingest()
-    assert len(stream.rows()) == 20
-
-
 def test_ingest_table_without_token_stops(resources):
     stream = Stream(resources)
     stream.produce_trades(range(5))
@@ -212,55 +159,6 @@ def test_ingest_table_without_token_stops(resources):
     with pytest.raises(UnclearState, match="1 rows and no snapshot"):
         stream.ingest()
     assert stream.table().scan().to_arrow().to_pylist() == [{"userid": "mine"}]
-
-
-def test_ingest_aborted_are_skipped_and_open_transactions_wait(resources):
-    stream = Stream(resources, partitions=1)
-    schema_id = stream.schema()
-
-    def message(number):
-        return framed(schema_id, TRADES, trade(number))
-
-    def producer(name):
-        transactional = Producer(
-            {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": name + stream.name}
-        )
-        transactional.init_transactions()
-        transactional.begin_transaction()
-        return transactional
-
-    aborted = producer("aborted")
-    aborted.produce(stream.name, message(1))
-    aborted.flush()
-    aborted.abort_transaction()
-    stream.produce([{"value": message(2)}])
-    wait_until_visible(resources.kafka, stream.name)
-    still_open = producer("open")
-    still_open.produce(stream.name, message(3))
-    still_open.flush()
-    stream.produce([{"value": message(4)}])
-
-    stream.ingest()
-    assert [row["quantity"] for row in stream.rows()] == [trade(2)["quantity"]]
-
-    still_open.commit_transaction()
-    wait_until_visible(resources.kafka, stream.name)
-    stream.ingest()
-    assert [row["quantity"] for row in stream.rows()] == [trade(n)["quantity"] for n in (2, 3, 4)]
-    assert stream.rows() == stream.expected_rows()
-
-
-def test_ingest_snapshot_contains_its_offsets(resources):
-    stream = Stream(resources, partitions=2)
-    stream.produce_trades(range(50))
-    stream.ingest()
-
-    summary = stream.table().current_snapshot().summary.additional_properties
-    token = json.loads(summary[TOKEN])
-    counted = {str(p): sum(m.partition == p for m in stream.messages()) for p in range(2)}
-    assert token["start"] == {"0": 0, "1": 0}
-    assert token["end"] == counted
-    assert token["topic"] == stream.name and token["cluster_id"] and token["topic_id"]
 
 
 @pytest.fixture(scope="module")

@@ -2,19 +2,18 @@
 
 import pytest
 
-from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
+from lakehouse.core.errors import CommitConflict
 from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import redrive, replay
-from resources.iceberg.catalog import Catalog
+from lakehouse.pipeline.replay import redrive
 from resources.schema_registry import SchemaRegistry
-from spark.tables import dead_letters, write
+from spark.tables import dead_letters
 from spark.tables.target import Target
 from tests.support.faults.moments import once_before
-from tests.support.topics import CHEAP, TRADES, Stream, framed, recreate, registry, trade, with_checks, with_types
+from tests.support.topics import CHEAP, TRADES, Stream, framed, registry, trade, with_checks, with_types
 
 QUANTITY_AS_TEXT = with_types(TRADES, quantity="string")
 
@@ -31,11 +30,6 @@ def register_quantity_as_text(stream):
     return stream.schema(QUANTITY_AS_TEXT)
 
 
-def produce_quantity(stream, quantity):
-    value = framed(stream.schema(), TRADES, trade(0, userid="a", quantity=quantity))
-    stream.produce([{"key": b"a", "value": value}])
-
-
 def test_resume_without_position_is_not_published(resources, monkeypatch):
     stream = create_stream(resources)
     before = stream.table().current_snapshot()
@@ -45,55 +39,6 @@ def test_resume_without_position_is_not_published(resources, monkeypatch):
         resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
 
     assert stream.table().current_snapshot() == before
-
-
-def test_resume_concurrently_recreated_topic_is_not_published(resources, monkeypatch):
-    stream = create_stream(resources)
-    before = stream.table().current_snapshot()
-    once_before(monkeypatch, write, "nothing", lambda: recreate(stream))
-
-    with pytest.raises(UnclearState, match="deleted or recreated"):
-        resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
-
-    assert stream.table().current_snapshot() == before
-
-
-def test_resume_concurrent_batch_is_conflict(resources, monkeypatch):
-    stream = create_stream(resources)
-    stream.produce_trades(range(10, 20))
-    once_before(monkeypatch, SchemaRegistry, "versions", stream.ingest)
-
-    with pytest.raises(CommitConflict):
-        resume(stream.systems, stream.namespace, stream.topic, "0:15", "leave some out")
-
-    stream.ingest()
-    assert stream.rows() == stream.expected_rows()
-
-
-def test_resume_before_concurrent_batch_of_new_records_is_refused(resources, monkeypatch):
-    stream = create_stream(resources)
-    once_before(monkeypatch, Catalog, "chain", lambda: (stream.produce_trades(range(10, 20)), stream.ingest()))
-
-    with pytest.raises(LakehouseError, match="ingested up to offset 20"):
-        resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
-
-    assert stream.rows() == stream.expected_rows()
-
-
-def test_ingest_concurrent_first_batch_keeps_its_position(resources, monkeypatch):
-    stream = Stream(resources, partitions=1, settings={"start": "latest"})
-    stream.produce_trades(range(10))
-
-    def ingest_twice():
-        stream.ingest()
-        stream.produce_trades(range(10, 15))
-        stream.ingest()
-
-    once_before(monkeypatch, SchemaRegistry, "versions", ingest_twice)
-    stream.ingest()
-    stream.ingest()
-
-    assert [row["kafka_offset"] for row in stream.rows()] == list(range(10, 15))
 
 
 def test_new_table_continues_after_concurrent_batch(resources, monkeypatch):
@@ -115,34 +60,6 @@ def test_new_table_continues_after_concurrent_batch(resources, monkeypatch):
     successor = stream.table(f"{stream.topic.table}__v2").scan().to_arrow()
     assert successor["kafka_offset"].to_pylist() == [13]
     assert stream.dead_letters() == []
-
-
-def test_replay_concurrent_newer_row_is_conflict(resources, monkeypatch):
-    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
-    produce_quantity(stream, 1)
-    stream.ingest()
-    produce_quantity(stream, 2)
-    once_before(monkeypatch, SchemaRegistry, "versions", stream.ingest)
-
-    with pytest.raises(CommitConflict):
-        replay(stream.namespace, stream.topic, stream.systems, "earliest")
-
-    assert [row["quantity"] for row in stream.rows()] == [2]
-
-
-def test_redrive_concurrently_recreated_topic_is_not_published(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
-    stream.produce_trades(range(40, 60))
-    stream.ingest()
-    before, stream.topic = stream.rows(), unchecked
-    assert len(stream.dead_letters()) + len(before) == 20 and len(before) < 20
-    once_before(monkeypatch, write, "upsert", lambda: recreate(stream))
-
-    with pytest.raises(UnclearState, match="deleted or recreated"):
-        redrive(stream.namespace, stream.topic, stream.systems)
-
-    assert stream.rows() == before
 
 
 def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatch):

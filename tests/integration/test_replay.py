@@ -1,16 +1,14 @@
 """Replays of ranges and redrives of dead letters: afterwards, the table has each record of the topic once."""
 
-import json
 from functools import partial
 
 import pytest
-from confluent_kafka import TopicPartition
 from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.readwriter import DataFrameWriterV2
 
 from lakehouse.cli.schema_plan import plan_registered
 from lakehouse.config.topic import Metadata
-from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, TransientError, UnclearState
+from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, TransientError
 from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
@@ -20,7 +18,7 @@ from spark.tables import write
 from spark.tables.target import Target
 from tests.support.compaction import compact, set_compaction
 from tests.support.faults.moments import once_before
-from tests.support.topics import TRADES, Stream, admin, framed, recreate, register, trade, with_checks
+from tests.support.topics import TRADES, Stream, framed, register, trade
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +144,7 @@ def test_replay_into_reserved_branch_is_refused(replayed, branch):
         ("0:5,7:0", "has nothing of partition 7"),
         ("0:500", "has partition 0 up to offset"),
         ("0:1,0:2", "names a partition twice"),
+        ("yesterday", "is not a valid position"),
     ],
 )
 def test_replay_from_unknown_offsets_is_refused(replayed, since, message):
@@ -213,63 +212,6 @@ def test_replay_after_interrupted_batch_has_none_of_its_offsets(resources, monke
     assert published.counts.consumed == 10
 
 
-def test_replay_concurrently_recreated_topic_is_not_published(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    before, original, recreations = stream.rows(), write.upsert, []
-
-    def upsert_and_recreate(*args, **kwargs):
-        written = original(*args, **kwargs)
-        if not recreations:
-            recreations.append(recreate(stream))
-        return written
-
-    monkeypatch.setattr(write, "upsert", upsert_and_recreate)
-    with pytest.raises(UnclearState, match="deleted or recreated"):
-        replay_since(stream, "earliest")
-    assert stream.rows() == before
-
-
-def test_replay_offsets_with_other_records_now_stops(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    # After an unclean election, the brokers have fewer records than the table.
-    token = json.loads(stream.table().current_snapshot().summary.additional_properties["lakehouse.batch"])
-    token |= {"start": {"0": 20}, "end": {"0": 25}}
-    spark = resources.spark.session(resources.catalog.spark_settings())
-    table = f"lake.{stream.namespace}.`{stream.topic.table}`"
-    lost = spark.table(table).filter("kafka_offset < 5").selectExpr("* EXCEPT (kafka_offset)", "kafka_offset + 20 AS o")
-    lost = lost.withColumnRenamed("o", "kafka_offset").select(spark.table(table).columns)
-    lost.writeTo(table).option("snapshot-property.lakehouse.batch", json.dumps(token)).append()
-    with pytest.raises(UnclearState, match="ends at 20"):
-        stream.ingest()
-
-    resume(stream.systems, stream.namespace, stream.topic, "0:20", "unclean election")
-    stream.produce_trades(range(100, 110))
-    stream.ingest()
-    before = stream.rows()
-    with pytest.raises(UnclearState, match="lost records"):
-        replay_since(stream, "earliest")
-
-    assert stream.rows() == before and len(before) == 35
-
-
-def test_replay_expired_offsets_stops(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(40))
-    stream.ingest()
-    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 15)]).values():
-        deleted.result()
-
-    with pytest.raises(UnclearState, match="no longer has offsets 5 to 14"):
-        replay_since(stream, "0:5")
-    with pytest.raises(LakehouseError, match="is not a valid position"):
-        replay_since(stream, "yesterday")
-    assert len(stream.rows()) == 40
-
-
 def test_redrive_repaired_letter_becomes_row_once(resources):
     stream = Stream(resources, partitions=1)
     schema_id = stream.schema()
@@ -297,28 +239,6 @@ def test_redrive_repaired_letter_becomes_row_once(resources):
     assert stream.rows()[-1]["quantity"] == trade(9)["quantity"]
     attempts = {x["kafka_offset"]: (x["attempts"], x["redriven_timestamp"] is None) for x in stream.dead_letters()}
     assert attempts == {5: (3, True), 6: (2, False)}
-
-
-def test_replay_of_skipped_records_keeps_their_dead_letters(resources):
-    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
-    schema_id = stream.schema()
-    values = [framed(schema_id, TRADES, trade(n, userid=f"User_{n}")) for n in range(6)]
-    values[1] = values[4] = b"never"
-    stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values[:3])])
-    stream.ingest()
-    stream.produce([{"key": str(n).encode(), "value": values[n]} for n in (3, 4)])
-    resume(stream.systems, stream.namespace, stream.topic, "0:5", "skipped by a test")
-    stream.produce([{"key": b"5", "value": values[5]}])
-    stream.ingest()
-    assert [row["kafka_offset"] for row in stream.rows()] == [0, 2, 5]
-
-    for checks in ({}, {"free": {"type": "range", "column": "price", "max": 0, "severity": "quarantine"}}):
-        # A row that fails a check which was declared later stays a row, and is no dead letter.
-        stream.topic = with_checks(stream.topic, checks)
-        replay_since(stream, "earliest")
-        assert sorted(row["kafka_offset"] for row in stream.rows()) == [0, 2, 3, 5]
-        letters = [(x["kafka_offset"], x["value"], x["attempts"]) for x in stream.dead_letters()]
-        assert sorted(letters) == [(1, b"never", 1), (4, b"never", 1)]
 
 
 def test_ingest_suspend_stops_at_bad_record_and_skip_continues(resources):

@@ -22,8 +22,9 @@ def test_resume_after_lost_range_records_decision(resources):
     stream.produce_trades(range(20, 60))
     for deleted in admin().delete_records([TopicPartition(stream.name, 0, 45)]).values():
         deleted.result()
-    with pytest.raises(UnclearState, match="lakehouse resume"):
+    with pytest.raises(UnclearState, match="partition 0 lost offsets 20 to 44.*`lakehouse resume"):
         stream.ingest()
+    assert len(stream.rows()) == 20
 
     with pytest.raises(LakehouseError, match="would duplicate rows|has offsets"):
         resume(stream.systems, stream.namespace, stream.topic, "0:10", "no")
@@ -72,10 +73,12 @@ def test_resume_recreated_topic_continues(resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
+    before = stream.rows()
     recreate(stream)
     stream.produce_trades(range(100, 130))
     with pytest.raises(UnclearState, match="not the one table"):
         stream.ingest()
+    assert stream.rows() == before
 
     resume(stream.systems, stream.namespace, stream.topic, "earliest", "recreated on purpose")
     [published] = stream.ingest()
@@ -99,7 +102,7 @@ def test_ingest_prefetched_records_of_old_topic_are_not_read(resources):
     assert quantities == [trade(number)["quantity"] for number in range(110, 130)]
 
 
-@pytest.mark.parametrize("start, first", [("latest", 10), ("earliest", 0), ("2099-01-01T00:00:00Z", 10)])
+@pytest.mark.parametrize("start, first", [("latest", 10), ("2099-01-01T00:00:00Z", 10)])
 def test_first_batch_starts_at_configured_position(resources, start, first):
     stream = Stream(resources, partitions=1, settings={"start": start})
     stream.produce_trades(range(10))

@@ -12,36 +12,7 @@ from lakehouse.core import polling
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.commits.audit import AuditFailed
 from spark.tables.target import Target
-from tests.support.topics import TRADES, Stream, framed, once, trade
-
-
-def test_ingest_concurrent_run_publishes_each_record_once(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(50))
-    stream.ingest()
-    stream.produce_trades(range(50, 80))
-    stream.produce([{"value": b"bad"}])
-    on_phase, others = once("publish", stream.ingest)
-
-    assert stream.ingest(on_phase) == []
-    assert [published.counts.consumed for published in others[0]] == [31]
-    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad"]
-    assert [row["kafka_offset"] for row in stream.rows()] == list(range(80))
-
-
-def test_ingest_concurrent_run_with_newer_records_loses_none(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(50))
-
-    def ingest_newer_records():
-        stream.produce_trades(range(50, 80))
-        return stream.ingest()
-
-    on_phase, others = once("schema", ingest_newer_records)
-
-    assert stream.ingest(on_phase) == []
-    assert [published.counts.consumed for published in others[0]] == [80]
-    assert stream.rows() == stream.expected_rows()
+from tests.support.topics import TRADES, Stream, framed, trade
 
 
 def test_concurrent_processes_publish_each_record_once(resources, tmp_path):
