@@ -109,8 +109,9 @@ def test_contract_covers_all_catalogs() -> None:
 def test_ingest_appends_each_record_once(lake: Lake, stream: Stream) -> None:
     stream.produce_trades(range(100, 150))
     [published] = lake.ingest(stream)
+    head = lake.table(stream).current_snapshot()
     assert lake.ingest(stream) == []
-    assert published.counts.rows == 50
+    assert published.counts.rows == 50 and lake.table(stream).current_snapshot() == head
     assert_rows_are_records(lake, stream)
 
 
@@ -120,6 +121,8 @@ def test_ingest_added_field_becomes_a_column(lake: Lake, stream: Stream) -> None
     lake.ingest(stream)
     assert_rows_are_records(lake, stream)
     assert [row["venue"] for row in lake.rows(stream)].count("X") == 20
+    docs = {name: lake.table(stream).schema().find_field(name).doc for name in ("venue", "price")}
+    assert docs == {"venue": "Where", "price": "A simulated random trade price in pennies"}
 
 
 def test_upsert_keeps_the_newest_row_of_each_key(lake: Lake, resources: Any) -> None:
@@ -170,10 +173,7 @@ def test_table_shares_no_folder_with_a_renamed_one(lake: Lake, resources: Any) -
     assert not any(file.startswith(f"{lake.table(stream).location()}/") for file in files)
 
 
-def test_maintenance_keeps_files_of_another_table_in_the_folder(lake: Lake, resources: Any) -> None:
-    stream = Stream(resources)
-    stream.produce_trades(range(10))
-    lake.ingest(stream)
+def test_maintenance_keeps_files_of_another_table_in_the_folder(lake: Lake, stream: Stream) -> None:
     table = lake.table(stream)
     lake.elsewhere().create_table((stream.namespace, "other"), table.schema(), location=table.location())
     [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.spark)

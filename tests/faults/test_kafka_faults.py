@@ -21,7 +21,7 @@ from resources.kafka.transactions import wait_until_visible
 from spark.tables import write
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt, once_before
-from tests.support.topics import TRADES, Stream, admin, consume, framed, recreate, trade
+from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
 
 
 def configure(kind, name, **settings):
@@ -116,20 +116,6 @@ def test_records_deleted_during_batch_stop_it(resources, monkeypatch):
         stream.ingest()
 
 
-def test_recreated_topic_with_fewer_records_stops_run(resources):
-    stream = Stream(resources, partitions=3)
-    stream.produce_trades(range(40))
-    stream.ingest()
-    before = stream.rows()
-    stream.partitions = 2
-    recreate(stream)
-    stream.produce_trades(range(10))
-
-    with pytest.raises(UnclearState, match="not the one table"):
-        stream.ingest()
-    assert stream.rows() == before
-
-
 def test_topic_recreated_during_batch_is_detected(resources, monkeypatch):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
@@ -162,29 +148,6 @@ def test_partitions_added_during_batch_are_in_next_run(resources, monkeypatch):
 
     assert len(oracle.read_log(stream.name).end) == 3
     oracle.judge(stream)
-
-
-def test_compacted_topic_has_gaps_and_no_loss(resources):
-    stream = Stream(resources, partitions=1)
-    configure(ConfigResource.Type.BROKER, "1", log_cleaner_backoff_ms=100)
-    settings = {"segment_ms": 100, "min_cleanable_dirty_ratio": 0.001, "cleanup_policy": "compact"}
-    configure(ConfigResource.Type.TOPIC, stream.name, **settings)
-    for part in range(3):
-        stream.produce_trades(range(part * 100, part * 100 + 100))
-        time.sleep(0.2)
-    deadline = time.monotonic() + 60
-    while len(consume(stream.name, 1)) >= 200:
-        assert time.monotonic() < deadline, "nothing was compacted"
-        time.sleep(0.2)
-    # Compaction must stop here: records that it removed after their ingestion would be in the table and not in the log.
-    configure(ConfigResource.Type.TOPIC, stream.name, cleanup_policy="delete")
-
-    stream.ingest()
-    stream.produce_trades(range(300, 310))
-    stream.ingest()
-
-    assert oracle.read_log(stream.name).end == {0: 310}
-    assert oracle.judge(stream).records < 210
 
 
 def test_transaction_markers_advance_offsets_without_rows(resources):

@@ -21,16 +21,6 @@ def zigzag(number):
     return encoded + bytes([number])
 
 
-def test_ingest_bytes_after_record_are_dead_letter(resources):
-    stream = Stream(resources, partitions=1, settings=LOGGED)
-    good = framed(stream.schema(), TRADES, trade(1))
-    stream.produce([{"value": good}, {"value": good + b"GARBAGE"}])
-
-    stream.ingest()
-
-    oracle.judge(stream)
-
-
 def test_ingest_empty_and_null_keys_are_rows(resources):
     stream = Stream(resources, partitions=1, settings={"mode": "upsert"} | LOGGED)
     schema = json.loads(TRADES)

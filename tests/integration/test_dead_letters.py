@@ -11,7 +11,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive
 from resources.iceberg.catalog import Catalog
 from tests.support.compaction import compact, set_compaction
-from tests.support.topics import CHEAP, TRADES, Stream, admin, framed, recreate, trade, with_checks
+from tests.support.topics import CHEAP, TRADES, Stream, admin, framed, trade, with_checks
 
 
 def as_letters(messages):
@@ -88,20 +88,6 @@ def test_upsert_record_without_usable_key_is_dead_letter(resources):
         ("bad_key", b"\xff\xfe"),
         ("bad_key", None),
     }
-
-
-def test_ingest_after_crash_adds_each_dead_letter_once(resources, tmp_path):
-    stream = Stream(resources)
-    stream.produce_trades(range(20))
-    stream.produce([{"value": b"bad 1"}, {"value": b"bad 2"}])
-
-    stream.die("after dead letters", tmp_path)
-    assert stream.rows() == []
-    stream.produce([{"value": b"bad 3"}])
-    stream.ingest()
-
-    assert sorted(x["value"] for x in stream.dead_letters()) == [b"bad 1", b"bad 2", b"bad 3"]
-    assert len(stream.rows()) == 20
 
 
 def test_ingest_after_crash_passing_new_checks_is_row(resources, tmp_path):
@@ -241,17 +227,3 @@ def test_ingest_retry_in_smaller_batches_adds_letters_once(resources, tmp_path):
     behind = replace(batches[-1], start={0: 10}, end={0: 20})
     table = stream.table(f"{stream.topic.table}__dead_letters")
     assert [may_hold(resources.catalog, table, batch) for batch in (batches[0], behind)] == [True, False]
-
-
-def test_ingest_recreated_topic_adds_its_dead_letters(resources):
-    stream = Stream(resources, partitions=1)
-    stream.schema()
-    stream.produce([{"value": b"old 1"}, {"value": b"old 2"}])
-    stream.ingest()
-    recreate(stream)
-    resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
-    stream.produce([{"value": b"new 1"}])
-
-    stream.ingest()
-
-    assert sorted(letter["value"] for letter in stream.dead_letters()) == [b"new 1", b"old 1", b"old 2"]

@@ -272,6 +272,7 @@ def test_reconcile_recreated_topic_ignores_old_dead_letters(resources):
 
     assert proof.findings == []
     assert [h.rows for r, h in proof.letters.items() if isinstance(r, Range)] == [1]
+    assert sorted(letter["value"] for letter in stream.dead_letters()) == [b"new 1", b"old 1", b"old 2"]
 
 
 def commit(stream, rows, **properties):

@@ -35,24 +35,6 @@ ENVELOPE = json.dumps(
 KEY = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]})
 
 
-def test_dedup_keeps_first_record_of_each_key(resources):
-    stream = Stream(resources, partitions=1, settings={"mode": "dedup"})
-    users = [["a", "b", "a"], ["b", "c", "c", "d"], ["a", "b", "c", "d"], ["e"]]
-    schema_id, kept, number = stream.schema(), {}, 0
-    for batch in users:
-        for user in batch:
-            stream.produce([{"value": framed(schema_id, TRADES, trade(number, userid=user))}])
-            kept.setdefault(user, number)
-            number += 1
-
-        [published] = stream.ingest()
-
-        counts = published.counts
-        assert counts.consumed == len(batch) == counts.rows + counts.deduplicated
-        assert {row["userid"]: row["kafka_offset"] for row in stream.rows()} == kept
-        assert len(stream.rows()) == len(kept)
-
-
 @pytest.mark.parametrize("mode", ["dedup", "upsert"])
 def test_key_that_is_negative_zero_is_unchanged(resources, mode):
     stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "at"})

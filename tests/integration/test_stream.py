@@ -23,7 +23,6 @@ from lakehouse.config.loader import PROJECT, Config, load
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
 from lakehouse.core.tables import naming
-from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
@@ -285,21 +284,6 @@ def test_stream_blocking_check_is_reported_failed_and_passed(resources):
         record = instance.get_latest_asset_check_evaluation_record(dg.AssetCheckKey(check.asset_key, "record_count"))
         assert record and record.status == AssetCheckExecutionRecordStatus.SUCCEEDED
     oracle.judge(stream)
-
-
-def test_stream_bad_record_is_not_written_until_it_can_pass(resources):
-    stream = Stream(resources, partitions=1, settings={"errors": "suspend"})
-    stream.produce_trades(range(5))
-    stream.produce([{"value": b"no Avro"}])
-    with running(streams.Stream(stream.config, [stream.topic], stream.systems)) as events:
-        until(lambda: len(events) == 1)
-        written = snapshots(stream)
-        until(lambda: len(events) == 3)
-        assert snapshots(stream) == written
-        resume(stream.systems, stream.namespace, stream.topic, "0:6", "the producer is corrected")
-        stream.produce_trades(range(5, 9))
-        until(lambda: len(stream.rows()) == 4)
-    assert {type(event.error) for event in events if isinstance(event, TopicBackedOff)} == {BadRecords}
 
 
 def test_stream_compacts_small_files(resources, monkeypatch):

@@ -62,22 +62,6 @@ def test_live_rows_after_rewrite_with_deletes_is_exact(resources):
     assert live_rows(stream.table()) == len(stream.rows()) == 8
 
 
-def test_upsert_deletes_and_inserts_in_one_batch_apply_in_order(resources):
-    stream = Stream(resources, partitions=1, settings={"mode": "upsert"})
-    schema_id = stream.schema()
-
-    def message(user, quantity):
-        return {"key": user, "value": framed(schema_id, TRADES, trade(0, userid=user.decode(), quantity=quantity))}
-
-    stream.produce([message(b"a", 1), message(b"b", 1), message(b"c", 1)])
-    stream.ingest()
-    stream.produce([{"key": b"a", "value": None}, message(b"a", 2), message(b"b", 3), {"key": b"b", "value": None}])
-    stream.produce([{"key": b"never there", "value": None}])
-    stream.ingest()
-
-    assert {row["userid"]: row["quantity"] for row in stream.rows()} == {"a": 2, "c": 1}
-
-
 def test_upsert_avro_key_identifies_by_all_columns(resources):
     key_schema = (PROJECT / "schemas/stock_trades_with_totals-key.avsc").read_text()
     value_schema = (PROJECT / "schemas/stock_trades_with_totals-value.avsc").read_text()
