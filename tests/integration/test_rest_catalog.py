@@ -16,17 +16,28 @@ from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import stages_of
 from resources.iceberg.rest_catalog import RestCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
+from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE, Polaris
 from tests.support.servers.proxy import Fault
 from tests.support.topics import Stream, in_order
 
 
-@pytest.fixture
-def stream(resources):
+@pytest.fixture(scope="module")
+def ingested(resources):
+    """A topic whose table has rows. Tests add to it, and compare all of its rows."""
     stream = Stream(resources)
     stream.produce_trades(range(50))
     stream.ingest()
     return stream
+
+
+@pytest.fixture
+def stream(ingested, rest_server):
+    """A topic whose table the REST catalog does not have at first."""
+    yield ingested
+    with Polaris(*rest_server) as proxy:
+        catalog, identifier = other_client(proxy), (ingested.namespace, ingested.topic.table)
+        if catalog.table_exists(identifier):
+            catalog.drop_table(identifier)
 
 
 def connect(polaris, **settings):
@@ -172,7 +183,7 @@ def test_register_after_commit_of_other_writer_is_refused(stream, polaris):
 
 def test_register_over_other_table_is_refused(stream, polaris):
     catalog = other_client(polaris)
-    catalog.create_namespace(stream.namespace)
+    catalog.create_namespace_if_not_exists(stream.namespace)
     catalog.create_table((stream.namespace, stream.topic.table), stream.table().schema())
     with pytest.raises(UnclearState, match="another Iceberg table"):
         show(stream, connect(polaris))
@@ -218,7 +229,7 @@ def test_unavailable_catalog_is_unreachable(stream, polaris):
         show(stream, connect(polaris))
 
 
-def test_reader_asset_and_check_report_snapshot_and_lag(resources, stream, polaris):
+def test_reader_asset_and_check_report_snapshot_and_lag(resources, stream, polaris, monkeypatch):
     rest_catalog = connect(polaris)
     asset = reader_asset(stream.config, stream.topic, reader_of("rest"))
     systems = {"catalog": resources.catalog, "rest_catalog": rest_catalog}
@@ -236,7 +247,7 @@ def test_reader_asset_and_check_report_snapshot_and_lag(resources, stream, polar
 
     stream.produce_trades(range(50, 60))
     stream.ingest()
-    stream.topic = stream.topic.model_copy(update={"max_lag_seconds": 0})
+    monkeypatch.setattr(stream, "topic", stream.topic.model_copy(update={"max_lag_seconds": 0}))
     verdict = reader_check(stream.config, stream.topic, reader_of("rest")).run(context)
     assert not verdict.passed and "1 snapshot behind" in verdict.description
 

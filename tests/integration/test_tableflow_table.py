@@ -130,6 +130,7 @@ def register(glue, database, table):
     )
 
 
+@pytest.mark.parametrize("mode", ["append"], indirect=True)
 def test_declared_checks_and_status_cover_table(resources, chain):
     topic, config, table, systems = chain
     checks = {"is_paid": {"type": "not_null", "column": "paid"}, "has_id": {"type": "not_null", "column": "orderid"}}
