@@ -352,7 +352,8 @@ def _verify_types(parsed: Any) -> None:
         TypeError: A field does not have the declared type, such as null in place of text.
     """
     for declared in fields(parsed) if is_dataclass(parsed) else ():
-        kind = TYPES.get(str(declared.type).partition("[")[0])
+        # A type is text in a module that postpones the evaluation of annotations.
+        kind = TYPES.get(getattr(declared.type, "__name__", str(declared.type)).partition("[")[0])
         if kind and not isinstance(getattr(parsed, declared.name), kind):
             raise TypeError(f"{declared.name} is no {kind.__name__}")
 
