@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
-from lakehouse.deploy.snowflake.administrator import Administrator, Row
+from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.grants import Grants, reading
+from resources.snowflake.snowflake_responses import Parse, R
 
 
 class Account(Administrator):
     """An account whose roles have future grants only: `row`."""
 
-    def rows(self, statement: str) -> list[Row]:
-        return [ROW | {"grant_on": self.owner}] if statement.startswith("SHOW FUTURE GRANTS") else []
+    def read(self, statement: str, parse: Parse[R]) -> R:
+        return parse([ROW | {"grant_on": self.owner}] if statement.startswith("SHOW FUTURE GRANTS") else [])
 
 
 ROW = {"privilege": "SELECT", "name": "LAKE.TRADING.<ANY>"}
