@@ -378,7 +378,8 @@ def run(choices: Choices, kind: type[Schedule] = Schedule) -> Outcome:
             schedule.run()
         except Violation as error:
             violation = str(error)
-        except MISTAKES as error:
+        except (*MISTAKES, LakehouseError) as error:
+            # Programs return their errors; here, one ended a measurement or an action of an operator.
             violation = f"{type(error).__name__} {error}".strip()
         if violation:
             schedule.world.record(f"VIOLATION: {violation}")
