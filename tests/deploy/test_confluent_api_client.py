@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Callable
+from dataclasses import make_dataclass
 from typing import Any
 
 import pytest
@@ -130,6 +131,14 @@ def test_call_past_deadline_raises(client: ApiClient, vendor: ConfluentServer, s
     vendor.faults = [Fault(times=100, response=response(503))]
     with pytest.raises(Unreachable):
         list(client.items(ENVIRONMENTS, dict))
+
+
+@pytest.mark.parametrize("annotation", [str, "str"])
+def test_find_field_of_another_type_is_refused(client: ApiClient, vendor: ConfluentServer, annotation: Any):
+    parsed: Any = make_dataclass("Parsed", [("name", annotation)])
+    vendor.faults = [Fault(response=response(200, '{"name": null}'))]
+    with pytest.raises(ConfluentError, match="name is no str"):
+        client.find(ENVIRONMENTS, lambda document: parsed(document["name"]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 100])
