@@ -220,11 +220,14 @@ def _created(resource: Resource[T], outputs: Outputs) -> T:
 
 
 def _read_for_deletion(resources: Sequence[Resource[Any]]) -> tuple[Outputs, set[str]]:
-    """Read what may be deleted, and all that is needed for it. The rest is retained whatever its state, and one that
-    cannot be read, such as a key whose secret is lost, must not keep the others from being deleted.
+    """Read the resources that may be deleted, and those that they depend on.
+
+    Any other resource is retained whatever its state. It is not read, because a failed read, such as that of a key
+    whose secret is lost, would prevent the deletion of the others.
 
     Returns:
-        The outputs, and the addresses of what exists; what is not read counts as existing if its containers do.
+        The outputs of the resources that were read, and the addresses of all that exist. A resource that was not read
+        is assumed to exist if its dependencies exist.
     """
     needed = read_with(resources, {resource.address for resource in resources if not isinstance(resource, Undeletable)})
     outputs, existing = Outputs(), set[str]()
