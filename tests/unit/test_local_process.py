@@ -52,6 +52,15 @@ def start(config, home):
     return running
 
 
+def output_of_stopped(home, code):
+    """Start a server with this program, stop it once it has printed `ready`, and return its output."""
+    start(server(home, (sys.executable, "-c", code)), home)
+    wait_until(lambda: "ready" in home.log("sleeper").read_text())
+    process.stop(home, "sleeper")
+    assert process.running(home) == {}
+    return home.log("sleeper").read_text()
+
+
 def test_running_server_is_listed_with_children_and_stopped(home):
     start(server(home, WITH_CHILD), home)
     wait_until(lambda: len(process.running(home)["sleeper"].processes) == 2)
@@ -77,10 +86,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended", flush=True)) if
 print("ready", flush=True)
 time.sleep(60)
 """
-    start(server(home, (sys.executable, "-c", code)), home)
-    wait_until(lambda: "ready" in home.log("sleeper").read_text())
-    process.stop(home, "sleeper")
-    assert process.running(home) == {} and home.log("sleeper").read_text() == "ready\nended\n"
+    assert output_of_stopped(home, code) == "ready\nended\n"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -137,10 +143,7 @@ signal.signal(signal.SIGTERM, end)
 print("ready", flush=True)
 time.sleep(60)
 """
-    start(server(home, (sys.executable, "-c", code)), home)
-    wait_until(lambda: "ready" in home.log("sleeper").read_text())
-    process.stop(home, "sleeper")
-    assert process.running(home) == {} and home.log("sleeper").read_text() == "ready\nended\n"
+    assert output_of_stopped(home, code) == "ready\nended\n"
 
 
 def test_stop_finds_children_that_outlived_their_server(home):
