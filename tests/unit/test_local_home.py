@@ -25,8 +25,9 @@ from lakehouse.local.home import Home, explain_full_disk, write_atomically
 from lakehouse.local.java import property_value
 from lakehouse.local.processes import ports
 
-NOBODY = 65534
-"""Id of a user without rights."""
+AS_USER = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
+"""Command prefix with which root is subject to the modes of files like other users, and can still start Python from a
+folder that only root can enter."""
 
 
 @pytest.fixture
@@ -263,10 +264,8 @@ def test_property_value_escapes_characters_that_java_misreads():
 @pytest.mark.parametrize("command", ["status", "down"])
 def test_state_folder_of_other_user_is_reported_without_traceback(tmp_path, command):
     (tmp_path / "home").mkdir(mode=0)
-    # The mode does not restrict root, whom other users' folders do not restrict either.
-    user = NOBODY if os.getuid() == 0 else None
     env = {**os.environ, "LAKEHOUSE_HOME": str(tmp_path / "home")}
-    command = [sys.executable, "-m", "lakehouse.cli.main", command]
-    result = subprocess.run(command, env=env, user=user, capture_output=True, text=True, cwd=PROJECT)
+    command = [*AS_USER, sys.executable, "-m", "lakehouse.cli.main", command]
+    result = subprocess.run(command, env=env, capture_output=True, text=True, cwd=PROJECT)
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert f"Error: The state folder {tmp_path / 'home'} is not accessible: Permission denied" in result.stderr
