@@ -20,8 +20,6 @@ from lakehouse.pipeline.replay import Redriven, redrive, replay
 from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
 from spark.codecs.avro_codec import AvroCodec
-from spark.codecs.protobuf_codec import ProtobufCodec
-from spark.decoding import explain
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import (
     CHEAP,
@@ -140,11 +138,13 @@ def test_ingest_with_broken_decoder_blames_no_record(resources, monkeypatch, err
     frame = b"\x00" + schema_id.to_bytes(4, "big") + b"\x00"
     stream.produce([{"value": frame + message_class(schema_text, "Seat")(number=7).SerializeToString()}])
 
+    arrow_udf = F.arrow_udf
+
     def broken(ids, bodies):
         raise ModuleNotFoundError("No module named 'ptars'")
 
     with monkeypatch.context() as patch, pytest.raises(TransientError, match="no record is to blame"):
-        patch.setattr(ProtobufCodec, "_decoder", lambda _: broken)
+        patch.setattr(F, "arrow_udf", lambda _, row_type: arrow_udf(broken, row_type))
         stream.ingest()
 
     assert stream.rows() == stream.dead_letters() == []
@@ -156,11 +156,13 @@ def test_ingest_with_broken_explanations_names_the_cause(resources, monkeypatch)
     stream.produce_trades(range(3))
     stream.produce([{"value": b"not a trade"}])
 
+    arrow_udf = F.arrow_udf
+
     def broken(reasons, keys, values):
         raise ModuleNotFoundError("No module named 'lakehouse'")
 
     with monkeypatch.context() as patch, pytest.raises(TransientError, match="No module named 'lakehouse'"):
-        patch.setattr(explain, "_explainer", lambda _: broken)
+        patch.setattr(F, "arrow_udf", lambda _, text_type: arrow_udf(broken, text_type))
         stream.ingest()
 
     assert stream.rows() == stream.dead_letters() == []
