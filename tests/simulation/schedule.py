@@ -175,7 +175,7 @@ class Schedule:
     # The schedule
 
     def run(self) -> None:
-        """Let chaos reign, then let everything recover, and judge.
+        """Run the events with faults, then recover without faults, and judge.
 
         Raises:
             Violation: A promise was broken.

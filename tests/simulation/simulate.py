@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import os
 import signal
 import sys
@@ -205,7 +206,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"{violation[0]} {violation[1]}" if violation else "none")
             return 0
         case [seeds, first, "all"]:
-            return simulate(list(KINDS), int(first), int(seeds) // len(KINDS))
+            return simulate(list(KINDS), int(first), math.ceil(int(seeds) / len(KINDS)))
         case [seeds, first, kind]:
             return simulate([kind], int(first), int(seeds))
     print(__doc__)

@@ -119,7 +119,7 @@ class Process:
 
 
 class World:
-    """One simulated universe.
+    """The systems, processes, clock and faults of one schedule.
 
     Attributes:
         choices: Decides everything.

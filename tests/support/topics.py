@@ -53,7 +53,8 @@ def registry() -> SchemaRegistryClient:
 
 @cache
 def _admin_of(address: str) -> AdminClient:
-    return AdminClient({"bootstrap.servers": address})
+    # It outlives the broker, and would report every second at the end of the tests that it cannot connect.
+    return AdminClient({"bootstrap.servers": address, "log_level": 0})
 
 
 @cache

@@ -60,7 +60,7 @@ CONFIG = Config.model_validate(
 
 
 class CloudWorld(World):
-    """A universe whose calls are those to the clouds.
+    """A world whose calls are those to the clouds.
 
     Attributes:
         observe: Called after each effect with the name of the operation.
