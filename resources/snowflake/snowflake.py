@@ -16,7 +16,7 @@ from lakehouse.core.tables import naming
 from resources.aws.aws_secrets import read_secret_fields
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import connect, location, private_key, session_errors
+from resources.snowflake.snowflake_connection import connect, dagster_application, location, private_key, session_errors
 from resources.snowflake.snowflake_responses import Parse, R, json_object, parsed, single_value, text_of
 
 if TYPE_CHECKING:
@@ -289,9 +289,6 @@ class Snowflake(dg.ConfigurableResource):
         self.query(sql.drop("ICEBERG TABLE", *self._name(schema, table)))
 
     def _open(self) -> SnowflakeConnection:
-        # The import takes seconds, because it includes Snowpark.
-        from dagster_snowflake.constants import SNOWFLAKE_PARTNER_CONNECTION_IDENTIFIER
-
         login = self.login()
 
         def unreadable(error: ValueError) -> LakehouseError:
@@ -321,7 +318,7 @@ class Snowflake(dg.ConfigurableResource):
             database=self.database,
             autocommit=True,
             paramstyle="qmark",
-            application=SNOWFLAKE_PARTNER_CONNECTION_IDENTIFIER,
+            application=dagster_application(),
         )
 
     def _ensure(self, connection: SnowflakeConnection, creation: str, kind: str, *name: str) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import base64
+import runpy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError, Unreachable, translate
@@ -18,6 +20,18 @@ if TYPE_CHECKING:
 LOGIN_TIMEOUT_SECONDS = 10
 NETWORK_TIMEOUT_SECONDS = 60
 """Limit for one request. Without these two limits the connector repeats a request for minutes."""
+
+
+@cache
+def dagster_application() -> str:
+    """Return the application name with which dagster-snowflake identifies Dagster to Snowflake.
+
+    Only the module of constants is executed: an import of the package takes seconds, because it includes Snowpark and
+    the 800 modules of Snowflake's REST API.
+    """
+    constants = distribution("dagster-snowflake").locate_file("dagster_snowflake/constants.py")
+    name: str = runpy.run_path(str(constants))["SNOWFLAKE_PARTNER_CONNECTION_IDENTIFIER"]
+    return name
 
 
 def connect(

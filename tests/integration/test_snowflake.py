@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import os
+import subprocess
+import sys
 import threading
 import time
 
@@ -12,7 +14,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import LessThan
 
+from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
+from resources.snowflake.snowflake_connection import dagster_application
 from tests.support.clouds.snowflake.server import BIG, TRADES, Lake, Server, trades
 
 pytestmark = pytest.mark.stack
@@ -29,6 +33,22 @@ def test_ensure_twice_changes_nothing(server: Server, lake: Lake):
     assert state.row_count == 3
     assert snowflake.metadata_location(lake.database, "twice") == state.metadata_location
     assert snowflake.metadata_location(lake.database, "none") is None
+
+
+def test_query_imports_neither_snowpark_nor_rest_models(server: Server):
+    settings = {name: value for name, value in server.resource().model_dump().items() if value is not None}
+    program = (
+        "import json, sys; from resources.snowflake.snowflake import Snowflake;"
+        "Snowflake(**json.loads(sys.argv[1])).query('SELECT 1');"
+        "print({'snowflake.connector', 'snowflake.snowpark', 'snowflake.core'} & {*sys.modules})"
+    )
+    command = [sys.executable, "-c", program, json.dumps(settings)]
+    result = subprocess.run(command, capture_output=True, text=True, cwd=PROJECT)
+    assert result.stdout == "{'snowflake.connector'}\n", result.stderr
+
+
+def test_application_is_that_of_dagster_snowflake():
+    assert dagster_application() == "DagsterLabs_Dagster"
 
 
 def test_query_sums_are_exact(server: Server, lake: Lake):
