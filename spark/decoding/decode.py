@@ -21,7 +21,7 @@ from lakehouse.core.tables.metadata_columns import internal, registered
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of
 from spark.decoding.decoded import PREFIX, record
-from spark.decoding.fitting import exactly
+from spark.decoding.exact_keys import exactly
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -30,7 +30,8 @@ REASONS = {
     "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id",
     "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
     "undecodable": "The value cannot be decoded with its schema",
-    "bad_key": "A key column is missing: the message key cannot be read, or the column is null in the value",
+    "bad_key": "A key column is missing: the message key cannot be read or does not fit the column, or the column is "
+    "null in the value",
     "no_row": "The change event has no row after the change",
     "poison": "Decoding the record aborted the Spark job",
     "unknown_operation": "The operation of the change event is not one that changes a single row",

@@ -1,5 +1,5 @@
 """Detect decoded values that the type of their column cannot hold: decimals with more digits, text that is not
-UTF-8, keys that it would round.
+UTF-8.
 
 The conditions are SQL text: as columns, those of values within lists within lists would nest deeper than the messages
 of Spark Connect may (spark.decoding.conditions).
@@ -9,10 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
-
-from pyspark.sql import Column
-from pyspark.sql import functions as F
-from pyspark.sql.types import BinaryType, DataType, StringType
 
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.avro.avro_resolution import LONG_DIGITS
@@ -55,19 +51,3 @@ def _misfit_items(items: str, type_: IcebergType, level: int) -> Iterator[str]:
     item = f"x{level}"
     if conditions := " OR ".join(misfits(item, type_, level + 1)):
         yield f"coalesce(exists({items}, {item} -> {conditions}), false)"
-
-
-def exactly(value: Column, have: DataType, want: DataType) -> Column:
-    """Return a key in another type, or null if that type does not represent it exactly.
-
-    A key that is rounded or cut would be that of another row. It is a bad key, and must not fail the batch. Text has no
-    such form: the text `007` is the number 7.
-    """
-    if have == want:
-        return value
-    converted = value.try_cast(want)
-    if isinstance(have, StringType):
-        return converted
-    if isinstance(have, BinaryType) and isinstance(want, StringType):
-        return F.try_validate_utf8(converted)
-    return F.when(converted.try_cast(have).eqNullSafe(value), converted)

@@ -25,7 +25,9 @@ _ZONE = r"([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))"
 _END = r"(?![\s\S])"
 """The end of the text. A dollar sign would also match before a final line break, in Java as in Python."""
 DATE = _DAY + _END
-MOMENT = _DAY + r"[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?" + _ZONE + _END
+_TIME = _DAY + r"[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?"
+LOCAL_TIME = _TIME + _END
+MOMENT = _TIME + _ZONE + _END
 """RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
 
 DECIMAL = r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?"

@@ -1,0 +1,135 @@
+"""Tombstones whose key has another type than its column: they delete the row of exactly this key, or none."""
+
+import json
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from decimal import Decimal
+
+import pytest
+
+from lakehouse.config.topic import Topic
+from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.schemas import decoding
+from spark.decoding.decode import decode
+from spark.decoding.decoded import record
+from tests.support.fuzz import avro_model
+from tests.support.fuzz.decoding import RECORDS
+
+MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
+WIDE = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}
+DATE = {"type": "int", "logicalType": "date"}
+MOMENT = {"type": "long", "logicalType": "timestamp-micros"}
+LOCAL = {"type": "long", "logicalType": "local-timestamp-micros"}
+POINT = {"type": "record", "name": "Point", "fields": [{"name": "a", "type": "int"}, {"name": "b", "type": "int"}]}
+TURNED = POINT | {"fields": POINT["fields"][::-1]}
+
+NOON = datetime(2024, 1, 1, 12, tzinfo=UTC)
+MOST = 2**63 - 1
+
+
+def hundredths(number):
+    return number.to_bytes(8, "big", signed=True)
+
+
+@dataclass(frozen=True)
+class Subjects:
+    """A schema registry with an Avro schema for keys, if they have one, and one for values."""
+
+    key: object
+    value: object
+
+    def versions(self, subject):
+        type_ = self.key if subject.endswith("-key") else self.value
+        return [RegisteredSchema(1, json.dumps(schema(type_)))]
+
+
+def schema(type_):
+    return {"type": "record", "name": "R", "fields": [{"name": "id", "type": type_}]}
+
+
+def deleted(decoder, key_type, column_type, keys):
+    """Return the key of the row that the tombstone of each key deletes; for dead letters, the reason."""
+    key_format = "avro" if key_type else "string"
+    topic = Topic.model_validate(
+        {"name": "keys", "value_format": "avro", "mode": "upsert", "key": "id", "key_format": key_format}
+    )
+    known = decoding.resolve_schemas(Subjects(key_type, column_type), topic)
+    encoded = [avro_model.encoded(1, schema(key_type), {"id": key}) if key_type else key.encode() for key in keys]
+    rows = [(key, None, "keys", 0, offset, NOON, 0) for offset, key in enumerate(encoded)]
+    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), known.decoding())
+    result = decoded.select("id", record("reason").alias("reason")).toArrow().to_pylist()
+    return [row["reason"] or row["id"] for row in result]
+
+
+TEXTS = [
+    ("int", {"7": 7, "007": 7, "-0": 0, "7.5": None, "2147483648": None, "": None}),
+    ("long", {str(MOST): MOST, str(MOST + 1): None, "1e2": None}),
+    ("double", {"0.10": 0.1, "1e2": 100, "+.5": 0.5, "9007199254740993": None, "1.00000000000000000001": None}),
+    ("double", {"1e400": None, "1e-400": None, "0e1": 0, "-1": -1, "1.5d": None}),
+    ("float", {"0.1": pytest.approx(0.1), "16777217": None, "16777216": 16777216}),
+    (MONEY, {"1.2": Decimal("1.20"), "1.239": None, "0.001": None, "-1.230": Decimal("-1.23")}),
+    (DATE, {"2024-01-01": date(2024, 1, 1), "2024-02-30": None, "2024-01-01 12:00": None, "2024-01": None}),
+    (DATE, {"2024-01-01T12:00:00Z": None, "2024": None}),
+    (MOMENT, {"2024-01-01T12:00:00Z": NOON, "2024-01-01 14:00:00.000+02:00": NOON, "2024-01-01T12:00": None}),
+    (MOMENT, {"2024-01-01T12:00:00.0000001Z": None, "2024-01-01": None, "12:30": None, "2024-01-01T12:00:00": None}),
+    (LOCAL, {"2024-01-01T12:00:00": NOON.replace(tzinfo=None), "2024-01-01T12:00:00+02:00": None, "2024": None}),
+    ("boolean", {"true": True, "yes please": None}),
+    ("bytes", {"é": "é".encode()}),
+    (POINT, {"1": None}),
+    ({"type": "array", "items": "int"}, {"1": None}),
+]
+
+VALUES = [
+    ("long", "int", [(7, 7), (2**31, None)]),
+    ("long", "double", [(2**53, 2**53), (2**53 + 1, None), (MOST, None)]),
+    ("long", "float", [(MOST, None), (5, 5)]),
+    ("long", MONEY, [(7, Decimal("7.00"))]),
+    ("long", "boolean", [(1, True), (2, None)]),
+    ("long", "string", [(7, "7")]),
+    ("double", "long", [(7.0, 7), (7.5, None), (2.0**63, None), (-(2.0**63), -(2**63)), (float("nan"), None)]),
+    ("float", "long", [(2.0**63, None), (2.0**24, 2**24)]),
+    ("double", "float", [(0.5, 0.5), (0.1, None)]),
+    ("double", MONEY, [(1.25, Decimal("1.25")), (1.255, None)]),
+    ("float", "double", [(0.5, 0.5)]),
+    (MONEY, "int", [(hundredths(700), 7), (hundredths(701), None)]),
+    (MONEY, WIDE, [(hundredths(700), 7), (hundredths(701), None)]),
+    # The unit of a number is unknown, and a local time or a date is no moment.
+    ("long", MOMENT, [(1_700_000_000, None)]),
+    ("long", LOCAL, [(1_700_000_000, None)]),
+    (MOMENT, "long", [(1_700_000_000_000_000, None)]),
+    (MOMENT, "double", [(0, None)]),
+    ("int", DATE, [(0, None)]),
+    (DATE, "int", [(0, None)]),
+    (DATE, MOMENT, [(0, None)]),
+    (DATE, LOCAL, [(0, None)]),
+    (MOMENT, DATE, [(0, None)]),
+    (LOCAL, MOMENT, [(0, None)]),
+    (MOMENT, LOCAL, [(0, None)]),
+    (MOMENT, "string", [(0, None)]),
+    (DATE, "string", [(19_723, "2024-01-01")]),
+    ("boolean", "string", [(True, "true")]),
+    ("bytes", "string", [("é".encode(), "é"), (b"\xff", None)]),
+    ("bytes", "int", [(b"\0\0\0\1", None)]),
+    (POINT, ["null", POINT], [({"a": 1, "b": 2}, {"a": 1, "b": 2})]),
+    (POINT, TURNED, [({"a": 1, "b": 2}, None)]),
+    (POINT, "string", [({"a": 1, "b": 2}, None)]),
+]
+
+
+def name(value):
+    return value if isinstance(value, str) else value.get("logicalType") if isinstance(value, dict) else None
+
+
+@pytest.mark.parametrize(("column_type", "texts"), TEXTS, ids=name)
+def test_key_of_text_is_exactly_that_of_row_or_bad_key(decoder, column_type, texts):
+    expected = ["bad_key" if key is None else key for key in texts.values()]
+
+    assert deleted(decoder, None, column_type, texts) == expected
+
+
+@pytest.mark.parametrize(("key_type", "column_type", "examples"), VALUES, ids=name)
+def test_key_of_other_type_is_exactly_that_of_row_or_bad_key(decoder, key_type, column_type, examples):
+    keys = [key for key, _ in examples]
+    expected = ["bad_key" if key is None else key for _, key in examples]
+
+    assert deleted(decoder, key_type, column_type, keys) == expected
