@@ -17,7 +17,7 @@ from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_schema_format import Field, Kind
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
-from spark.codecs.json_values import converted
+from spark.codecs.json_values import converted, with_unique_keys
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of
 from spark.decoding.decode import Codec
@@ -148,39 +148,46 @@ def _object(text: Column, fields: tuple[Field, ...]) -> Column:
 
 
 def _parts(fields: tuple[Field, ...], with_integers: bool) -> tuple[Field, ...]:
-    """Return the fields with integers or those without; objects that have both are in either, with a part of their
+    """Return the fields with integers or those without; fields that contain both are in either, with a part of their
     fields."""
     parts = []
     for field in fields:
-        if field.kind == "struct":
-            inner = _parts(field.fields, with_integers)
-            parts += [replace(field, fields=inner)] if inner else []
-        elif _has(field, "long") == with_integers:
-            parts.append(field)
+        if not field.fields:
+            parts += [field] if (field.kind == "long") == with_integers else []
+        elif inner := _parts(field.fields, with_integers):
+            parts.append(replace(field, fields=inner))
     return tuple(parts)
 
 
 def _joined(integers: Column, others: Column, fields: tuple[Field, ...]) -> Column:
     """Return an object from the results of `_object` for the fields with integers and for those without."""
-
-    def member(field: Field, one: str, other: str) -> str:
-        name = SPARK.identifier(field.name)
-        if not _has(field, "long"):
-            return f"{other}.{name}"
-        if field.kind == "struct" and _parts(field.fields, False):
-            return struct(field.fields, f"{one}.{name}", f"{other}.{name}")
-        return f"{one}.{name}"
-
-    def struct(fields: tuple[Field, ...], one: str, other: str) -> str:
-        members = (f"{SPARK.literal(field.name)}, {member(field, one, other)}" for field in fields)
-        return f"if({one} IS NULL, NULL, named_struct({', '.join(members)}))"
-
-    joined = F.expr(f"(a, b) -> {struct(fields, 'a', 'b')}")
+    joined = F.expr(f"(a, b) -> {_join(Field('', 'struct', fields), 'a', 'b')}")
     return F.struct(
         F.call_function("zip_with", integers[VALUE], others[VALUE], joined).alias(VALUE),
         F.when(others[END] == 1, integers[END]).alias(END),
         F.coalesce(integers["__corrupt"], others["__corrupt"]).alias("__corrupt"),
     )
+
+
+def _join(field: Field, one: str, other: str, level: int = 0) -> str:
+    """Return the SQL expression of a field from its parts with integers and without."""
+    if not _parts((field,), True):
+        return other
+    if not _parts((field,), False):
+        return one
+    if field.kind == "struct":
+        members = (
+            f"{SPARK.literal(f.name)}, {_join(f, *(f'{of}.{SPARK.identifier(f.name)}' for of in (one, other)), level)}"
+            for f in field.fields
+        )
+        return f"if({one} IS NULL, NULL, named_struct({', '.join(members)}))"
+    a, b = f"a{level}", f"b{level}"
+    joined = f"({a}, {b}) -> {_join(field.fields[0], a, b, level + 1)}"
+    if field.kind == "list":
+        return f"zip_with({one}, {other}, {joined})"
+    pair = f"array(named_struct('a', {with_unique_keys(one)}, 'b', {with_unique_keys(other)}))"
+    values = f"zip_with(map_values(p{level}.a), map_values(p{level}.b), {joined})"
+    return f"transform({pair}, p{level} -> map_from_arrays(map_keys(p{level}.a), {values}))[0]"
 
 
 def _marked(text: Column, texts: tuple[Field, ...]) -> Column:

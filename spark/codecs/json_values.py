@@ -42,11 +42,16 @@ def _sql(value: str, field: Field, level: int) -> str:
             return f"if({value} IS NULL, NULL, named_struct({', '.join(members)}))"
         case "list":
             return f"transform({value}, {item} -> {_sql(item, field.fields[0], level + 1)})"
-    has_duplicates = f"size(array_distinct(map_keys({value}))) < size({value})"
-    unique = f"if({has_duplicates}, {LAST.format(m=value)}, {value})"
+    unique = with_unique_keys(value)
     if not _is_converted(field.fields[0]):
         return unique
     return f"transform_values({unique}, (k{level}, {item}) -> {_sql(item, field.fields[0], level + 1)})"
+
+
+def with_unique_keys(value: str) -> str:
+    """Return the SQL expression of a map with the last value of each key."""
+    has_duplicates = f"size(array_distinct(map_keys({value}))) < size({value})"
+    return f"if({has_duplicates}, {LAST.format(m=value)}, {value})"
 
 
 def _is_converted(field: Field) -> bool:

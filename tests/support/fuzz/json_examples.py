@@ -35,6 +35,42 @@ def deep(levels, kind, wrap):
     return json_schema(schema, column, [(good, cell)], [bad])
 
 
+MIXED = {
+    "properties": {
+        "i": INTEGER,
+        "y": {"type": "number"},
+        "z": TEXT,
+        "any": {},
+        "o": {"type": "array", "items": {"properties": {"i": INTEGER, "z": TEXT, "d": TEXT | {"format": "date"}}}},
+        "m": {"type": "object", "additionalProperties": INTEGER},
+    }
+}
+MIXED_COLUMN = (
+    "struct",
+    (
+        ("i", "long"),
+        ("y", "double"),
+        ("z", "string"),
+        ("any", "string"),
+        ("o", ("list", ("struct", (("i", "long"), ("z", "string"), ("d", "date"))))),
+        ("m", ("map", "string", "long")),
+    ),
+)
+MIXED_TEXT = (
+    '{"i": 2.0, "y": -0.0, "z": 1.0, "any": 1e2, "o": [{"i": 1e2, "z": 1e2, "d": "1970-01-02"}, {"z": "2.0"}], '
+    '"m": {"k": 3.0}}'
+)
+MIXED_CELL = {
+    "i": 2,
+    "y": -0.0,
+    "z": "1.0",
+    "any": "100.0",
+    "o": [{"i": 100, "z": "100.0", "d": 1}, {"i": None, "z": "2.0", "d": None}],
+    "m": (("k", 3),),
+}
+EMPTY_CELL = dict.fromkeys(MIXED_CELL)
+"""An object with integers and other numbers, its column and its cell."""
+
 EXAMPLES = {
     "object with `properties`": Example(
         [
@@ -82,6 +118,22 @@ EXAMPLES = {
     "object with `additionalProperties: <schema>` and no `properties`": Example(
         [
             json_schema(
+                {"type": "object", "additionalProperties": MIXED},
+                ("map", "string", MIXED_COLUMN),
+                [
+                    (f'{{"b": {MIXED_TEXT}, "a": null}}', (("a", None), ("b", MIXED_CELL))),
+                    (f'{{"k": {{"z": 3.0}}, "j": {{}}, "k": {MIXED_TEXT}}}', (("j", EMPTY_CELL), ("k", MIXED_CELL))),
+                    ('{"k": {"i": 2.0, "z": 1e0}, "k": null}', (("k", None),)),
+                    ("{}", ()),
+                ],
+                ['{"k": {"i": 2.0, "o": [{"d": "1970-01-32"}]}}', '{"k": {"i": 2.0}, "j": {"i": 0.5}}'],
+            ),
+            json_schema(
+                {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": MIXED}},
+                ("map", "string", ("map", "string", MIXED_COLUMN)),
+                [(f'{{"a": {{"b": {MIXED_TEXT}}}, "c": null}}', (("a", (("b", MIXED_CELL),)), ("c", None)))],
+            ),
+            json_schema(
                 {"type": "object", "additionalProperties": INTEGER},
                 ("map", "string", "long"),
                 [('{"a": 1}', (("a", 1),)), ("{}", ())],
@@ -103,6 +155,22 @@ EXAMPLES = {
     ),
     "`array` of one item schema": Example(
         [
+            # An integer with a fraction changes no numbers of other types in the items.
+            json_schema(
+                {"type": "array", "items": MIXED},
+                ("list", MIXED_COLUMN),
+                [
+                    (f"[{MIXED_TEXT}, null, {{}}]", [MIXED_CELL, None, EMPTY_CELL]),
+                    ('[{"y": -0.0}]', [EMPTY_CELL | {"y": -0.0}]),
+                    ("[]", []),
+                ],
+                ['[{"i": 2.0, "o": [{"d": "1970-01-32"}]}]', '[{"i": 2.5}]', '[{"i": 2.0}, {"y": "a"}]'],
+            ),
+            json_schema(
+                {"type": "array", "items": {"type": "array", "items": MIXED}},
+                ("list", ("list", MIXED_COLUMN)),
+                [(f"[[{MIXED_TEXT}], [], null]", [[MIXED_CELL], [], None])],
+            ),
             json_schema({"type": "array", "items": INTEGER}, ("list", "long"), [("[1, 2]", [1, 2]), ("[]", [])]),
             json_schema(
                 {"type": "array", "items": TEXT},
@@ -154,6 +222,8 @@ EXAMPLES = {
                     ('"1970-01-01T01:00:00+01:00"', 0),
                     ('"1970-01-01t00:00:00z"', 0),
                     ('"1970-01-01T18:00:00+18:00"', 0),
+                    ('"0001-01-01T00:30:00+14:00"', -62_135_645_400_000_000),
+                    ('"9999-12-31T23:30:00.5-12:00"', 253_402_342_200_500_000),
                 ],
                 [
                     '"1970-01-01T18:01:00+18:01"',
