@@ -105,6 +105,28 @@ def test_columns_unsupported_schema_is_refused(schema, message):
         columns(schema)
 
 
+@pytest.mark.parametrize(
+    ("type_", "default", "reason"),
+    [
+        ("double", "1e400", "exceeds a double"),
+        ("double", "-1e400", "exceeds a double"),
+        ("double", f"1{'0' * 400}", "exceeds a double"),
+        ("float", "1e39", "exceeds a float"),
+        (["double", "null"], "1e400", "exceeds a double"),
+        ({"type": "array", "items": "double"}, "[0, 1e400]", "exceeds a double"),
+        ({"type": "map", "values": "double"}, '{"k": 1e400}', "exceeds a double"),
+        (NAMED | {"fields": [{"name": "y", "type": "double"}]}, '{"y": 1e400}', "exceeds a double"),
+        ("string", r'"\ud800"', "is not valid UTF-8"),
+        ({"type": "map", "values": "int"}, r'{"\udfff": 1}', "is not valid UTF-8"),
+    ],
+)
+def test_columns_default_that_readers_would_change_is_refused(type_, default, reason):
+    schema = record(type_).replace('"name": "f0"', f'"name": "f0", "default": {default}')
+
+    with pytest.raises(SchemaError, match=f"default of Avro field 'f0' {reason}"):
+        columns(schema)
+
+
 def test_field_names_schema_without_record_is_refused():
     with pytest.raises(SchemaError, match="not a record"):
         avro_format.field_names('"string"')

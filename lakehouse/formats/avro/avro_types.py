@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -24,6 +25,9 @@ MAX_BRANCHES = 64
 
 MAX_PRECISION = 38
 """Maximum digits of a decimal (Iceberg table specification, Primitive types)."""
+
+MAX_NUMBERS = {"float": float.fromhex("0x1.fffffep127"), "double": sys.float_info.max}
+"""Largest numbers of the floating-point types (IEEE 754)."""
 
 LOGICAL = {
     "int": {"date", "time-millis"},
@@ -138,7 +142,12 @@ def digits(size: int) -> int:
 
 
 def accepts(type_: Type, default: JsonValue) -> bool:
-    """Return whether a JSON value is a valid default of a type (Avro specification, Complex Types: Records)."""
+    """Return whether a JSON value is a valid default of a type (Avro specification, Complex Types: Records).
+
+    Raises:
+        ValueError: It is, but readers would read another value: a number that exceeds the type, or half of a surrogate
+            pair.
+    """
     match type_.kind:
         case "union":
             return any(accepts(branch, default) for branch in type_.inner)
@@ -150,8 +159,14 @@ def accepts(type_: Type, default: JsonValue) -> bool:
             bits = 31 if type_.kind == "int" else 63
             return isinstance(default, int) and not isinstance(default, bool) and -(2**bits) <= default < 2**bits
         case "float" | "double":
-            return isinstance(default, int | float) and not isinstance(default, bool)
+            if not isinstance(default, int | float) or isinstance(default, bool):
+                return False
+            if not abs(default) <= MAX_NUMBERS[type_.kind]:
+                raise ValueError(f"exceeds a {type_.kind}")
+            return True
         case "string":
+            if isinstance(default, str) and any("\ud800" <= character <= "\udfff" for character in default):
+                raise ValueError("is not valid UTF-8")
             return isinstance(default, str)
         case "bytes":
             return isinstance(default, str) and all(ord(character) < 256 for character in default)
@@ -162,7 +177,9 @@ def accepts(type_: Type, default: JsonValue) -> bool:
         case "array":
             return isinstance(default, list) and all(accepts(type_.inner[0], item) for item in default)
         case "map":
-            return isinstance(default, dict) and all(accepts(type_.inner[0], item) for item in default.values())
+            if not isinstance(default, dict):
+                return False
+            return all(accepts(PRIMITIVES["string"], key) and accepts(type_.inner[0], default[key]) for key in default)
         case "record" if isinstance(default, dict):
             values = ((field, default.get(field.name)) for field in type_.fields)
             return all(field.default if field.name not in default else accepts(field.type, v) for field, v in values)
@@ -291,7 +308,13 @@ class _Parser:
     def field(self, schema: dict[str, Any], namespace: str, depth: int) -> Field:
         type_ = self.type(schema["type"], namespace, depth + 1)
         aliases = tuple(schema.get("aliases") or ())
-        has_default = "default" in schema and accepts(type_, schema["default"])
+        try:
+            has_default = "default" in schema and accepts(type_, schema["default"])
+        except ValueError as error:
+            raise SchemaError(
+                f"The default of Avro field '{schema['name']}' {error}, so records without the field would get another "
+                f"value. Correct the default"
+            ) from error
         default = json.dumps(schema["default"]) if has_default else None
         return Field(schema["name"], type_, aliases, default, schema.get("doc"))
 
