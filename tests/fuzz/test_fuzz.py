@@ -88,7 +88,7 @@ NOT_GENERATED = {
     },
     "Protobuf": {
         "imports",
-        "message in itself, groups, message without fields, `edition`",
+        "message in itself, groups, declared extensions, message without fields, `edition`",
         "unknown fields",
     },
     "plain": {"`string`", "`int`, `long`", "`bytes`"},

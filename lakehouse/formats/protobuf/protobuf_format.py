@@ -232,6 +232,11 @@ class _Walk:
                 f"Protobuf message '{name}' contains itself, but Iceberg has no recursive types. Remove the "
                 f"recursion, or register the field as bytes"
             )
+        if extensions := descriptor.file.pool.FindAllExtensions(descriptor):
+            raise SchemaError(
+                f"Protobuf message '{name}' has the extension '{extensions[0].full_name}', which is not supported. "
+                f"Make it a field of the message"
+            )
         self.budget.spend_field(len(descriptor.fields))
         self.open.append(name)
         with self.budget.level():

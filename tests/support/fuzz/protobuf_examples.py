@@ -224,10 +224,22 @@ EXAMPLES = {
         ],
         says="",
     ),
-    "message in itself, groups, message without fields, `edition`": Example(
+    "message in itself, groups, declared extensions, message without fields, `edition`": Example(
         [
             protobuf("R x = 1;", {}, refused="contains itself"),
             protobuf("optional group G = 1 { optional int32 y = 1; }", {}, refused="is a group", syntax="proto2"),
+            protobuf(
+                "optional int32 x = 1; extensions 100 to 199; extend R { optional string note = 100; }",
+                {},
+                refused="'shop.R' has the extension 'shop.R.note'",
+                syntax="proto2",
+            ),
+            protobuf(
+                "message M { optional int32 y = 1; extensions 9; } extend M { optional M m = 9; } repeated M x = 1;",
+                {},
+                refused="'shop.R.M' has the extension 'shop.R.m'",
+                syntax="proto2",
+            ),
             protobuf("message M {} M x = 1;", {}, refused="has no fields"),
         ],
         says="refused",
