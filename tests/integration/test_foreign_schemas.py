@@ -228,6 +228,26 @@ def test_ingest_key_with_foreign_schema_is_decoded(create_stream):
     assert [letter["error_reason"] for letter in stream.dead_letters()] == ["bad_key"]
 
 
+def test_ingest_foreign_key_with_other_field_deletes_no_row(create_stream):
+    key = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "userid", "type": "string"}]})
+    fields = [*json.loads(key)["fields"], {"name": "region", "type": ["null", "string"], "default": None}]
+    wider = json.dumps(json.loads(key) | {"fields": fields})
+    stream = create_stream(mode="upsert", key_format="avro")
+    stream.registry.add(5, key, f"{stream.name}-key")
+    stream.registry.add(6, wider)
+    stream.produce(
+        [
+            {"key": framed(5, key, {"userid": "a"}), "value": framed(OWN, TRADES, trade(1, userid="a"))},
+            {"key": framed(6, wider, {"userid": "a", "region": "north"}), "value": None},
+        ]
+    )
+
+    stream.ingest()
+
+    assert [row["userid"] for row in stream.rows()] == ["a"]
+    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["bad_key"]
+
+
 def test_ingest_record_of_other_type_is_dead_letter(create_stream):
     invoice = json.dumps({**json.loads(TRADES), "name": "Invoice", "doc": "The same fields"})
     stream = create_stream()

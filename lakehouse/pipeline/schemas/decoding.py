@@ -184,27 +184,33 @@ def older_versions(known: TopicSchemas) -> Iterator[TopicSchemas]:
         yield replace(known, value=older, unfit_ids=unfit_ids, conflicts=conflicts)
 
 
-def without_columns(topic: Topic, value: SideSchema, others: Sequence[RegisteredSchema]) -> dict[int, str]:
+def without_columns(
+    topic: Topic, side: SideSchema, others: Sequence[RegisteredSchema], which: Literal["key", "value"] = "value"
+) -> dict[int, str]:
     """Return the reasons, by id, why schemas that do not define the columns have values that no column would contain.
 
     Args:
         topic: The topic.
-        value: The schema of the values.
+        side: The schema of its keys or values.
         others: The schemas that do not define its columns.
+        which: The side.
     """
     reasons = {}
-    table = assign_fresh_schema_ids(Schema(*value.shape.struct.fields))
-    read_by = value.schema.read_by
+    name = topic.value_format if which == "value" else topic.effective_key_format
+    assert name is not None, "the keys have a schema"
+    table = assign_fresh_schema_ids(Schema(*side.shape.struct.fields))
+    read_by = side.schema.read_by
     for other in others:
         try:
             # As an older version than the newest, because the names and aliases of that one pair the fields.
-            shape = side_schema(topic.value_format, [*read_by, other, read_by[-1]], topic.record).shape
+            shape = side_schema(name, [*read_by, other, read_by[-1]], side.schema.record).shape
         except SchemaError as error:
             reasons[other.id] = str(error)
             continue
         added = (change for change in evolution.changes(table, shape) if evolution.adds_field(change))
         # Of a change event, only the row after the change has columns.
-        paths = [change.path for change in added if topic.mode != "debezium" or change.path[0] == "after"]
+        is_event = which == "value" and topic.mode == "debezium"
+        paths = [change.path for change in added if not is_event or change.path[0] == "after"]
         if paths:
             reasons[other.id] = f"the table has no column for its field '{'.'.join(paths[0])}'"
     return reasons

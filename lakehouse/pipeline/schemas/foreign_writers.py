@@ -126,7 +126,10 @@ def _with_foreign_keys(
             continue
         if not _is_harmless(name, "", schema):
             continue
-        if _is_own(registry, known.topic, "key", schema, of_subject):
+        if not _is_own(registry, known.topic, "key", schema, of_subject):
+            continue
+        # A key with a field that the topic's keys lack is that of another thing.
+        if not without_columns(known.topic, known.key, [schema], "key"):
             foreign.append(schema)
             used += schema.characters
     if not foreign:
