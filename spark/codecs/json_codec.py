@@ -35,6 +35,8 @@ OPTIONS = {
 VALUE, END, MARK = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "infinite"))
 """Random names that no message can contain; they differ by process."""
 
+END_FIELD = Field(END, "long")
+"""The field of the item that follows the object of a message (see `wrapped`)."""
 
 PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 SURROGATE = r"\\u[dD][89a-fA-F]"
@@ -42,12 +44,12 @@ SURROGATE = r"\\u[dD][89a-fA-F]"
 
 
 def wrapped(text: Column) -> Column:
-    """Return the text as the only item of a list in an object, followed by a member with the number 1.
+    """Return the text as the first of two items of a list in an object; the other is an object with the number 1.
 
-    Spark ignores text after the first JSON value. Text that is not exactly one value breaks the list or makes it
-    longer.
+    Spark ignores text after the first JSON value. Text that is not exactly one value breaks the list, makes it longer,
+    or closes it before the second item.
     """
-    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f'],"{END}":1}}'))
+    return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f',{{"{END}":1}}]}}'))
 
 
 def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> JsonCodec:
@@ -97,10 +99,8 @@ class JsonCodec(Codec):
     def finished(self, decoded: str) -> tuple[Column, Column]:
         parsed = F.col(decoded)["parsed"]
         in_sql = f"try_element_at({decoded}.parsed.{VALUE}, 1)"
-        value = F.expr(in_sql)
-        is_complete = (
-            (parsed[END] == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 1) & value.isNotNull()
-        )
+        value, end = F.expr(in_sql), F.try_element_at(parsed[VALUE], F.lit(2))[END]
+        is_complete = (end == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 2) & value.isNotNull()
         faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
         if texts := _texts(self.fields):
             # Spark writes a number that exceeds a double as the text "Infinity", which text may equal.
@@ -136,13 +136,14 @@ def _has_lone_surrogate(text: Column) -> Column:
 
 
 def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
-    """Return an object with these fields, wrapped by `wrapped`."""
+    """Return an object with these fields."""
     return _object(wrapped(text), fields)
 
 
 def _object(text: Column, fields: tuple[Field, ...]) -> Column:
-    value = T.ArrayType(_parsed_type(Field("", "struct", fields)))
-    members = {VALUE: value, END: T.IntegerType(), "__corrupt": T.StringType()}
+    """Return an object with these fields, whose text is wrapped."""
+    value = T.ArrayType(_parsed_type(Field("", "struct", (*fields, END_FIELD))))
+    members = {VALUE: value, "__corrupt": T.StringType()}
     schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
     return F.from_json(text, schema, OPTIONS)
 
@@ -161,10 +162,9 @@ def _parts(fields: tuple[Field, ...], with_integers: bool) -> tuple[Field, ...]:
 
 def _joined(integers: Column, others: Column, fields: tuple[Field, ...]) -> Column:
     """Return an object from the results of `_object` for the fields with integers and for those without."""
-    joined = F.expr(f"(a, b) -> {_join(Field('', 'struct', fields), 'a', 'b')}")
+    joined = F.expr(f"(a, b) -> {_join(Field('', 'struct', (*fields, END_FIELD)), 'a', 'b')}")
     return F.struct(
         F.call_function("zip_with", integers[VALUE], others[VALUE], joined).alias(VALUE),
-        F.when(others[END] == 1, integers[END]).alias(END),
         F.coalesce(integers["__corrupt"], others["__corrupt"]).alias("__corrupt"),
     )
 

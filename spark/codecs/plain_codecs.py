@@ -122,4 +122,4 @@ class JsonTextCodec(TextCodec):
     def _fits(self, data: Column) -> Column:
         parsed = F.try_parse_json(wrapped(F.try_validate_utf8(data.cast("string"))))
         items = F.try_variant_get(parsed, f"$.{VALUE}", "array<variant>")
-        return F.try_variant_get(parsed, f"$.{END}", "int").isNotNull() & (F.size(items) == 1)
+        return F.try_variant_get(parsed, f"$.{VALUE}[1].{END}", "int").isNotNull() & (F.size(items) == 2)

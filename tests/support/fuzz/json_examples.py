@@ -78,6 +78,7 @@ EXAMPLES = {
                 {"properties": {"y": INTEGER}},
                 ("struct", (("y", "long"),)),
                 [('{"y": 1, "z": 2}', {"y": 1}), ("{}", {"y": None})],
+                ['{"y": 1}}], "z": [{"x": {"y": 2}', '{"y": 1}}]}', '{"y": 1.0}}], "z": [{"x": {"y": 2}'],
             ),
             # An integer with a fraction changes no numbers within text or of other types.
             json_schema(
@@ -400,7 +401,7 @@ EXAMPLES = {
         [json_objects({"properties": {"x": INTEGER | {"default": 7}}}, {"x": "long"}, [("{}", {"x": None})])], says=""
     ),
     "not registered (`value_format: json`)": Example(
-        [plain("json", "string", [(b'{"a": 1}', '{"a": 1}')], [b"{", b"", b"{} x"])],
+        [plain("json", "string", [(b'{"a": 1}', '{"a": 1}')], [b"{", b"", b"{} x", b"1, 2", b'"a"], "k": ["b"'])],
         says="by `value_schema_file`, else one `string` column `value`",
     ),
 }
