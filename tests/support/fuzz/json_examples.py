@@ -4,6 +4,7 @@ import json
 
 from tests.support.fuzz.cells import JsonText
 from tests.support.fuzz.examples import Example, json_objects, json_schema, plain
+from tests.support.fuzz.mixed_numbers import COLUMN, EMPTY, MIXED, NUMBERS, TEXT_OF_MIXED
 
 INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
 DAY = 86_400_000_000
@@ -34,42 +35,6 @@ def deep(levels, kind, wrap):
         good, bad = wrap % good, wrap % bad
     return json_schema(schema, column, [(good, cell)], [bad])
 
-
-MIXED = {
-    "properties": {
-        "i": INTEGER,
-        "y": {"type": "number"},
-        "z": TEXT,
-        "any": {},
-        "o": {"type": "array", "items": {"properties": {"i": INTEGER, "z": TEXT, "d": TEXT | {"format": "date"}}}},
-        "m": {"type": "object", "additionalProperties": INTEGER},
-    }
-}
-MIXED_COLUMN = (
-    "struct",
-    (
-        ("i", "long"),
-        ("y", "double"),
-        ("z", "string"),
-        ("any", "string"),
-        ("o", ("list", ("struct", (("i", "long"), ("z", "string"), ("d", "date"))))),
-        ("m", ("map", "string", "long")),
-    ),
-)
-MIXED_TEXT = (
-    '{"i": 2.0, "y": -0.0, "z": 1.0, "any": 1e2, "o": [{"i": 1e2, "z": 1e2, "d": "1970-01-02"}, {"z": "2.0"}], '
-    '"m": {"k": 3.0}}'
-)
-MIXED_CELL = {
-    "i": 2,
-    "y": -0.0,
-    "z": "1.0",
-    "any": "100.0",
-    "o": [{"i": 100, "z": "100.0", "d": 1}, {"i": None, "z": "2.0", "d": None}],
-    "m": (("k", 3),),
-}
-EMPTY_CELL = dict.fromkeys(MIXED_CELL)
-"""An object with integers and other numbers, its column and its cell."""
 
 EXAMPLES = {
     "object with `properties`": Example(
@@ -119,20 +84,20 @@ EXAMPLES = {
     "object with `additionalProperties: <schema>` and no `properties`": Example(
         [
             json_schema(
-                {"type": "object", "additionalProperties": MIXED},
-                ("map", "string", MIXED_COLUMN),
+                {"type": "object", "additionalProperties": NUMBERS},
+                ("map", "string", COLUMN),
                 [
-                    (f'{{"b": {MIXED_TEXT}, "a": null}}', (("a", None), ("b", MIXED_CELL))),
-                    (f'{{"k": {{"z": 3.0}}, "j": {{}}, "k": {MIXED_TEXT}}}', (("j", EMPTY_CELL), ("k", MIXED_CELL))),
+                    (f'{{"b": {TEXT_OF_MIXED}, "a": null}}', (("a", None), ("b", MIXED))),
+                    (f'{{"k": {{"z": 3.0}}, "j": {{}}, "k": {TEXT_OF_MIXED}}}', (("j", EMPTY), ("k", MIXED))),
                     ('{"k": {"i": 2.0, "z": 1e0}, "k": null}', (("k", None),)),
                     ("{}", ()),
                 ],
                 ['{"k": {"i": 2.0, "o": [{"d": "1970-01-32"}]}}', '{"k": {"i": 2.0}, "j": {"i": 0.5}}'],
             ),
             json_schema(
-                {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": MIXED}},
-                ("map", "string", ("map", "string", MIXED_COLUMN)),
-                [(f'{{"a": {{"b": {MIXED_TEXT}}}, "c": null}}', (("a", (("b", MIXED_CELL),)), ("c", None)))],
+                {"type": "object", "additionalProperties": {"type": "object", "additionalProperties": NUMBERS}},
+                ("map", "string", ("map", "string", COLUMN)),
+                [(f'{{"a": {{"b": {TEXT_OF_MIXED}}}, "c": null}}', (("a", (("b", MIXED),)), ("c", None)))],
             ),
             json_schema(
                 {"type": "object", "additionalProperties": INTEGER},
@@ -158,19 +123,19 @@ EXAMPLES = {
         [
             # An integer with a fraction changes no numbers of other types in the items.
             json_schema(
-                {"type": "array", "items": MIXED},
-                ("list", MIXED_COLUMN),
+                {"type": "array", "items": NUMBERS},
+                ("list", COLUMN),
                 [
-                    (f"[{MIXED_TEXT}, null, {{}}]", [MIXED_CELL, None, EMPTY_CELL]),
-                    ('[{"y": -0.0}]', [EMPTY_CELL | {"y": -0.0}]),
+                    (f"[{TEXT_OF_MIXED}, null, {{}}]", [MIXED, None, EMPTY]),
+                    ('[{"y": -0.0}]', [EMPTY | {"y": -0.0}]),
                     ("[]", []),
                 ],
                 ['[{"i": 2.0, "o": [{"d": "1970-01-32"}]}]', '[{"i": 2.5}]', '[{"i": 2.0}, {"y": "a"}]'],
             ),
             json_schema(
-                {"type": "array", "items": {"type": "array", "items": MIXED}},
-                ("list", ("list", MIXED_COLUMN)),
-                [(f"[[{MIXED_TEXT}], [], null]", [[MIXED_CELL], [], None])],
+                {"type": "array", "items": {"type": "array", "items": NUMBERS}},
+                ("list", ("list", COLUMN)),
+                [(f"[[{TEXT_OF_MIXED}], [], null]", [[MIXED], [], None])],
             ),
             json_schema({"type": "array", "items": INTEGER}, ("list", "long"), [("[1, 2]", [1, 2]), ("[]", [])]),
             json_schema(

@@ -28,7 +28,12 @@ def google(*names):
 
 
 EXAMPLES = {
-    "`int32`, `sint32`, `sfixed32`": Example(scalars("int", dict.fromkeys(["int32", "sint32", "sfixed32"], INT))),
+    "`int32`, `sint32`, `sfixed32`": Example(
+        [
+            *scalars("int", dict.fromkeys(["int32", "sint32", "sfixed32"], INT)),
+            protobuf("int32 x = 1;", {"x": "int"}, [(b"\x08\x81\x80\x80\x80\x10", {"x": 1})]),
+        ]
+    ),
     "`int64`, `sint64`, `sfixed64`, `uint32`, `fixed32`": Example(
         scalars(
             "long", dict.fromkeys(["int64", "sint64", "sfixed64"], LONG) | dict.fromkeys(["uint32", "fixed32"], UINT32)
