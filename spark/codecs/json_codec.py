@@ -176,9 +176,10 @@ def _join(field: Field, one: str, other: str, level: int = 0) -> str:
     if not _parts((field,), False):
         return one
     if field.kind == "struct":
+        names = {inner: SPARK.identifier(inner.name) for inner in field.fields}
         members = (
-            f"{SPARK.literal(f.name)}, {_join(f, *(f'{of}.{SPARK.identifier(f.name)}' for of in (one, other)), level)}"
-            for f in field.fields
+            f"{SPARK.literal(inner.name)}, {_join(inner, f'{one}.{name}', f'{other}.{name}', level)}"
+            for inner, name in names.items()
         )
         return f"if({one} IS NULL, NULL, named_struct({', '.join(members)}))"
     a, b = f"a{level}", f"b{level}"
