@@ -67,8 +67,8 @@ class ClientCredentials:
         except (requests.JSONDecodeError, TypeError, KeyError, AttributeError):
             raise LakehouseError(
                 f"{self.system} issued no token to client '{self.client_id}' at {redact_credentials(self.token_uri)} "
-                f"(status {response.status_code}, {_error_of(response)}). Nothing was changed. Check the client's id, "
-                f"secret and scope '{self.scope}' in lakehouse.yaml and the variables it names"
+                f"(status {response.status_code}, {_error_of(response)}). The call changed nothing. Check the client's "
+                f"id, secret and scope '{self.scope}' in lakehouse.yaml and the variables it names"
             ) from None
         self._renew_at = time.monotonic() + max(seconds - MARGIN_SECONDS, seconds / 2)
 

@@ -94,7 +94,7 @@ class SchemaRegistry(dg.ConfigurableResource):
                 if error.http_status_code in (409, 422):
                     raise LakehouseError(
                         f"The schema registry refused the schema for subject '{subject}': {error.error_message}. "
-                        f"Nothing was changed. Make the schema compatible with the registered one"
+                        f"It was not registered. Make the schema compatible with the registered one"
                     ) from error
                 raise
 

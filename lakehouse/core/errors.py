@@ -59,7 +59,9 @@ class IncompatibleSchema(SchemaError):
 class Unreachable(TransientError):
     """A system does not respond."""
 
-    def __init__(self, system: str, where: str, check: str, cause: object = None):
+    def __init__(
+        self, system: str, where: str, check: str, cause: object = None, effect: str = "The call changed nothing"
+    ):
         """Compose the message, without credentials in addresses.
 
         Args:
@@ -67,10 +69,11 @@ class Unreachable(TransientError):
             where: Its address.
             check: What the operator should check.
             cause: The client's error.
+            effect: The effect of the call, and of the steps before it.
         """
         where = redact_credentials(where)
         reported = f": {redact_credentials(cause)}" if cause else ""
-        super().__init__(f"{system} does not answer at {where}{reported}", "Nothing was changed", f"Check {check}")
+        super().__init__(f"{system} does not answer at {where}{reported}", effect, f"Check {check}")
         self.system, self.where = system, where
 
 
@@ -88,7 +91,7 @@ class RequestRejected(LakehouseError):
         """
         super().__init__(
             f"{system} ({where}) refused {redact_credentials(refusal)}",
-            "Nothing was changed",
+            "The call changed nothing",
             f"Correct the reported cause, or check {check}",
         )
 
@@ -113,7 +116,7 @@ class Stalled(TransientError):
 
 
 class UnclearState(LakehouseError):
-    """Continuing could lose or duplicate data; nothing was changed, and an operator has to decide."""
+    """Continuing could lose or duplicate data, so the work stopped; an operator has to decide."""
 
 
 class NewerFormat(UnclearState):

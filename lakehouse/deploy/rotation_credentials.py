@@ -40,8 +40,8 @@ class RotationCredentials(CloudCredentials):
         values = self._stored(secret).reveal()
         if missing := {KEY, KEY_SECRET} - values.keys():
             raise UnclearState(
-                f"The secret '{secret}' has no field {', '.join(sorted(missing))}. Nothing was rotated. Run `lakehouse "
-                f"deploy create`, which reports what is wrong with it"
+                f"The secret '{secret}' has no field {', '.join(sorted(missing))}. Keys of Confluent were left "
+                f"unchanged. Run `lakehouse deploy create`, which reports what is wrong with it"
             )
         return ConfluentCloud(
             api_key=values[KEY],
@@ -63,8 +63,8 @@ class RotationCredentials(CloudCredentials):
             pair = KeyPair.read(self._stored(secret))
         except ValueError as error:
             raise UnclearState(
-                f"The secret '{secret}' cannot be used: {error}. Nothing was rotated. Run `lakehouse deploy create`, "
-                f"which reports what is wrong with it"
+                f"The secret '{secret}' cannot be used: {error}. Keys in Snowflake were left unchanged. Run `lakehouse "
+                f"deploy create`, which reports what is wrong with it"
             ) from None
         remedy = f"Run `lakehouse deploy create`, which compares the user's keys with the secret '{secret}'"
         return Login(pair.account, pair.user, pair.role, pair.private_key, remedy)
@@ -74,6 +74,6 @@ class RotationCredentials(CloudCredentials):
         if version is None:
             raise UnclearState(
                 f"There is no secret '{name}' in region {self.deployment.region}, with which keys are replaced. "
-                f"Nothing was rotated. Run `lakehouse deploy create`, which makes it"
+                f"The keys that it replaces were left unchanged. Run `lakehouse deploy create`, which makes it"
             )
         return version.value

@@ -31,15 +31,15 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
     region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
     if not region:
         raise ConfigError(
-            f"The secret '{name}' cannot be read without a region. Nothing was changed. Set AWS_REGION to the region "
-            f"of the secret"
+            f"The secret '{name}' cannot be read without a region. No login was attempted. Set AWS_REGION to the "
+            f"region of the secret"
         )
     read_at, values = cache.get((region, name, role_arn), (0.0, {}))
     if not values or time.monotonic() - read_at > MAX_AGE_SECONDS:
         version = Secrets(region, role_arn=role_arn).read(name)
         if version is None:
             raise ConfigError(
-                f"There is no secret '{name}' in region {region}. Nothing was changed. Correct `secret` in "
+                f"There is no secret '{name}' in region {region}. No login was attempted. Correct `secret` in "
                 f"lakehouse.yaml, or AWS_REGION; if it was deleted, restore it: aws secretsmanager restore-secret "
                 f"--region {region} --secret-id {name}"
             )
@@ -47,7 +47,7 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
         cache[region, name, role_arn] = (time.monotonic(), values)
     if missing := [field for field in fields if field not in values]:
         raise ConfigError(
-            f"The secret '{name}' in region {region} has no {', '.join(missing)}. Nothing was changed. Use the secret "
-            f"that `lakehouse deploy create` created for this system"
+            f"The secret '{name}' in region {region} has no {', '.join(missing)}. No login was attempted. Use the "
+            f"secret that `lakehouse deploy create` created for this system"
         )
     return values

@@ -196,8 +196,8 @@ class Glue(dg.ConfigurableResource):
         if current is not None and current.metadata_location == metadata_location:
             return current
         raise lost or CommitConflict(
-            f"Another writer changed {database}.{table} in Glue at the same time. Nothing was registered. Retry "
-            f"the run or command"
+            f"Another writer changed {database}.{table} in Glue at the same time. The registration was left unchanged. "
+            f"Retry the run or command"
         )
 
     def _translate_errors(self, *table: str) -> AbstractContextManager[None]:

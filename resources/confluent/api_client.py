@@ -104,7 +104,7 @@ class ApiClient:
             InvalidRequest: The API does not accept the request.
             RateLimited: The rate limit still applied at the deadline.
             OutcomeUnknownError: It is unknown whether the API executed the change.
-            Unreachable: The API did not respond before the deadline, and nothing was changed.
+            Unreachable: The API did not respond before the deadline, and the call changed nothing.
         """
         return self._call(method, path, query, body)
 
@@ -256,7 +256,7 @@ class ApiClient:
         raise self._unusable(path, problem, method)
 
     def _unusable(self, path: str, problem: str, method: str = "GET") -> ConfluentError:
-        effect = "Nothing was changed" if method == "GET" else "The call may have been executed"
+        effect = "The call changed nothing" if method == "GET" else "The call may have been executed"
         return ConfluentError(
             f"{self._described(method, path)} returned a response that {problem}. {effect}. Check the "
             f"address, and whether a proxy responds instead of the API"
@@ -305,7 +305,7 @@ class ApiClient:
         if problem.startswith(str(HTTPStatus.TOO_MANY_REQUESTS.value)):
             return RateLimited(
                 f"{call} was refused for {self.deadline_seconds:.0f} seconds because of too many calls ({problem}). "
-                f"It changed nothing. Run the command again later"
+                f"The call changed nothing. Run the command again later"
             )
         return self._unreachable(problem)
 
@@ -328,8 +328,8 @@ def single_match(what: str, matches: list[Any]) -> Any:
     if len(matches) > 1:
         ids = ", ".join(str(match.id) for match in matches)
         raise UnclearState(
-            f"Confluent Cloud has {len(matches)} matches for {what}: {ids}. Nothing was changed. Delete or rename all "
-            f"but one"
+            f"Confluent Cloud has {len(matches)} matches for {what}: {ids}. They were left unchanged. Delete or rename "
+            f"all but one"
         )
     return matches[0] if matches else None
 

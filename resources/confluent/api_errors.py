@@ -113,7 +113,7 @@ def refusal(
         listing: Whether the call reads a list, for which 403 does not mean that an object was deleted.
     """
     response = f"{status} {text}".strip()
-    effect = "" if method == "GET" else "Nothing was changed"
+    effect = "" if method == "GET" else "The call changed nothing"
     if status == 401 or "invalid api key" in str(text).lower():
         return Forbidden(
             f"{call} does not accept the key {key} ({response})",

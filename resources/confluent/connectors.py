@@ -89,7 +89,7 @@ class Connectors:
         if faulty := self.client.send("PUT", path, faults, body=config):
             raise InvalidRequest(
                 f"Confluent Cloud does not accept the configuration of connector '{config['name']}': "
-                f"{', '.join(faulty)}. Nothing was changed. Correct the settings and run the command again"
+                f"{', '.join(faulty)}. The connector was left unchanged. Correct the settings and run the command again"
             )
 
     def put(self, config: dict[str, str]) -> None:

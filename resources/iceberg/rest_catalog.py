@@ -274,7 +274,7 @@ class RestCatalog(dg.ConfigurableResource):
             raise TransientError(
                 f"{SYSTEM} at {redact_credentials(self.uri)} limits the rate of requests (status "
                 f"{response.status_code}: {_message(response)})",
-                "Nothing was changed",
+                "The call changed nothing",
                 "Retry the run or command",
             )
         if response.status_code >= 500 and response.status_code != 501:
@@ -282,8 +282,8 @@ class RestCatalog(dg.ConfigurableResource):
         if not response.ok:
             raise ErrorResponse(
                 f"{SYSTEM} at {redact_credentials(self.uri)} refused {method} /{path} for warehouse "
-                f"'{self.warehouse}' (status {response.status_code}: {_message(response)}). Nothing was changed. Check "
-                f"the warehouse's name and the client's roles there",
+                f"'{self.warehouse}' (status {response.status_code}: {_message(response)}). The call changed nothing. "
+                f"Check the warehouse's name and the client's roles there",
                 response.status_code,
             )
         try:

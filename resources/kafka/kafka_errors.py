@@ -46,7 +46,7 @@ def to_error(error: KafkaException, servers: str) -> LakehouseError | None:
         return Unreachable("Kafka", servers, check, cause.str())
     if cause.code() in refused:
         return LakehouseError(
-            f"Kafka at {servers} refuses: {cause.str()}. Nothing was changed. Grant the permission to the user or API "
-            f"key"
+            f"Kafka at {servers} refuses: {cause.str()}. The call changed nothing. Grant the permission to the user or "
+            f"API key"
         )
     return None

@@ -16,7 +16,14 @@ from lakehouse.core.tables import naming
 from resources.aws.aws_secrets import read_secret_fields
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import connect, dagster_application, location, private_key, session_errors
+from resources.snowflake.snowflake_connection import (
+    connect,
+    dagster_application,
+    location,
+    private_key,
+    session_errors,
+    unreachable,
+)
 from resources.snowflake.snowflake_responses import Parse, R, json_object, parsed, single_value, text_of
 
 if TYPE_CHECKING:
@@ -127,8 +134,8 @@ class Snowflake(dg.ConfigurableResource):
             return Login(fields["account"], fields["user"], fields["role"], key, f"the secret '{self.secret}'")
         if not Path(self.private_key_path).is_file():
             raise LakehouseError(
-                f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. Nothing was changed."
-                " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
+                f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. No login was "
+                "attempted. Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
             )
         return Login(
             self.account, self.user, self.role, {"private_key_path": self.private_key_path}, self.private_key_path
@@ -293,14 +300,14 @@ class Snowflake(dg.ConfigurableResource):
 
         def unreadable(error: ValueError) -> LakehouseError:
             return LakehouseError(
-                f"{login.key_source} is not a readable PEM private key ({error}). Nothing was changed."
+                f"{login.key_source} is not a readable PEM private key ({error}). No login was attempted."
                 " Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
             )
 
         def refused(error: Error) -> LakehouseError:
             return LakehouseError(
-                f"Snowflake at {self._where} refused user {login.user} with role {login.role}: {error.msg}. Nothing was"
-                f" changed. Check that the public key of {login.key_source} is the user's (DESC USER:"
+                f"Snowflake at {self._where} refused user {login.user} with role {login.role}: {error.msg}. The login"
+                f" changed nothing. Check that the public key of {login.key_source} is the user's (DESC USER:"
                 " RSA_PUBLIC_KEY_FP), that the role is granted to the user, and this machine's clock"
             )
 
@@ -351,7 +358,10 @@ class Snowflake(dg.ConfigurableResource):
                 + integrations.redact(f"{error.msg} The statement changed nothing: {statement}")
             )
 
-        with session_errors(self._where, refused), connection.cursor() as cursor:
+        def lost(error: Error) -> LakehouseError:
+            return unreachable(self._where, error, "The statement may have been executed or not")
+
+        with session_errors(self._where, refused, lost), connection.cursor() as cursor:
             cursor.execute(statement, tuple(params) or None)
             return [column.name for column in cursor.description], cursor.fetchall()
 

@@ -6,7 +6,7 @@ import base64
 import runpy
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,7 @@ def connect(
     user: str,
     address: Mapping[str, Any],
     refused: Callable[[Error], LakehouseError],
+    lost: Callable[[Error], LakehouseError] | None = None,
     login_timeout: int = LOGIN_TIMEOUT_SECONDS,
     network_timeout: int = NETWORK_TIMEOUT_SECONDS,
     **arguments: Any,
@@ -51,6 +52,7 @@ def connect(
         user: Login name.
         address: Host, port and protocol, where they differ from the account's own.
         refused: Returns the error for a rejected login.
+        lost: Returns the error for a login without a response; None if nothing was changed before.
         login_timeout: Seconds for the login.
         network_timeout: Seconds for one request.
         arguments: Further arguments of the connector, such as the credential and the role.
@@ -62,7 +64,7 @@ def connect(
     # The import takes seconds.
     import snowflake.connector
 
-    with session_errors(location(account, address), refused):
+    with session_errors(location(account, address), refused, lost):
         return snowflake.connector.connect(
             account=account,
             user=user,
@@ -89,10 +91,20 @@ def session_errors(
     """
     from snowflake.connector.errors import Error, OperationalError
 
-    def unreachable(error: Error) -> LakehouseError:
-        return Unreachable("Snowflake", where, "account, host, port and network", error.msg)
+    return translate({OperationalError: lost or partial(unreachable, where), Error: refused})
 
-    return translate({OperationalError: lost or unreachable, Error: refused})
+
+def unreachable(where: str, error: Error, effect: str = "The call changed nothing", then: str = "") -> Unreachable:
+    """Return the error for a request without a response.
+
+    Args:
+        where: Address of the server.
+        error: The error of the connector.
+        effect: The effect of the request, and of the steps before it.
+        then: What to do when the server answers, as a clause.
+    """
+    check = f"account, host, port and network{then and f', then {then}'}"
+    return Unreachable("Snowflake", where, check, error.msg, effect)
 
 
 def location(account: str, address: Mapping[str, Any]) -> str:

@@ -53,8 +53,8 @@ def parsed(where: str, statement: str, rows: list[Row], parse: Parse[R]) -> R:
     except UnknownForm as error:
         problem = str(error)
     raise UnknownResponse(
-        f"Snowflake at {where} returned a response that {problem}, to: {statement}. Nothing was changed. Check the "
-        f"address and the privileges of the session's role; if both are right, Snowflake has changed the response, "
+        f"Snowflake at {where} returned a response that {problem}, to: {statement}. The query changed nothing. Check "
+        f"the address and the privileges of the session's role; if both are right, Snowflake has changed the response, "
         f"which needs a newer release of lakehouse"
     )
 

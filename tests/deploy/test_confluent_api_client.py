@@ -104,7 +104,7 @@ def test_post_not_connected_is_unreachable(sleepless: Sleepless):
         closed.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{closed.getsockname()[1]}"
         client = ApiClient("Confluent Cloud", url, Key("a", "b"), deadline_seconds=20, clock=sleepless.clock)
-        with pytest.raises(Unreachable, match="Nothing was changed"):
+        with pytest.raises(Unreachable, match="The call changed nothing"):
             client.call("POST", ENVIRONMENTS, body=BODY)
     assert sleepless.pauses == [1, 2, 4, 8]
 
@@ -199,7 +199,7 @@ def test_list_with_repeated_or_unusable_next_page_is_refused(
 def test_call_refusal_in_unknown_json_is_reported(client: ApiClient, vendor: ConfluentServer, document: Any):
     refused = response(409, json.dumps(document), Content_Type="application/json")
     vendor.faults = [Fault(response=refused)]
-    with pytest.raises(Conflict, match="Nothing was changed"):
+    with pytest.raises(Conflict, match="The call changed nothing"):
         client.call("POST", ENVIRONMENTS, body=BODY)
 
 
@@ -227,11 +227,11 @@ def test_list_of_another_form_is_refused(client: ApiClient, vendor: ConfluentSer
             403,
             "invalid API key",
             Forbidden,
-            "Nothing was changed",
+            "The call changed nothing",
         ),
         (lambda p: p.call("GET", "/cmk/v2/clusters/lkc-1"), 401, "", Forbidden, "does not accept the key ADMIN-KEY"),
         (lambda p: list(p.items("/cmk/v2/clusters", dict)), 403, "", Forbidden, "EnvironmentAdmin on the environment"),
-        (lambda p: p.delete("/cmk/v2/clusters/lkc-1"), 403, "", Forbidden, "Nothing was changed"),
+        (lambda p: p.delete("/cmk/v2/clusters/lkc-1"), 403, "", Forbidden, "The call changed nothing"),
         (lambda p: p.call("POST", "/sql/v1/x"), 403, "", Forbidden, "FlinkDeveloper"),
         (
             lambda p: p.call("POST", "/tableflow/v1/catalog-integrations"),
@@ -241,9 +241,9 @@ def test_list_of_another_form_is_refused(client: ApiClient, vendor: ConfluentSer
             "Assigner on the provider",
         ),
         (lambda p: p.call("POST", ENVIRONMENTS), 403, "", Forbidden, "OrganizationAdmin"),
-        (lambda p: p.call("POST", ENVIRONMENTS), 409, "", Conflict, "Nothing was changed"),
+        (lambda p: p.call("POST", ENVIRONMENTS), 409, "", Conflict, "The call changed nothing"),
         (lambda p: p.call("POST", ENVIRONMENTS), 422, "", InvalidRequest, "Correct the setting in lakehouse.yaml"),
-        (lambda p: p.call("POST", ENVIRONMENTS), 402, "", InvalidRequest, "Nothing was changed"),
+        (lambda p: p.call("POST", ENVIRONMENTS), 402, "", InvalidRequest, "The call changed nothing"),
         (lambda p: p.call("POST", ENVIRONMENTS), 418, "", ConfluentError, "unexpected response"),
         (lambda p: p.call("GET", ENVIRONMENTS), 302, "", ConfluentError, "unexpected response"),
         (lambda p: p.call("GET", ENVIRONMENTS), 200, "<html><title>Log in</title></html>", ConfluentError, "Log in"),

@@ -117,7 +117,7 @@ def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, conflu
     ]
     vendor.faults = [Fault(times=100, on=lambda method, _: method == "DELETE", response=(403, {}, "Forbidden Access"))]
     for delete in deletions:
-        with pytest.raises(Forbidden, match="Nothing was changed"):
+        with pytest.raises(Forbidden, match="The call changed nothing"):
             delete()
     vendor.faults = []
     for delete in deletions:

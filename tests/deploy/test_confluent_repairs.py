@@ -66,7 +66,7 @@ def test_create_table_that_exists_leaves_statement_unchanged(lake: Lake, happens
     happens(lake)
     before = inventory(lake.vendor)
     for do in (lake.create, lambda: actions(lake)):
-        with pytest.raises(UnclearState, match=r"topic 'totals', which exists.* Nothing was changed\. .*IF NOT EXISTS"):
+        with pytest.raises(UnclearState, match=r"topic 'totals', which exists.* It was not started\. .*IF NOT EXISTS"):
             do()
     assert inventory(lake.vendor) == before
     lake.flink = {"totals": SQL}
@@ -144,7 +144,7 @@ def test_create_missing_secret_with_live_keys_is_unclear(lake: Lake):
     boto3.client("secretsmanager", REGION).delete_secret(SecretId=name, ForceDeleteWithoutRecovery=True)
     lake.age_keys(timedelta(hours=2))
     for do in (lambda: actions(lake), lake.create):
-        with pytest.raises(UnclearState, match=f"no secret '{name}'.* programs may use them. Nothing was changed"):
+        with pytest.raises(UnclearState, match=f"no secret '{name}'.* programs may use them. They were left unchanged"):
             do()
     assert set(state.keys) == before and name not in lake.secrets()
     lake.delete()
@@ -193,7 +193,7 @@ def test_create_secret_of_other_layout_is_refused(lake: Lake):
     lake.create()
     name = f"{PATH}/flink"
     boto3.client("secretsmanager", REGION).put_secret_value(SecretId=name, SecretString='{"hidden": "hidden"}')
-    with pytest.raises(UnclearState, match=f"'{name}' has no field 'api.key'.*Nothing was changed"):
+    with pytest.raises(UnclearState, match=f"'{name}' has no field 'api.key'.*The secret was left as it is"):
         lake.create()
     assert lake.secrets()[name] == '{"hidden": "hidden"}'
 

@@ -232,7 +232,7 @@ def test_deploy_output_contains_no_secret(lake: Lake, caplog: pytest.LogCaptureF
             begin()
         shown += [str(refused.value), repr(refused.value), "".join(traceback.format_exception(refused.value))]
     lake.vendor.faults.clear()
-    rotate(lake.resources, day_count=0, clock=lake.sleepless.clock)
+    list(rotate(lake.resources, day_count=0, clock=lake.sleepless.clock))
     lake.delete()
     hidden |= set(state.secrets.values())
     shown += [caplog.text, repr(lake.reported), repr(lake.resources), *(resource.label for resource in lake.resources)]

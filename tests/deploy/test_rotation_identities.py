@@ -46,7 +46,7 @@ def known(owner: Lake) -> Outputs:
 def test_rotate_as_owner_of_the_accounts_replaces_every_key(owner: Lake):
     before = {key_id: key["spec"]["owner"]["id"] for key_id, key in owner.vendor.state.keys.items()}
 
-    rotated = rotate(owner.resources, day_count=0, known=known(owner), clock=owner.sleepless.clock)
+    rotated = list(rotate(owner.resources, day_count=0, known=known(owner), clock=owner.sleepless.clock))
 
     assert len(rotated) == len(before) == 8 and all(key.is_new for key in rotated)
     owners = [owner.vendor.state.keys[key.key_id]["spec"]["owner"]["id"] for key in rotated]
@@ -95,7 +95,7 @@ def test_rotate_without_ownership_of_an_account_leaves_its_key(owner: Lake):
     before = [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == spark]
 
     with pytest.raises(UnclearState, match="of 'spark'.*Run `lakehouse deploy create`"):
-        rotate(owner.resources, day_count=0, known=recorded, clock=owner.sleepless.clock)
+        list(rotate(owner.resources, day_count=0, known=recorded, clock=owner.sleepless.clock))
 
     assert [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == spark] == before
 

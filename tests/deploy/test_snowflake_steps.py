@@ -171,7 +171,7 @@ def test_delete_in_reverse_order_keeps_data(deployed: Deployed):
 
 def test_delete_user_whose_secret_is_lost_works(deployed: Deployed):
     aws("secretsmanager").delete_secret(SecretId=deployed.names.snowflake_secret, ForceDeleteWithoutRecovery=True)
-    with pytest.raises(UnclearState, match="There is no secret .* Nothing was changed"):
+    with pytest.raises(UnclearState, match="There is no secret .* The user's slots were left as they are"):
         list(plan(deployed.resources()))
     destroy(deployed.resources(), quiet, delete_data=False)
     assert deployed.state() == {}
@@ -211,7 +211,7 @@ def test_delete_existing_warehouse_and_database_stay(new: Callable[..., Deployed
     assert (deployed.query("show warehouses like 'WH'"), deployed.query("show databases like 'THEIRS'")) == before
     assert {row["name"] for row in deployed.query("show schemas in database theirs")} >= {"MORE"}
     deployed.names = replace(deployed.names, existing=Existing(snowflake_warehouse="nowhere"))
-    with pytest.raises(LakehouseError, match="no warehouse NOWHERE .* Nothing was changed"):
+    with pytest.raises(LakehouseError, match="no warehouse NOWHERE .* None was created in its place"):
         list(plan(deployed.resources()))
 
 

@@ -143,7 +143,7 @@ def test_rotate_key_of_tableflow_catalog_waits_until_accepted(trades: Lake):
     before = trades.secrets()[key.secret]
     trades.vendor.state.key_lag = 1000
     with pytest.raises(TimedOut, match="not accepted yet"):
-        rotate([*key.depends_on, key], clock=trades.sleepless.clock)
+        list(rotate([*key.depends_on, key], clock=trades.sleepless.clock))
     assert trades.secrets()[key.secret] == before
 
 
@@ -200,7 +200,7 @@ def test_create_open_catalog_without_client_is_refused(trades: Lake, value: dict
     trades.tableflow = Tableflow(open_catalog=OPEN_CATALOG)
     if value:
         store(value)
-    with pytest.raises(ConfigError, match=f"open_catalog.secret: '{SECRET}' {problem}.*Nothing was changed"):
+    with pytest.raises(ConfigError, match=f"open_catalog.secret: '{SECRET}' {problem}.* was left unchanged"):
         trades.create()
     assert open_catalogs(trades) == []
 

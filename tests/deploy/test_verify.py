@@ -94,7 +94,7 @@ def test_verify_with_deleted_keys_names_each(clouds: Clouds, verify: Verify):
     assert failed.startswith(
         f"failed    {ROTATION}: ResourceOwner on service account '{name}': API key of 'app_manager'"
     )
-    assert "does not exist. Nothing was changed. Run `lakehouse deploy create`" in failed
+    assert "does not exist. It was not created. Run `lakehouse deploy create`" in failed
 
 
 def test_verify_without_recorded_states_fails(clouds: Clouds, verify: Verify):

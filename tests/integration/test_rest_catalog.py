@@ -151,7 +151,7 @@ def test_register_interrupted_replacement_reports_missing_table(stream, polaris,
 
 @pytest.mark.parametrize(
     ("first", "message"),
-    [([], "not now.* Nothing was changed"), ([EXISTS], "not now.* previous one is registered again")],
+    [([], "not now.* The call changed nothing"), ([EXISTS], "not now.* previous one is registered again")],
     ids=["before the drop", "after the drop"],
 )
 def test_register_refused_replacement_keeps_previous_registration(stream, polaris, first, message):

@@ -55,7 +55,7 @@ def test_page_in_place_of_json_names_the_address(server):
 def test_limited_rate_is_transient_and_changes_nothing(server, move):
     server.responses.append(CONFIG)
     server.always = TOO_MANY
-    with pytest.raises(TransientError, match=r"status 429: slow down.*Nothing was changed.* Retry"):
+    with pytest.raises(TransientError, match=r"status 429: slow down.*The call changed nothing.* Retry"):
         publish(connect(server, move=move))
 
 
@@ -78,7 +78,7 @@ def test_limited_rate_after_drop_reports_missing_table(server):
 @pytest.mark.parametrize("message", ["not authorized", "Unsupported format version"])
 def test_replacement_that_is_refused_beforehand_drops_nothing(server, message):
     server.responses.extend([CONFIG, refused(403, message)])
-    with pytest.raises(LakehouseError, match=f"{message}.* Nothing was changed"):
+    with pytest.raises(LakehouseError, match=f"{message}.* The call changed nothing"):
         publish(connect(server, move="replace"))
     assert [request.path.rpartition("/")[2] for request in server.received] == ["config?warehouse=lake", "register"]
 

@@ -61,7 +61,7 @@ def snowflake(key_path: Path, kind: type[Snowflake] = Snowflake, database: str =
 
 def test_query_missing_key_names_setting(tmp_path: Path):
     with pytest.raises(
-        LakehouseError, match=r"LOADER is not at .*/none\.p8\. Nothing was changed\. Correct private_key"
+        LakehouseError, match=r"LOADER is not at .*/none\.p8\. No login was attempted\. Correct private_key"
     ):
         snowflake(tmp_path / "none.p8").query("select 1")
 

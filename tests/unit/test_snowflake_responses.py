@@ -97,7 +97,7 @@ def refused(session: ScriptedSession, call: Callable[[], object], statement: str
     with pytest.raises(LakehouseError) as error:
         call()
     message = str(error.value)
-    assert "Snowflake at" in message and f"to: {statement}" in message and "Nothing was changed" in message
+    assert "Snowflake at" in message and f"to: {statement}" in message and "The query changed nothing" in message
     assert VALUE not in message and not [sql for sql in session.executed if sql.startswith(("CREATE", "ALTER"))]
     return message
 

@@ -152,7 +152,7 @@ class Service:
 
         def without_request(error: BotoCoreError) -> LakehouseError:
             return LakehouseError(
-                f"AWS {self.name} cannot be called ({error}). Nothing was changed. Check AWS_PROFILE and the AWS "
+                f"AWS {self.name} cannot be called ({error}). The call changed nothing. Check AWS_PROFILE and the AWS "
                 f"credentials: `aws sts get-caller-identity`"
             )
 
@@ -175,18 +175,22 @@ class Service:
         code, refused = details["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
         message = f"{code}: {details.get('Message', '')}".strip()
         if code in ABSENT:
-            return Absent(f"{refused}: it does not exist ({message}). Nothing was changed. Run the command again", code)
+            return Absent(
+                f"{refused}: it does not exist ({message}). The call changed nothing. Run the command again", code
+            )
         if code in NOT_KNOWN:
             return AwsError(
-                f"{refused}: the AWS credentials are invalid or expired ({message}). Nothing was changed. Sign in "
+                f"{refused}: the AWS credentials are invalid or expired ({message}). The call changed nothing. Sign in "
                 f"again (`aws sso login`), or correct AWS_PROFILE or AWS_ACCESS_KEY_ID",
                 code,
             )
         if code in DENIED:
             missing = " and ".join(actions(self.name, operation))
             return AwsError(
-                f"{refused} ({message}). Nothing was changed. Grant {missing} to the AWS user or role in use "
+                f"{refused} ({message}). The call changed nothing. Grant {missing} to the AWS user or role in use "
                 f"(`aws sts get-caller-identity`), unless a policy of the organization or of the resource denies it",
                 code,
             )
-        return AwsError(f"{refused} ({message}). Nothing was changed. Remove the cause and run the command again", code)
+        return AwsError(
+            f"{refused} ({message}). The call changed nothing. Remove the cause and run the command again", code
+        )

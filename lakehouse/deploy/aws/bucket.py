@@ -242,7 +242,7 @@ class ExistingBucket(AwsResource[BucketState], ExistingResource[BucketState]):
         if region != names.region:
             raise LakehouseError(
                 f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
-                f"{names.account} (it is in: {region}). Nothing was changed. Correct `existing.{self.key}`"
+                f"{names.account} (it is in: {region}). None was created in its place. Correct `existing.{self.key}`"
             )
         return BucketState(bucket, ())
 

@@ -106,7 +106,7 @@ class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
         response = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
         if response is None:
             raise LakehouseError(
-                f"There is no {self.label} in region {self.names.region}. Nothing was changed. Correct "
+                f"There is no {self.label} in region {self.names.region}. None was created in its place. Correct "
                 f"`existing.glue_database` in lakehouse.yaml"
             )
         database: Response = response["Database"]
@@ -114,6 +114,6 @@ class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
         if uri.rstrip("/") != needed:
             raise LakehouseError(
                 f"Tables of the {self.label} are created at '{uri}', where the deployment's roles may not write. "
-                f"Nothing was changed. Set its location to {needed}, or name another `existing.glue_database`"
+                f"It was left unchanged. Set its location to {needed}, or name another `existing.glue_database`"
             )
         return database

@@ -89,7 +89,7 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
         region = self.cloud.regions().find(self.names.region)
         if region is None:
             raise LakehouseError(
-                f"Confluent Cloud offers no Flink in AWS region {self.names.region}. Nothing was changed. Choose "
-                f"another region for deployment '{self.names.deployment}', or remove its 'flink' statements"
+                f"Confluent Cloud offers no Flink in AWS region {self.names.region}. No compute pool was created. "
+                f"Choose another region for deployment '{self.names.deployment}', or remove its 'flink' statements"
             )
         return region

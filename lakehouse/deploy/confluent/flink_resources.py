@@ -98,7 +98,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         topic = _unquoted(created["table"])
         if self.cloud.topics(outputs[self.cluster], outputs[self.manager_key]).find(topic):
             raise UnclearState(
-                f"{self.label} creates topic '{topic}', which exists, so Flink would not run it. Nothing was changed. "
+                f"{self.label} creates topic '{topic}', which exists, so Flink would not run it. It was not started. "
                 f"Write CREATE TABLE IF NOT EXISTS in lakehouse.yaml, which adds the results to the topic; or delete "
                 f"the topic with its records"
             )

@@ -188,6 +188,6 @@ class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
 def _missing(label: str, key: str) -> LakehouseError:
     """Return the error about an object that lakehouse.yaml names and Confluent Cloud does not show."""
     return LakehouseError(
-        f"This Cloud API key has no access to {label} in Confluent Cloud. Nothing was changed. Correct "
+        f"This Cloud API key has no access to {label} in Confluent Cloud. None was created in its place. Correct "
         f"`existing.{key}` of the deployment in lakehouse.yaml, or use a key whose account has access"
     )

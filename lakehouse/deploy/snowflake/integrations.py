@@ -188,7 +188,7 @@ def client_of(rest_catalog: RestCatalog) -> ClientCredentials:
         raise ConfigError(
             "lakehouse.yaml: rest_catalog: Snowflake logs in to a REST catalog with client credentials only, and none "
             "are declared. "
-            "Nothing was changed. Write `credential`, or `client_id` and `client_secret`"
+            "The catalog integration was left unchanged. Write `credential`, or `client_id` and `client_secret`"
         )
     return client
 

@@ -27,7 +27,7 @@ from lakehouse.deploy.snowflake.administrator import Session
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
 from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import connect, location, session_errors
+from resources.snowflake.snowflake_connection import connect, location, session_errors, unreachable
 from resources.snowflake.snowflake_responses import Row, UnknownForm, fetched, parsed, properties, text_of
 from resources.snowflake.snowflake_sql import KeySlot
 
@@ -87,7 +87,7 @@ def install(user: ServiceUser) -> Keys:
     _, key = _current(user)
     _require_unchanged(user, key.slot, None, key.fingerprint)
     _change(user, sql.set_public_key(user.name, key.public_key, key.slot))
-    _log_in(user, key)
+    _log_in(user, key, f"The key is in {key.slot} of user {user.name}, and the secret '{user.secret}' names it")
     return _state(user, timedelta())
 
 
@@ -129,7 +129,12 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
     user.secrets.claim_pending(user.secret, new.written(user.secret), over=pending)
     _require_unchanged(user, target, slots[target], new.fingerprint)
     _change(user, sql.set_public_key(user.name, new.public_key, target))
-    _log_in(user, new)
+    _log_in(
+        user,
+        new,
+        f"The new key is in {target} of user {user.name} and not in use; the key that the secret '{user.secret}' names "
+        f"and its slot were left unchanged",
+    )
     # The grace period counts from now, whenever a pending key was created.
     try:
         user.secrets.replace(user.secret, lambda: replace(new, created_at=_now()).written(user.secret), over=current)
@@ -157,10 +162,10 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
     if slots[old] and _label(user, old, slots[old]) == PENDING:
         raise UnclearState(
             f"{old} of Snowflake user {user.name} has the pending key of the secret '{user.secret}': a rotation was "
-            f"not finished. Nothing was changed. Run `lakehouse deploy rotate`, which finishes it"
+            f"not finished. Both slots were left as they are. Run `lakehouse deploy rotate`, which finishes it"
         )
     if slots[old] and _now() >= _replaced_at(user, key) + grace:
-        _log_in(user, key)
+        _log_in(user, key, f"Both slots of user {user.name} and the secret '{user.secret}' were left as they are")
         _require_unchanged(user, old, slots[old], None)
         _change(user, sql.unset_public_key(user.name, old))
         _set_current(user, old)
@@ -171,8 +176,8 @@ def _require_unchanged(user: ServiceUser, slot: KeySlot, *fingerprints: str | No
     """Stop if a slot has another key than the expected ones, immediately before it is written."""
     if _slots(user)[slot] not in fingerprints:
         raise CommitConflict(
-            f"{slot} of Snowflake user {user.name} was changed meanwhile. The user's keys and the current version of "
-            f"the secret '{user.secret}' were left unchanged. Run the `lakehouse deploy` command again"
+            f"{slot} of Snowflake user {user.name} was changed meanwhile. The user's slots and the current version of "
+            f"the secret '{user.secret}' were left as they are. Run the `lakehouse deploy` command again"
         )
 
 
@@ -204,8 +209,8 @@ def _current(user: ServiceUser) -> tuple[Version, KeyPair]:
     if version is None:
         raise UnclearState(
             f"There is no secret '{user.secret}' in region {user.secrets.region}, so the private key of "
-            f"Snowflake user {user.name} is lost. Nothing was changed. If it was deleted, restore it: aws "
-            f"secretsmanager restore-secret "
+            f"Snowflake user {user.name} is lost. The user's slots were left as they are. If it was deleted, restore "
+            f"it: aws secretsmanager restore-secret "
             f"--region {user.secrets.region} --secret-id {user.secret}; for a new key, empty both slots as an "
             f"administrator and install the first key again: {sql.unset_public_key(user.name, KeySlot.FIRST)}; "
             f"{sql.unset_public_key(user.name, KeySlot.SECOND)}"
@@ -227,13 +232,13 @@ def _key(user: ServiceUser, version: Version) -> KeyPair:
         key = KeyPair.read(version.value)
     except ValueError as error:
         raise UnclearState(
-            f"Version {version.version_id} of the secret '{user.secret}' cannot be used: {error}. Nothing was changed. "
-            f"{user.secrets.remedy(user.secret, version)}"
+            f"Version {version.version_id} of the secret '{user.secret}' cannot be used: {error}. It was left as it "
+            f"is. {user.secrets.remedy(user.secret, version)}"
         ) from None
     if (key.account, key.user) != (user.account, user.name):
         raise UnclearState(
             f"Version {version.version_id} of the secret '{user.secret}' is of user {key.user} in account "
-            f"{key.account}, not of {user.name} in {user.account}. Nothing was changed. "
+            f"{key.account}, not of {user.name} in {user.account}. It was left as it is. "
             f"{user.secrets.remedy(user.secret, version)}"
         )
     return key
@@ -276,8 +281,8 @@ def _active(user: ServiceUser, key: KeyPair, slots: Mapping[KeySlot, str | None]
     spare = next((slot for slot in KeySlot if slots[slot] in unused), KeySlot.SECOND)
     raise UnclearState(
         f"No slot of Snowflake user {user.name} has the key of the secret '{user.secret}' ({key.fingerprint}): "
-        f"{listed}. Nothing was changed. If the secret is right, set its key as an administrator, in an unused slot: "
-        f"{sql.set_public_key(user.name, key.public_key, spare)}"
+        f"{listed}. Slots and secret were left as they are. If the secret is right, set its key as an administrator, "
+        f"in an unused slot: {sql.set_public_key(user.name, key.public_key, spare)}"
     )
 
 
@@ -289,27 +294,37 @@ def _label(user: ServiceUser, slot: KeySlot, fingerprint: str | None) -> str:
             return label
     raise UnclearState(
         f"{slot} of Snowflake user {user.name} has a key ({fingerprint}) that is neither the previous nor the pending "
-        f"one of the secret '{user.secret}': another program may use it. Nothing was changed. If none does, unset it "
+        f"one of the secret '{user.secret}': another program may use it. It was left unchanged. If none does, unset it "
         f"as an administrator: {sql.unset_public_key(user.name, slot)}"
     )
 
 
-def _log_in(user: ServiceUser, key: KeyPair) -> None:
-    """Open a session with the key and its role."""
+def _log_in(user: ServiceUser, key: KeyPair, effect: str) -> None:
+    """Open a session with the key and its role.
+
+    Args:
+        user: The user.
+        key: One of its keys.
+        effect: What was changed before and what was not, for errors.
+    """
+    again = "run `lakehouse deploy rotate`, which finishes the rotation"
 
     def refused(error: Error) -> LakehouseError:
         return LakehouseError(
             f"Snowflake refused user {user.name} with role {user.role} and the key {key.fingerprint} in {key.slot}: "
-            f"{error.msg} The secret and the key in use were left unchanged. Check that the role is granted to the "
-            f"user, that the user is not disabled, and this machine's clock; then run the `lakehouse "
-            f"deploy` command again"
+            f"{error.msg} {effect}. Check that the role is granted to the user, that the user is not disabled, and "
+            f"this machine's clock; then {again}"
         )
+
+    def lost(error: Error) -> LakehouseError:
+        return unreachable(_where(user), error, effect, again)
 
     connect(
         account=user.account,
         user=user.name,
         address=user.address,
         refused=refused,
+        lost=lost,
         private_key=key.private_key,
         role=user.role,
     ).close()

@@ -62,7 +62,7 @@ class LazySession:
         def refused(error: Error) -> LakehouseError:
             return LakehouseError(
                 f"Snowflake refused user {login.user} of account {login.account} with role {login.role}: {error.msg} "
-                f"Nothing was changed. {login.remedy}"
+                f"The login changed nothing. {login.remedy}"
             )
 
         return connect(

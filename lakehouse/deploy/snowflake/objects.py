@@ -121,7 +121,7 @@ class ExistingObject(SnowflakeResource[Row], ExistingResource[Row]):
             return rows[0]
         raise LakehouseError(
             f"The Snowflake account {self.administrator.account} has no {self.kind.lower()} {self.name} that the "
-            f"administrator's role may see. Nothing was changed. Correct `existing` in lakehouse.yaml "
+            f"administrator's role may see. None was created in its place. Correct `existing` in lakehouse.yaml "
             f"(--snowflake-warehouse); without it, the deployment creates one of its own"
         )
 

@@ -87,8 +87,8 @@ class Canary:
         response = glue.find("get_table", **table)
         if response and not response["Table"].get("Parameters", {}).items() >= MARK.items():
             raise UnclearState(
-                f"Glue has a table {role.namespace}.{CANARY} that no verification wrote. It was left untouched, and "
-                f"nothing was verified. Copy the rows that you need, and drop that table: a renamed one would keep its "
+                f"Glue has a table {role.namespace}.{CANARY} that no verification wrote. It was left untouched. "
+                f"Copy the rows that you need, and drop that table: a renamed one would keep its "
                 f"files in {role.folder}, which verifications empty"
             )
         problems = self._drop_in_snowflake()

@@ -82,7 +82,7 @@ def _read_keys(account: ServiceAccountResource, keys: list[ApiKeyResource], outp
     owner = account.read(outputs)
     if owner is None:
         raise Forbidden(
-            f"Confluent Cloud shows no {account.label} to this key. Nothing was changed. Run `lakehouse deploy "
+            f"Confluent Cloud shows no {account.label} to this key. It was left unchanged. Run `lakehouse deploy "
             f"create`, which grants the role"
         )
     outputs[account] = owner
@@ -93,5 +93,5 @@ def _read_keys(account: ServiceAccountResource, keys: list[ApiKeyResource], outp
 def _read(resource: Resource[Any], outputs: Outputs) -> None:
     if resource.read(outputs) is None:
         raise LakehouseError(
-            f"{resource.label} does not exist. Nothing was changed. Run `lakehouse deploy create`, which creates it"
+            f"{resource.label} does not exist. It was not created. Run `lakehouse deploy create`, which creates it"
         )

@@ -188,7 +188,7 @@ class Verification:
         missing = sorted(set(topics) - set(self.clients.kafka.describe(topics)))
         if missing:
             raise LakehouseError(
-                f"Kafka lists no topic {', '.join(missing)}. Nothing was changed. Create it with `lakehouse deploy "
+                f"Kafka lists no topic {', '.join(missing)}. It was not created. Create it with `lakehouse deploy "
                 f"create`, or let the account of ingestion describe it"
             )
 

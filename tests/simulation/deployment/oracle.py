@@ -5,6 +5,7 @@
   as long as commands run that began before. `test_rotate_beside_rollback_…` shows that they let it work afterwards.
 - No object of others is changed or deleted.
 - No output contains a secret.
+- A command whose error says that nothing was changed has changed nothing.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from tests.simulation.world import Process
 
 SECRET = re.compile("secret-[0-9a-f]{32}|PRIVATE KEY|LS0tLS1CRUdJ|MIIC")
 """A secret of Confluent's stand-in, a PEM, or the base64 of either."""
+UNCHANGED = re.compile("nothing was [a-z]+", re.IGNORECASE)
+"""The statement of an error that its command had no effect."""
 CLOCK_ERROR = 2 * 3600.0
 """Seconds by which clocks of machines differ at most from those of the clouds."""
 
@@ -54,12 +57,15 @@ class Oracle:
         self._until: dict[Credential, float] = {}
         self._revived: dict[Credential, list[Process]] = {}
         self._foreign: list[tuple[dict[str, Any], str, Any]] = []
+        self._changed: dict[Process, str] = {}
         world.observe = self.observe
 
     def observe(self, operation: str) -> None:
         """Judge the state after a call."""
         if re.search(r" GET | get_| describe_| list_| DESC | SHOW | login", operation):
             return
+        if self._world.current:
+            self._changed.setdefault(self._world.current, operation)
         for kind, name, before in self._foreign:
             if kind.get(name) != before:
                 self._violate(f"{operation} changed {name}, which is not of the deployment")
@@ -107,6 +113,12 @@ class Oracle:
         """Judge a line of output, or an error."""
         if match := SECRET.search(text):
             self._violate(f"an output has a secret: …{text[max(0, match.start() - 200) : match.start()]}")
+
+    def read_error(self, process: Process, text: str) -> None:
+        """Judge the error with which a command ended."""
+        self.read_output(text)
+        if process in self._changed and (match := UNCHANGED.search(text)):
+            self._violate(f"an error says '{match[0]}' after {self._changed[process]}: {text[-400:]}")
 
     def works(self, credential: Credential) -> bool:
         """Return whether a program can log in with a key."""

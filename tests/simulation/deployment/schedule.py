@@ -110,7 +110,7 @@ class DeploymentSchedule:
     def _step_one(self, process: Process) -> None:
         self.world.step(process)
         if process not in self.world.processes and isinstance(process.result, Exception):
-            self.oracle.read_output("".join(traceback.format_exception(process.result)))
+            self.oracle.read_error(process, "".join(traceback.format_exception(process.result)))
 
     def _pass_time(self, seconds: float) -> None:
         # A request does not stay in the network for longer, and no command is suspended between two calls for longer.

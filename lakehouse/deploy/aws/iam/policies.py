@@ -245,8 +245,8 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
     """
     if any(f"{a}/".startswith(f"{b}/") for t in tables for a, b in ((t.prefix, results), (results, t.prefix))):
         raise ConfigError(
-            f"The prefix of query results '{results}' overlaps the prefix of tables. Nothing was changed. Use another "
-            f"prefix, such as athena"
+            f"The prefix of query results '{results}' overlaps the prefix of tables. No policy was written. Use "
+            f"another prefix, such as athena"
         )
     group = f"arn:aws:athena:{deployment.region}:{deployment.account}:workgroup/{_plain('workgroup', workgroup)}"
     files = f"{deployment.bucket_arn}/{_plain('prefix', results)}/*"
@@ -281,8 +281,8 @@ def own_trust(*principals: str) -> Policy:
     """
     if not principals:
         raise ConfigError(
-            "The deployment names no principal that may assume its roles. Nothing was changed. Set `spark_principals` "
-            "to the ARNs of IAM roles or users"
+            "The deployment names no principal that may assume its roles. No policy was written. Set "
+            "`spark_principals` to the ARNs of IAM roles or users"
         )
     named = [_plain("principal", principal) for principal in principals]
     return _document({"Effect": "Allow", "Principal": {"AWS": named}, "Action": "sts:AssumeRole"})
@@ -393,5 +393,5 @@ def _trust(principal: str, external_id: str) -> Policy:
 def _plain(what: str, value: str) -> str:
     pattern, example = _PLAIN[what]
     if not re.fullmatch(pattern, value, re.ASCII):
-        raise ConfigError(f"A policy cannot name '{value}' as {what}. Nothing was changed. Write {example}")
+        raise ConfigError(f"A policy cannot name '{value}' as {what}. No policy was written. Write {example}")
     return value

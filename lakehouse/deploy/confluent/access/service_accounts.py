@@ -50,8 +50,8 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         if account and account.description != self._description:
             raise UnclearState(
                 f"Confluent Cloud has a {self.label} ({account.id}) of another deployment: its description is "
-                f"'{account.description}', not '{self._description}'. Nothing was changed. Choose another name of the "
-                f"deployment in lakehouse.yaml; only if the account is this deployment's, correct its description"
+                f"'{account.description}', not '{self._description}'. It was left unchanged. Choose another name of "
+                f"the deployment in lakehouse.yaml; only if the account is this deployment's, correct its description"
             )
         return account
 

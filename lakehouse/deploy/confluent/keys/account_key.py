@@ -121,7 +121,7 @@ class AccountKey:
         except KeyError as error:
             raise UnclearState(
                 f"Version {version.version_id} of the secret '{self.secret}' has no field {error}, so its API key is "
-                f"not known. Nothing was changed. {self.secrets.remedy(self.secret, version)}"
+                f"not known. The secret was left as it is. {self.secrets.remedy(self.secret, version)}"
             ) from None
 
     def ids(self, versions: Iterable[Version]) -> list[str]:
@@ -165,7 +165,7 @@ class AccountKey:
         if old := [key.id for key in unknown if now - key.created_at > RECENT]:
             raise UnclearState(
                 f"There is no secret '{self.secret}' in region {self.secrets.region}, but its API keys "
-                f"{', '.join(old)} exist, and programs may use them. Nothing was changed. Restore the secret (aws "
+                f"{', '.join(old)} exist, and programs may use them. They were left unchanged. Restore the secret (aws "
                 f"secretsmanager restore-secret --region {self.secrets.region} --secret-id {self.secret}), or delete "
                 f"the keys if no program uses them (confluent api-key delete {old[0]})"
             )

@@ -10,7 +10,7 @@ once, one stops with a conflict: each deletes only keys that are older than the 
 never the other's. A key that somebody deletes between two calls is looked up again before it becomes the current one.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -47,7 +47,7 @@ def rotate(
     known: Outputs | None = None,
     clock: Clock = SYSTEM_CLOCK,
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
-) -> list[Rotated]:
+) -> Iterator[Rotated]:
     """Replace every key that is old enough, or finish an interrupted rotation; delete keys beyond those retained.
 
     Args:
@@ -59,6 +59,9 @@ def rotate(
         clock: Measures how long a new key is waited for.
         now: Returns the time by which ages are computed.
 
+    Yields:
+        The result for each key, before the next one is rotated.
+
     Raises:
         UnclearState: A key does not exist.
         CommitConflict: Another writer changed a secret.
@@ -69,18 +72,16 @@ def rotate(
         raise ValueError("the key in use is always retained")
     rule = _Rule(timedelta(days=day_count), retained, timedelta(days=grace_days), clock, now)
     outputs = read_all(needed_by(resources, ApiKeyResource), known)
-    rotated = []
-    for resource in resources:
-        if isinstance(resource, ApiKeyResource):
-            if resource not in outputs:
-                raise UnclearState(
-                    f"{resource.label} does not exist. Nothing was rotated. Run `lakehouse deploy "
-                    f"create`, which creates it"
-                )
-            key_store = resource.account_key(outputs)
-            with naming_resource(resource):
-                rotated.append(rule.apply(resource.address, key_store))
-    return rotated
+    keys = [resource for resource in resources if isinstance(resource, ApiKeyResource)]
+    for key in keys:
+        if key not in outputs:
+            raise UnclearState(
+                f"{key.label} does not exist. Nothing was rotated. Run `lakehouse deploy create`, which creates it"
+            )
+    for key in keys:
+        with naming_resource(key):
+            rotated = rule.apply(key.address, key.account_key(outputs))
+        yield rotated
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,8 @@ class _Rule:
         current = key_store.version(CURRENT)
         if current is None:
             raise UnclearState(
-                f"The secret '{key_store.secret}' was deleted during the rotation. Nothing was changed. Restore it or "
-                f"run `lakehouse deploy create`, which names what can be done about its keys"
+                f"The secret '{key_store.secret}' was deleted during the rotation. Its key was not replaced. Restore "
+                f"it or run `lakehouse deploy create`, which names what can be done about its keys"
             )
         assert current.created_at is not None, "it was read"
         expendable = self._expendable(key_store, current)

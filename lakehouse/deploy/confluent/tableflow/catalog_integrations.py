@@ -43,7 +43,8 @@ class OpenCatalogClient:
             problem = f"has no {' and '.join(missing)}" if version else "does not exist"
             raise ConfigError(
                 f"lakehouse.yaml: tableflow.open_catalog.secret: '{name}' {problem} in region {self.secrets.region}. "
-                f"Nothing was changed. Store client_id and client_secret of the catalog's service connection in it"
+                f"The catalog integration was left unchanged. Store client_id and client_secret of the catalog's "
+                f"service connection in it"
             )
         return values["client_id"], values["client_secret"]
 

@@ -158,8 +158,8 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         if self.subject not in self.cloud.subjects(outputs[self.registry], outputs[self.registry_key]).list():
             raise LakehouseError(
                 f"Topic '{self.topic_name}' has no schema yet (subject '{self.subject}'), so Tableflow cannot make a "
-                f"table of it. Nothing was changed. Let its producer write a first record, and run `lakehouse "
-                f"deploy create` again"
+                f"table of it. Tableflow was not turned on for it. Let its producer write a first record, and run "
+                f"`lakehouse deploy create` again"
             )
         tables, storage = self._tables(outputs), self._storage(outputs)
         return self.when_granted(lambda: tables.create(self.topic_name, storage, self.config))

@@ -99,8 +99,8 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
         if current.partitions < self.partitions:
             raise UnclearState(
                 f"Topic '{self.topic}' has {current.partitions} partitions and lakehouse.yaml declares "
-                f"{self.partitions}. Nothing was changed. Set 'partitions: {current.partitions}', or add partitions "
-                f"yourself (keys will move)"
+                f"{self.partitions}. The topic was left unchanged. Set 'partitions: {current.partitions}', or add "
+                f"partitions yourself (keys will move)"
             )
         if self.retention_ms is None:
             return []
