@@ -38,9 +38,9 @@ class RotationCredentials(CloudCredentials):
         """
         secret = self.names.confluent_secret(ROTATION, "cloud")
         values = self._stored(secret).reveal()
-        if missing := {KEY, KEY_SECRET} - values.keys():
+        if missing := [name for name in (KEY, KEY_SECRET) if not values.get(name)]:
             raise UnclearState(
-                f"The secret '{secret}' has no field {', '.join(sorted(missing))}. Keys of Confluent were left "
+                f"The secret '{secret}' has no field {', '.join(missing)}. Keys of Confluent were left "
                 f"unchanged. Run `lakehouse deploy create`, which reports what is wrong with it"
             )
         return ConfluentCloud(

@@ -24,7 +24,7 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
         role_arn: IAM role to assume; if empty, the credentials of the environment apply.
 
     Raises:
-        ConfigError: AWS_REGION is not set, or the secret does not exist or lacks one of the fields.
+        ConfigError: AWS_REGION is not set, the secret does not exist, or one of the fields is missing or empty.
         LakehouseError: AWS refuses the request.
         Unreachable: AWS does not respond.
     """
@@ -45,7 +45,7 @@ def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[s
             )
         values = version.value.reveal()
         cache[region, name, role_arn] = (time.monotonic(), values)
-    if missing := [field for field in fields if field not in values]:
+    if missing := [field for field in fields if not values.get(field)]:
         raise ConfigError(
             f"The secret '{name}' in region {region} has no {', '.join(missing)}. No login was attempted. Use the "
             f"secret that `lakehouse deploy create` created for this system"

@@ -25,6 +25,7 @@ from lakehouse.core.errors import (
     Unreachable,
     translate,
 )
+from resources.aws.secret_responses import UNUSABLE, problem_of, verify
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
@@ -85,7 +86,9 @@ class Secrets:
         for logger in ("botocore.endpoint", "botocore.parsers"):
             logging.getLogger(logger).addFilter(_without_secrets)
         config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"mode": "standard"})
-        return boto3_session(self.role_arn, self.region).client("secretsmanager", config=config)
+        client = boto3_session(self.role_arn, self.region).client("secretsmanager", config=config)
+        client.meta.events.register("after-call.secrets-manager", verify)
+        return client
 
     def read(self, name: str, stage: str = CURRENT) -> Version | None:
         """Return the version with a label, or None.
@@ -113,7 +116,7 @@ class Secrets:
         while request:
             with self._translate_errors(name):
                 page = self._client.list_secret_version_ids(**request)
-            ids += [version["VersionId"] for version in page["Versions"]]
+                ids += [version["VersionId"] for version in page["Versions"]]
             request = {**request, "NextToken": page["NextToken"]} if page.get("NextToken") else {}
         versions = (self._read(name, version_id, VersionId=version_id) for version_id in ids)
         return [version for version in versions if version]
@@ -347,6 +350,16 @@ class Secrets:
                 f"and their permissions"
             )
 
+        def unusable(error: Exception) -> LakehouseError:
+            problem = problem_of(error)
+            if changes:
+                return lost(f"its response is unusable: {problem}")
+            return LakehouseError(
+                f"AWS Secrets Manager in region {self.region} returned an unusable response about '{name}' "
+                f"({problem}). The call changed nothing. Check AWS_ENDPOINT_URL, and whether a proxy responds "
+                f"instead of AWS"
+            )
+
         def unreachable(cause: object) -> LakehouseError:
             check = "AWS_ENDPOINT_URL, the AWS credentials and the network"
             return Unreachable("AWS Secrets Manager", f"region {self.region}", check, cause)
@@ -366,6 +379,7 @@ class Secrets:
                 ReadTimeoutError: lambda error: lost(type(error).__name__),
                 ConnectionClosedError: lambda error: lost(type(error).__name__),
                 BotoCoreError: lambda error: unreachable(type(error).__name__),
+                **dict.fromkeys(UNUSABLE, unusable),
             },
             show_cause=False,
         )
@@ -379,7 +393,7 @@ def _without_secrets(record: logging.LogRecord) -> bool:
 def _parse(text: str) -> SecretJson | None:
     try:
         values: Any = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     is_valid = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
     return SecretJson(values) if is_valid else None

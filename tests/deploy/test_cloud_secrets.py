@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -14,7 +15,8 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from moto import mock_aws
 
-from lakehouse.core.errors import CommitConflict, OutcomeUnknownError, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknownError, UnclearState, Unreachable
+from lakehouse.deploy.confluent.keys.account_key import JoinedLayout
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets, Version
 from resources.snowflake.snowflake_connection import private_key
@@ -223,6 +225,81 @@ def test_change_with_lost_response_has_unknown_outcome(monkeypatch: pytest.Monke
         server.shutdown()
 
 
+class Garbled(BaseHTTPRequestHandler):
+    """A server that answers every request with status 200 and one text."""
+
+    text: ClassVar = ""
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.text)))
+        self.end_headers()
+        self.wfile.write(self.text.encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Print nothing."""
+
+
+READ_CALLS: list[Callable[[Secrets], object]] = [
+    lambda secrets: secrets.read(NAME),
+    lambda secrets: secrets.versions(NAME),
+    lambda secrets: secrets.changed_at(NAME),
+]
+CHANGES: list[Callable[[Secrets], object]] = [
+    lambda secrets: secrets.create(NAME, ONE, description=""),
+    lambda secrets: secrets.put_pending(NAME, ONE),
+    lambda secrets: secrets.claim_pending(NAME, ONE, over=None),
+    lambda secrets: secrets.promote(NAME, VERSION, over=VERSION),
+    lambda secrets: secrets.delete(NAME),
+]
+VERSION = Version("1" * 32, frozenset(), ONE)
+UNUSABLE_TEXTS = [
+    "",
+    "<html>hidden</html>",
+    '"hidden"',
+    '["hidden"]',
+    "{}",
+    '{"Name": "hidden"',
+    '{"Name": 7, "VersionId": null}',
+    '{"VersionId": 7, "CreatedDate": "hidden", "VersionStages": "hidden", "Versions": ["hidden"]}',
+]
+
+
+@pytest.mark.parametrize("text", UNUSABLE_TEXTS)
+def test_success_with_unusable_response_is_reported_without_it(monkeypatch: pytest.MonkeyPatch, text: str):
+    monkeypatch.setattr(Garbled, "text", text)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Garbled) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for variable, value in {
+            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
+            "AWS_ACCESS_KEY_ID": "a",
+            "AWS_SECRET_ACCESS_KEY": "hidden",
+            "AWS_MAX_ATTEMPTS": "1",
+        }.items():
+            monkeypatch.setenv(variable, value)
+        secrets = Secrets("eu-west-1", "test")
+        for call in READ_CALLS:
+            with pytest.raises(LakehouseError, match=f"an unusable response about '{NAME}'.* changed nothing") as error:
+                call(secrets)
+            assert "hidden" not in "".join(traceback.format_exception(error.value))
+        for call in CHANGES:
+            with pytest.raises(OutcomeUnknownError, match=f"'{NAME}' may have been changed or not") as unknown:
+                call(secrets)
+            assert "hidden" not in "".join(traceback.format_exception(unknown.value))
+        server.shutdown()
+
+
+@pytest.mark.parametrize("text", ["hidden", "[" * 60_000, '["hidden"]', '{"key": {"hidden": 1}}'])
+def test_read_value_of_another_layout_names_secret_without_value(secrets: Secrets, text: str):
+    plain().create_secret(Name=NAME, SecretString=text)
+    with pytest.raises(
+        UnclearState, match=f"'{NAME}' .* is not a JSON object of texts. It was left unchanged"
+    ) as error:
+        secrets.read(NAME)
+    assert "hidden" not in "".join(traceback.format_exception(error.value))
+
+
 def test_repr_of_secret_hides_values(secrets: Secrets):
     secrets.create(NAME, ONE, description="")
     for shown in (ONE, secrets.read(NAME), {"in": [ONE]}):
@@ -279,3 +356,10 @@ def test_key_pair_secret_has_kickstarter_fields():
         assert isinstance(key, RSAPrivateKey) and key.private_numbers() == pair.private_key.private_numbers()
         assert secret[f"snowflake_rsa_public_key_{slot}_pem"] == pair.public_key
         assert "".join(secret[f"rsa_public_key_{slot}_pem"].splitlines()[1:-1]) == pair.public_key
+
+
+@pytest.mark.parametrize("values", [{}, {"info": ""}, {"info": "hidden"}, {"info": "hidden:"}, {"info": ":hidden"}])
+def test_read_joined_key_without_id_or_secret_is_missing_field(values: dict[str, str]):
+    with pytest.raises(KeyError, match="info") as error:
+        JoinedLayout("info", "info", {}).read(SecretJson(values))
+    assert "hidden" not in str(error.value)

@@ -42,9 +42,12 @@ class Layout:
         """Read the key.
 
         Raises:
-            KeyError: A field is missing.
+            KeyError: A field is missing or empty.
         """
         values = value.reveal()
+        for name in (self.id, self.secret):
+            if not values.get(name):
+                raise KeyError(name)
         return Key(values[self.id], values[self.secret])
 
 
@@ -60,9 +63,11 @@ class JoinedLayout(Layout):
         """Read the key.
 
         Raises:
-            KeyError: The field is missing.
+            KeyError: The field is missing, or has another form.
         """
         key_id, _, secret = value.reveal()[self.id].partition(":")
+        if not (key_id and secret):
+            raise KeyError(f"{self.id} of the form id:secret")
         return Key(key_id, secret)
 
 
