@@ -11,7 +11,7 @@ from datetime import timedelta
 import boto3
 import pytest
 
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.planning.planner import plan
 from lakehouse.deploy.waiting import Failed
 from resources.confluent.api_keys import Scope
@@ -74,6 +74,21 @@ def test_create_table_that_exists_leaves_statement_unchanged(lake: Lake, happens
     [statement] = lake.vendor.state.statements.values()
     assert statement["status"]["phase"] == "RUNNING" and statement["spec"]["statement"] == SQL
     assert actions(lake) == {}
+
+
+@pytest.mark.parametrize("table", ["shared.totals", "`lakehouse-lake`.`shared`.totals", "`a`.`lakehouse-lake`.totals"])
+def test_plan_refuses_table_of_statement_in_another_cluster(lake: Lake, table: str):
+    lake.flink = {"totals": SQL.replace("`totals`", table, 1)}
+    with pytest.raises(ConfigError, match=r"flink.totals: .* not in cluster 'lakehouse-lake'.* not started\. Write"):
+        actions(lake)
+    lake.flink = {"totals": SQL}
+    lake.create()
+    lake.flink = {"totals": SQL.replace("`totals`", table, 1)}
+    with pytest.raises(ConfigError, match="not in cluster 'lakehouse-lake'"):
+        actions(lake)
+    cluster = next(iter(lake.vendor.state.clusters))
+    lake.flink = {"totals": SQL.replace("`totals`", f"`lakehouse-lake`.`{cluster}`.totals", 1)}
+    assert list(actions(lake)) == ["confluent/statement/totals"]
 
 
 def test_create_failed_statement_is_replaced(lake: Lake):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import ConfigError, UnclearState
 from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
@@ -24,7 +24,7 @@ _SPACE = r"(?:\s|--[^\n]*(?:\n|\Z)|/\*(?:[^*]|\*(?!/))*\*/)"
 _NAME = r"(?:`(?:[^`]|``)+`|[\w$-]+)"
 CREATED = re.compile(
     rf"{_SPACE}*CREATE{_SPACE}+TABLE{_SPACE}+(?P<if_not_exists>IF{_SPACE}+NOT{_SPACE}+EXISTS{_SPACE}+)?"
-    rf"(?:{_NAME}{_SPACE}*\.{_SPACE}*)*(?P<table>{_NAME})",
+    rf"(?P<place>(?:{_NAME}{_SPACE}*\.{_SPACE}*)*)(?P<table>{_NAME})",
     re.IGNORECASE,
 )
 """The beginning of a statement that creates a table, which is a topic. The names of the environment and the cluster may
@@ -89,9 +89,11 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         """Refuse a `CREATE TABLE` whose topic exists: Flink refuses it, too, after the earlier statement was deleted.
 
         Raises:
+            ConfigError: The table is in another cluster, so that no topic of the deployment would be created.
             UnclearState: The topic exists, and the statement has no `IF NOT EXISTS`.
         """
         created = CREATED.match(self.sql)
+        self._require_own_cluster(outputs, created["place"] if created else "")
         is_unknown = any(resource not in outputs for resource in (self.cluster, self.manager_key))
         if is_unknown or not created or created["if_not_exists"]:
             return
@@ -139,6 +141,9 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         right, others = self._divided(current)
         if not right:
             self.require_creatable(outputs)
+        # A statement that an earlier release started may run, and its topic is waited for.
+        elif created := CREATED.match(self.sql):
+            self._require_own_cluster(outputs, created["place"])
         return [self._difference(statement) for statement in others]
 
     def warning(self, outputs: Outputs, current: list[Statement]) -> str:
@@ -183,6 +188,23 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
     @staticmethod
     def _has_name(statement: Statement, name: str) -> bool:
         return bool(re.fullmatch(rf"{re.escape(name)}-[0-9a-f]{{12}}", statement.name))
+
+    def _require_own_cluster(self, outputs: Outputs, place: str) -> None:
+        """Refuse a table whose name is qualified with another environment or cluster, as names or ids."""
+        qualifiers = [_unquoted(name) for name in re.findall(rf"({_NAME}){_SPACE}*\.{_SPACE}*", place)]
+        resources: tuple[Resource[Any], ...] = (self.environment, self.cluster)
+        for qualifier, resource in zip(reversed(qualifiers), reversed(resources), strict=False):
+            # A new environment or cluster has this name.
+            names = (outputs[resource].name, outputs[resource].id) if resource in outputs else (self.names.confluent,)
+            if qualifier not in names:
+                raise ConfigError(
+                    f"lakehouse.yaml: flink.{self.declared_name}: the table is qualified with '{qualifier}', so it is "
+                    f"not in cluster '{self._cluster_name(outputs)}' of the deployment, where its topic is waited for. "
+                    f"The statement was not started. Write the table's name without environment and cluster"
+                )
+
+    def _cluster_name(self, outputs: Outputs) -> str:
+        return outputs[self.cluster].name if self.cluster in outputs else self.names.confluent
 
     def _shown(self, statement: Statement) -> Statement:
         return replace(statement, detail=self.visible(statement.detail))
