@@ -24,7 +24,7 @@ from resources.snowflake.snowflake_connection import (
     session_errors,
     unreachable,
 )
-from resources.snowflake.snowflake_responses import Parse, R, json_object, parsed, single_value, text_of
+from resources.snowflake.snowflake_responses import Parse, R, Row, json_object, parsed, single_value, text_of, value_of
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection
@@ -204,7 +204,7 @@ class Snowflake(dg.ConfigurableResource):
             self._ensure(connection, integration, "CATALOG INTEGRATION", self.catalog_integration)
 
     def ensure_iceberg_table(
-        self, schema: str, table: str, glue_database: str, glue_table: str, *, volume: str = ""
+        self, schema: str, table: str, glue_database: str, glue_table: str, *, volume: str = "", comment: str = ""
     ) -> None:
         """Create the schema and the table over its Glue registration, if they do not exist.
 
@@ -216,6 +216,7 @@ class Snowflake(dg.ConfigurableResource):
             glue_database: Database in Glue.
             glue_table: Table in Glue.
             volume: External volume over its files; if empty, that of Spark's tables.
+            comment: Comment on a new table.
 
         Raises:
             LakehouseError: As `connect`.
@@ -231,6 +232,7 @@ class Snowflake(dg.ConfigurableResource):
                     integration=self.catalog_integration,
                     namespace=glue_database,
                     catalog_table=glue_table,
+                    comment=comment,
                 ),
             )
 
@@ -285,6 +287,23 @@ class Snowflake(dg.ConfigurableResource):
                 f"Snowflake's table {'.'.join(name)} was refreshed during each of {ATTEMPTS} counts of its rows. "
                 f"Nothing was compared. Run the check again"
             )
+        return None
+
+    def table_comment(self, schema: str, table: str) -> str | None:
+        """Return the comment of the Iceberg table, or None if the table does not exist or is not accessible.
+
+        Raises:
+            LakehouseError: As `connect`.
+        """
+        database, *names = self._name(schema, table)
+
+        def comments(rows: list[Row]) -> list[str]:
+            # LIKE ignores case, and `_` matches any character.
+            tables = [row for row in rows if [text_of(row, "schema_name"), text_of(row, "name")] == names]
+            return [value_of(row, "comment") or "" for row in tables]
+
+        with self.connect() as connection, contextlib.suppress(DoesNotExist):
+            return next(iter(self._read(connection, sql.show("ICEBERG TABLE", database, names[-1]), comments)), None)
         return None
 
     def drop_iceberg_table(self, schema: str, table: str) -> None:

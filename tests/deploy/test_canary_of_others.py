@@ -25,10 +25,11 @@ ACCOUNT, REGION = "123456789012", "eu-west-1"
 class Snowflake:
     """A Snowflake that has every table."""
 
+    comment: str = "lakehouse.canary=true"
     dropped: list[tuple[str, str]] = field(default_factory=list)
 
-    def metadata_location(self, schema: str, table: str) -> str:
-        return "s3://lake/0.metadata.json"
+    def table_comment(self, schema: str, table: str) -> str:
+        return self.comment
 
     def drop_iceberg_table(self, schema: str, table: str) -> None:
         self.dropped.append((schema, table))
@@ -54,6 +55,21 @@ def test_verify_leaves_a_foreign_table_of_the_canary_name(glue: Any) -> None:
         list(verification.run())
     assert snowflake.dropped == []
     assert [table["Name"] for table in glue.get_tables(DatabaseName="trading")["TableList"]] == ["lakehouse_canary"]
+
+
+@pytest.mark.parametrize("comment", ["", "theirs"])
+def test_verify_leaves_a_foreign_table_in_snowflake(glue: Any, comment: str) -> None:
+    marked = {"Name": "lakehouse_canary", "Parameters": {"lakehouse.canary": "true"}}
+    glue.create_table(DatabaseName="trading", TableInput=marked)
+    credentials = CloudCredentials(Deployment(name="production", account=ACCOUNT, region=REGION))
+    snowflake = Snowflake(comment)
+    config = Config(namespace="trading", topics={}, environments={})
+    verification = Verification(config, credentials, SimpleNamespace(snowflake=snowflake))
+    with pytest.raises(
+        UnclearState, match="TRADING.LAKEHOUSE_CANARY that no verification created.*left unchanged.*drop"
+    ):
+        list(verification.run())
+    assert snowflake.dropped == []
 
 
 def test_writer_without_database_creates_none(glue: Any) -> None:

@@ -28,7 +28,10 @@ def test_ensure_twice_changes_nothing(server: Server, lake: Lake):
     snowflake.ensure_account_objects("s3://lakehouse/")
     lake.create("twice", trades(3))
     for _ in range(2):
-        snowflake.ensure_iceberg_table(lake.database, "twice", lake.database, "twice")
+        snowflake.ensure_iceberg_table(lake.database, "twice", lake.database, "twice", comment="it's ours")
+    assert snowflake.table_comment(lake.database, "twice") == "it's ours"
+    assert snowflake.table_comment(lake.database, "none") is None
+    assert snowflake.table_comment("none", "twice") is None
     state = snowflake.table_state(lake.database, "twice")
     assert state.row_count == 3
     assert snowflake.metadata_location(lake.database, "twice") == state.metadata_location

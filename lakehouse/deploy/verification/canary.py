@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.deploy.verification.deployment_role import CANARY, MARK, DeploymentRole, Step
 from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
@@ -15,6 +16,8 @@ from resources.iceberg.catalog import PROPERTIES
 ROWS = 3
 """Number of rows of the canary table."""
 COLUMN = "n"
+COMMENT = ",".join(f"{name}={value}" for name, value in MARK.items())
+"""The comment of the table in Snowflake, by which it is recognized before it is dropped."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +82,7 @@ class Canary:
             Snowflake's refusal, which keeps nothing else from being removed.
 
         Raises:
-            UnclearState: Glue has a table of this name that no verification wrote.
+            UnclearState: Glue or Snowflake has a table of this name that no verification created.
             LakehouseError: AWS refuses.
         """
         glue, s3 = role.service("glue"), role.service("s3")
@@ -101,10 +104,17 @@ class Canary:
 
     def _drop_in_snowflake(self) -> list[str]:
         try:
-            if self.clients.snowflake.metadata_location(*self.ref.shown) is not None:
+            comment = self.clients.snowflake.table_comment(*self.ref.shown)
+            if comment == COMMENT:
                 self.clients.snowflake.drop_iceberg_table(*self.ref.shown)
         except LakehouseError as error:
             return [str(error)]
+        if comment not in (None, COMMENT):
+            table = ".".join(map(naming.snowflake_name, self.ref.shown))
+            raise UnclearState(
+                f"Snowflake has an Iceberg table {table} that no verification created: its comment is '{comment}', not "
+                f"'{COMMENT}'. It was left unchanged. Rename it, or drop it if nobody needs it"
+            )
         return []
 
     def _scan(self) -> None:
@@ -117,7 +127,7 @@ class Canary:
         _require_rows("Athena", rows[0][0] if rows else 0)
 
     def _create_in_snowflake(self) -> None:
-        self.clients.snowflake.ensure_iceberg_table(*self.ref.shown, *self.ref.identifier)
+        self.clients.snowflake.ensure_iceberg_table(*self.ref.shown, *self.ref.identifier, comment=COMMENT)
 
     def _query_snowflake(self) -> None:
         state = self.clients.snowflake.table_state(*self.ref.shown)
