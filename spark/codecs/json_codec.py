@@ -21,6 +21,7 @@ from spark.codecs.json_values import converted, with_unique_keys
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of
 from spark.decoding.decode import Codec
+from spark.decoding.surrogates import has_lone_surrogate
 
 OPTIONS = {
     "mode": "PERMISSIVE",
@@ -37,10 +38,6 @@ VALUE, END, MARK = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end"
 
 END_FIELD = Field(END, "long")
 """The field of the item that follows the object of a message (see `wrapped`)."""
-
-PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-SURROGATE = r"\\u[dD][89a-fA-F]"
-"""Escapes of a surrogate pair, and the beginning of any surrogate."""
 
 
 def wrapped(text: Column) -> Column:
@@ -73,10 +70,14 @@ class JsonCodec(Codec):
     def columns(self) -> list[str]:
         return [field.name for field in self.fields]
 
+    @property
+    def json_columns(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.fields if field.kind == "text")
+
     def decode(self, data: Column) -> Column:
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
-        parsed = F.when(~_has_lone_surrogate(text), _parsed(text, self.fields))
+        parsed = F.when(~has_lone_surrogate(text), _parsed(text, self.fields))
         return F.struct(parsed.alias("parsed"), text.alias("text"))
 
     def revised(self, decoded: str) -> Column:
@@ -126,13 +127,6 @@ class JsonCodec(Codec):
         if self.writers is None:
             return explain(data, 0, self.fields)
         return explain(data, FRAME_BYTES, self.fields) if schema_id(data) in self.writers else None
-
-
-def _has_lone_surrogate(text: Column) -> Column:
-    """Return whether a surrogate is escaped without its other half, which UTF-8 cannot represent (RFC 8259, 8.2)."""
-    # An escaped backslash does not begin an escape.
-    rest = F.regexp_replace(F.replace(text, F.lit(r"\\"), F.lit("  ")), PAIR, "")
-    return (F.contains(text, F.lit(r"\ud")) | F.contains(text, F.lit(r"\uD"))) & rest.rlike(SURROGATE)
 
 
 def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:

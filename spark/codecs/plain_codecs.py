@@ -116,6 +116,10 @@ class TextCodec(PlainCodec):
 class JsonTextCodec(TextCodec):
     """JSON text without a schema, stored unchanged."""
 
+    @property
+    def json_columns(self) -> frozenset[str]:
+        return frozenset({self.column})
+
     def explain(self, data: bytes) -> str | None:
         return super().explain(data) or f"'{self.column}': text is not one JSON value"
 

@@ -55,6 +55,10 @@ class ProtobufCodec(Codec):
         return [field.name for field in self.fields]
 
     @property
+    def json_columns(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.fields if field.kind == "json")
+
+    @property
     def control(self) -> bytes:
         """An empty message of one of the writers."""
         id_ = max(self.writers)

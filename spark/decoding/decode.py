@@ -21,7 +21,7 @@ from lakehouse.core.tables.metadata_columns import internal, registered
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of
 from spark.decoding.decoded import PREFIX, record
-from spark.decoding.exact_keys import exactly
+from spark.decoding.exact_keys import exactly, text_of_json
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -51,6 +51,11 @@ class Codec(Protocol):
     def columns(self) -> list[str]:
         """The names of the columns, in order."""
         ...
+
+    @property
+    def json_columns(self) -> frozenset[str]:
+        """The names of the columns that contain JSON text."""
+        return frozenset()
 
     @property
     def control(self) -> bytes:
@@ -298,8 +303,7 @@ def _change_events(decoded: DataFrame, decoding: Decoding) -> _Rows:
 
 
 def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, Column]:
-    """Return the table's columns: those of the row. Missing key columns are taken from the message key or the old
-    row."""
+    """Return the columns of the row. Missing key columns are taken from the message key or the old row."""
     from_key = set(decoding.key.columns) if decoding.key else set()
     types = _row_types(decoded, decoding) if from_key or decoding.mode == "debezium" else {}
     key_types = _field_types(decoded.schema["k"].dataType) if from_key else {}
@@ -317,8 +321,10 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
         if name not in decoding.key_columns or decoding.mode not in ("upsert", "debezium"):
             continue
         fallbacks = [rows.old[name]] if rows.old is not None else []
-        if name in from_key:
-            fallbacks.append(exactly(F.col("k")[name], key_types[name], types[name]))
+        if decoding.key and name in from_key:
+            key = F.col("k")[name]
+            is_json = name in decoding.key.json_columns - decoding.value.json_columns
+            fallbacks.append(exactly(text_of_json(key) if is_json else key, key_types[name], types[name]))
         columns[name] = F.coalesce(columns[name], *fallbacks)
     return columns
 

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from lakehouse.core.sql.quoting import SPARK
 from lakehouse.formats.json.json_explain import DATE, LOCAL_TIME, MOMENT
+from spark.decoding.surrogates import has_lone_surrogate
 
 NUMBERS = (T.BooleanType, T.NumericType)
 FRACTIONAL = (T.FloatType, T.DoubleType)
@@ -46,6 +47,15 @@ def exactly(value: Column, have: T.DataType, want: T.DataType) -> Column:
         if isinstance(type_, T.LongType) and isinstance(other, FRACTIONAL):
             is_exact &= number != _MOST
     return F.when(is_exact, converted)
+
+
+def text_of_json(value: Column) -> Column:
+    """Return the text of a JSON string, number or boolean, without quotation marks and escapes; null for other JSON."""
+    trimmed = F.trim(value, F.lit(" \t\r\n"))
+    unquoted = F.try_variant_get(F.try_parse_json(trimmed), "$", "string")
+    return F.when(trimmed.startswith('"'), F.when(~has_lone_surrogate(trimmed), unquoted)).when(
+        ~trimmed.rlike(r"^[\[{n]"), trimmed
+    )
 
 
 def _of_text(text: Column, want: T.DataType) -> Column:

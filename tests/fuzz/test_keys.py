@@ -47,14 +47,19 @@ def schema(type_):
     return {"type": "record", "name": "R", "fields": [{"name": "id", "type": type_}]}
 
 
-def deleted(decoder, key_type, column_type, keys):
+def deleted(decoder, key_type, column_type, keys, text_format="string"):
     """Return the key of the row that the tombstone of each key deletes; for dead letters, the reason."""
-    key_format = "avro" if key_type else "string"
+    key_format = "avro" if key_type else text_format
     topic = Topic.model_validate(
         {"name": "keys", "value_format": "avro", "mode": "upsert", "key": "id", "key_format": key_format}
     )
-    known = decoding.resolve_schemas(Subjects(key_type, column_type), topic)
     encoded = [avro_model.encoded(1, schema(key_type), {"id": key}) if key_type else key.encode() for key in keys]
+    return decoded_keys(decoder, topic, Subjects(key_type, column_type), encoded)
+
+
+def decoded_keys(decoder, topic, subjects, encoded):
+    """Return the key of the row that the tombstone of each encoded key deletes; for dead letters, the reason."""
+    known = decoding.resolve_schemas(subjects, topic)
     rows = [(key, None, "keys", 0, offset, NOON, 0) for offset, key in enumerate(encoded)]
     decoded = decode(decoder.session.createDataFrame(rows, RECORDS), known.decoding())
     result = decoded.select("id", record("reason").alias("reason")).toArrow().to_pylist()
@@ -133,3 +138,30 @@ def test_key_of_other_type_is_exactly_that_of_row_or_bad_key(decoder, key_type, 
     expected = ["bad_key" if key is None else key for _, key in examples]
 
     assert deleted(decoder, key_type, column_type, keys) == expected
+
+
+@pytest.mark.parametrize(
+    ("column_type", "texts"),
+    [
+        ("string", {'"abc"': "abc", r' "\u00e9\"\ud83d\ude00" ': 'é"😀', '""': "", "5": "5", "true": "true"}),
+        ("string", {"null": None, '{"a": 1}': None, "[1]": None, r'"\ud800"': None, '"open': None, '"a" "b"': None}),
+        ("int", {"7": 7, '"7"': 7, "7.5": None, '"x"': None}),
+        (DATE, {'"2024-01-01"': date(2024, 1, 1), '"2024-01"': None}),
+    ],
+    ids=name,
+)
+def test_key_of_json_is_its_text_number_or_boolean(decoder, column_type, texts):
+    expected = ["bad_key" if key is None else key for key in texts.values()]
+
+    assert deleted(decoder, None, column_type, texts, "json") == expected
+
+
+def test_key_of_json_is_unchanged_for_column_of_json_text(decoder):
+    class Registry:
+        def versions(self, subject):
+            return [RegisteredSchema(1, '{"title": "R", "type": "object", "properties": {"id": {}}}')]
+
+    settings = {"name": "keys", "value_format": "json_schema", "mode": "upsert", "key": "id", "key_format": "json"}
+    texts = ['"abc"', '{"a":1}', "5"]
+
+    assert decoded_keys(decoder, Topic.model_validate(settings), Registry(), [t.encode() for t in texts]) == texts
