@@ -100,6 +100,9 @@ class MemorySecretsClient:
 
     exceptions = SimpleNamespace(**ERRORS)
 
+    meta = SimpleNamespace(events=SimpleNamespace(register=lambda event, handler: None))
+    """The events of botocore, of which this client has none: its responses are never those of a proxy."""
+
     def __init__(self, world: CloudWorld, store: MemorySecrets):
         self._world, self._store = world, store
 
