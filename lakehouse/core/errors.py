@@ -60,7 +60,7 @@ class Unreachable(TransientError):
     """A system does not respond."""
 
     def __init__(
-        self, system: str, where: str, check: str, cause: object = None, effect: str = "The call changed nothing"
+        self, system: str, where: str, check: str, cause: object = None, effect: str = "The call did not complete"
     ):
         """Compose the message, without credentials in addresses.
 

@@ -94,7 +94,7 @@ def session_errors(
     return translate({OperationalError: lost or partial(unreachable, where), Error: refused})
 
 
-def unreachable(where: str, error: Error, effect: str = "The call changed nothing", then: str = "") -> Unreachable:
+def unreachable(where: str, error: Error, effect: str = "The call did not complete", then: str = "") -> Unreachable:
     """Return the error for a request without a response.
 
     Args:

@@ -325,7 +325,7 @@ def test_send_retry_after_header_is_respected(slack):
         (
             "{slack}",
             (404, "no_service", {}),
-            "at 127.0.0.1: HTTP 404 no_service. The call changed nothing. Check the URL",
+            "at 127.0.0.1: HTTP 404 no_service. The call did not complete. Check the URL",
         ),
         ("{slack}", (400, f"cannot POST /{SECRET}", {}), "at 127.0.0.1: HTTP 400. The call"),
         ("{slack}", (302, "", {"Location": f"/{SECRET}"}), "at 127.0.0.1: HTTP 302. The call"),

@@ -90,7 +90,7 @@ def test_alert_failing_ticks_are_sent_once_and_stop_heartbeat(daemon, receiver):
     assert sorted(text.partition("|")[0] for text in receiver.texts()) == [
         "*Schedule fails: each_minute*\nTopic 'trades' was recreated. Nothing was changed\n"
         "<http://ui/locations/lake/schedules/each_minute",
-        "*Sensor fails: freshness*\nKafka does not answer at 127.0.0.1:1. The call changed nothing. Check the broker\n"
+        "*Sensor fails: freshness*\nKafka does not answer at 127.0.0.1:1. The call did not complete. Check the broker\n"
         "<http://ui/locations/lake/sensors/freshness",
         "*Sensor fails: other*\nValueError, see its page in Dagster\n<http://ui/locations/lake/sensors/other",
     ]

@@ -44,7 +44,7 @@ def test_composed_message_has_problem_effect_and_remedy(error):
 
 def test_parts_of_unreachable_are_separate():
     assert UNREACHABLE.problem == "Kafka does not answer at there:9092: refused"
-    assert (UNREACHABLE.effect, UNREACHABLE.remedy) == ("The call changed nothing", "Check the network")
+    assert (UNREACHABLE.effect, UNREACHABLE.remedy) == ("The call did not complete", "Check the network")
 
 
 def test_message_without_parts_is_the_problem():
