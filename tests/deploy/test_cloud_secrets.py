@@ -6,6 +6,7 @@ import json
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
@@ -198,10 +199,25 @@ class Silent(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.mark.parametrize("status", [0, 500])
-def test_change_with_lost_response_has_unknown_outcome(monkeypatch: pytest.MonkeyPatch, status: int):
-    monkeypatch.setattr(Silent, "status", status)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
+VERSION = Version("1" * 32, frozenset(), ONE)
+READ_CALLS: list[Callable[[Secrets], object]] = [
+    lambda secrets: secrets.read(NAME),
+    lambda secrets: secrets.versions(NAME),
+    lambda secrets: secrets.changed_at(NAME),
+]
+CHANGES: list[Callable[[Secrets], object]] = [
+    lambda secrets: secrets.create(NAME, ONE, description=""),
+    lambda secrets: secrets.put_pending(NAME, ONE),
+    lambda secrets: secrets.claim_pending(NAME, ONE, over=None),
+    lambda secrets: secrets.promote(NAME, VERSION, over=VERSION),
+    lambda secrets: secrets.delete(NAME),
+]
+
+
+@contextmanager
+def secrets_of(handler: type[BaseHTTPRequestHandler], monkeypatch: pytest.MonkeyPatch) -> Iterator[Secrets]:
+    """Run a server in place of AWS, and yield its client."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for variable, value in {
             "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
@@ -210,19 +226,21 @@ def test_change_with_lost_response_has_unknown_outcome(monkeypatch: pytest.Monke
             "AWS_MAX_ATTEMPTS": "1",
         }.items():
             monkeypatch.setenv(variable, value)
-        secrets, version = Secrets("eu-west-1", "test"), Version("1" * 32, frozenset(), ONE)
-        for change in (
-            lambda: secrets.create(NAME, ONE, description=""),
-            lambda: secrets.put_pending(NAME, ONE),
-            lambda: secrets.claim_pending(NAME, ONE, over=None),
-            lambda: secrets.promote(NAME, version, over=version),
-            lambda: secrets.delete(NAME),
-        ):
+        try:
+            yield Secrets("eu-west-1", "test")
+        finally:
+            server.shutdown()
+
+
+@pytest.mark.parametrize("status", [0, 500])
+def test_change_with_lost_response_has_unknown_outcome(monkeypatch: pytest.MonkeyPatch, status: int):
+    monkeypatch.setattr(Silent, "status", status)
+    with secrets_of(Silent, monkeypatch) as secrets:
+        for change in CHANGES:
             with pytest.raises(OutcomeUnknownError, match=f"'{NAME}' may have been changed or not.*Run the"):
-                change()
+                change(secrets)
         with pytest.raises(Unreachable, match="The call did not complete"):
             secrets.read(NAME)
-        server.shutdown()
 
 
 class Garbled(BaseHTTPRequestHandler):
@@ -241,19 +259,6 @@ class Garbled(BaseHTTPRequestHandler):
         """Print nothing."""
 
 
-READ_CALLS: list[Callable[[Secrets], object]] = [
-    lambda secrets: secrets.read(NAME),
-    lambda secrets: secrets.versions(NAME),
-    lambda secrets: secrets.changed_at(NAME),
-]
-CHANGES: list[Callable[[Secrets], object]] = [
-    lambda secrets: secrets.create(NAME, ONE, description=""),
-    lambda secrets: secrets.put_pending(NAME, ONE),
-    lambda secrets: secrets.claim_pending(NAME, ONE, over=None),
-    lambda secrets: secrets.promote(NAME, VERSION, over=VERSION),
-    lambda secrets: secrets.delete(NAME),
-]
-VERSION = Version("1" * 32, frozenset(), ONE)
 UNUSABLE_TEXTS = [
     "",
     "<html>hidden</html>",
@@ -269,16 +274,7 @@ UNUSABLE_TEXTS = [
 @pytest.mark.parametrize("text", UNUSABLE_TEXTS)
 def test_success_with_unusable_response_is_reported_without_it(monkeypatch: pytest.MonkeyPatch, text: str):
     monkeypatch.setattr(Garbled, "text", text)
-    with ThreadingHTTPServer(("127.0.0.1", 0), Garbled) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        for variable, value in {
-            "AWS_ENDPOINT_URL": f"http://127.0.0.1:{server.server_port}",
-            "AWS_ACCESS_KEY_ID": "a",
-            "AWS_SECRET_ACCESS_KEY": "hidden",
-            "AWS_MAX_ATTEMPTS": "1",
-        }.items():
-            monkeypatch.setenv(variable, value)
-        secrets = Secrets("eu-west-1", "test")
+    with secrets_of(Garbled, monkeypatch) as secrets:
         for call in READ_CALLS:
             with pytest.raises(LakehouseError, match=f"an unusable response about '{NAME}'.* changed nothing") as error:
                 call(secrets)
@@ -287,7 +283,6 @@ def test_success_with_unusable_response_is_reported_without_it(monkeypatch: pyte
             with pytest.raises(OutcomeUnknownError, match=f"'{NAME}' may have been changed or not") as unknown:
                 call(secrets)
             assert "hidden" not in "".join(traceback.format_exception(unknown.value))
-        server.shutdown()
 
 
 @pytest.mark.parametrize("text", ["hidden", "[" * 60_000, '["hidden"]', '{"key": {"hidden": 1}}'])
