@@ -21,9 +21,9 @@ from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import redrive
+from tests.contract.sites import MemorySite, Sent, ServerSite, Site
 from tests.simulation.choices import Choices
-from tests.simulation.derivation_schedule import TARGET, DerivationSchedule, derived_topic
-from tests.support.sites import MemorySite, Sent, ServerSite, Site
+from tests.simulation.schedules.derivation import TARGET, DerivationSchedule, derived_topic
 from tests.support.topics import Stream, consume, recreate, registry
 
 Message = tuple[str, list[int]]

@@ -23,9 +23,9 @@ from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from spark.tables import maintenance_procedures, write
 from spark.tables.target import Target
+from tests.contract.sites import FILLER, GARBAGE, MemorySite, Sent, ServerSite, Site
 from tests.simulation.choices import Choices
-from tests.simulation.schedule import Schedule
-from tests.support.sites import FILLER, GARBAGE, MemorySite, Sent, ServerSite, Site
+from tests.simulation.schedules.schedule import Schedule
 
 EARLIER, LATER = datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 """Times before and after all records and snapshots."""

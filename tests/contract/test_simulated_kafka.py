@@ -16,9 +16,9 @@ from resources.kafka.kafka import Kafka, Offsets
 from resources.kafka.stream_group import SETTINGS
 from resources.kafka.transactions import Outgoing, wait_until_visible
 from tests.simulation.choices import Choices
-from tests.simulation.cluster import MemoryCluster
-from tests.simulation.kafka import MemoryKafka
-from tests.simulation.messages import MessageKafka
+from tests.simulation.systems.cluster import MemoryCluster
+from tests.simulation.systems.kafka import MemoryKafka
+from tests.simulation.systems.messages import MessageKafka
 from tests.simulation.world import World
 from tests.support.topics import Stream, admin
 

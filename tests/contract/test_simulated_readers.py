@@ -19,10 +19,10 @@ from lakehouse.core.errors import CommitConflict, LakehouseError
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake.snowflake import DoesNotExist, Snowflake
-from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.choices import Choices
-from tests.simulation.memory_files import empty_store
-from tests.simulation.readers import (
+from tests.simulation.systems.catalog import MemoryIcebergCatalog
+from tests.simulation.systems.memory_files import empty_store
+from tests.simulation.systems.readers import (
     MemoryGlueClient,
     MemoryRestServer,
     MemorySnowflakeServer,

@@ -24,11 +24,11 @@ from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table.update import AssertRefSnapshotId, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
-from tests.simulation.catalog import MemoryIcebergCatalog
 from tests.simulation.choices import Choices
-from tests.simulation.memory_files import empty_store
-from tests.simulation.readers import MemoryGlueClient
-from tests.simulation.registry import SCHEMA, MemoryRegistry
+from tests.simulation.systems.catalog import MemoryIcebergCatalog
+from tests.simulation.systems.memory_files import empty_store
+from tests.simulation.systems.readers import MemoryGlueClient
+from tests.simulation.systems.registry import SCHEMA, MemoryRegistry
 from tests.simulation.world import World
 from tests.support.faults.proxied import refuse_stale
 from tests.support.servers.proxy import Proxy

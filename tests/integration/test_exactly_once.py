@@ -1,6 +1,6 @@
 """Each record is in the table exactly once, or the run stops with a reason, after kills, races and lost records.
 
-tests/simulation/test_described_races.py kills at each call of a run, in all modes.
+tests/simulation/described/test_races.py kills at each call of a run, in all modes.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Concurrent writers: each record is published once, and the writer that loses restarts its batch.
 
-tests/simulation/test_described_races.py lets the other writer run in each phase.
+tests/simulation/described/test_races.py lets the other writer run in each phase.
 """
 
 from concurrent.futures import ThreadPoolExecutor

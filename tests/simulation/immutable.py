@@ -8,9 +8,12 @@ compares the traces of schedules with and without this module.
 from __future__ import annotations
 
 import functools
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from random import getrandbits
 from typing import Any
+from uuid import UUID, SafeUUID
 
 import pyarrow.parquet
 import pyiceberg.catalog
@@ -43,8 +46,7 @@ from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from spark.tables import dead_letters
-from tests.simulation.identifiers import IDENTIFIERS
-from tests.simulation.memory_files import MemoryFile
+from tests.simulation.systems.memory_files import MemoryFile
 from tests.simulation.world import INHERITED, replaced
 
 KNOWN = 2000
@@ -245,3 +247,25 @@ def parsed_once() -> Iterator[None]:
     }
     with replaced(manifests):
         yield
+
+
+VERSION_4 = 0x8000 << 48 | 4 << 76
+"""The bits of the variant and the version (RFC 4122, 4.4)."""
+
+RANDOM_BITS = ~(0xC000 << 48 | 0xF000 << 64)
+UNKNOWN = SafeUUID.unknown
+
+
+def uuid4() -> UUID:
+    """Return a random UUID."""
+    identifier = object.__new__(UUID)
+    object.__setattr__(identifier, "int", getrandbits(128) & RANDOM_BITS | VERSION_4)
+    object.__setattr__(identifier, "is_safe", UNKNOWN)
+    return identifier
+
+
+IDENTIFIERS: dict[Any, dict[str, Any]] = {
+    uuid: {"uuid4": uuid4},
+    pyiceberg.table.metadata: {"_generate_snapshot_id": lambda: getrandbits(63)},
+}
+"""Functions that return a random number, and nothing else."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tests.simulation.audited_schedule import AuditedSchedule
-from tests.simulation.command_schedule import CommandSchedule
 from tests.simulation.deployment.schedule import DeploymentSchedule
-from tests.simulation.derivation_schedule import DerivationSchedule
-from tests.simulation.group_schedule import GroupSchedule
-from tests.simulation.interrupted_schedule import InterruptedSchedule
-from tests.simulation.keyed_schedule import KeyedSchedule
-from tests.simulation.message_schedule import MessageSchedule
-from tests.simulation.paused_stream_schedule import PausedStreamSchedule
-from tests.simulation.position_schedule import PositionSchedule
-from tests.simulation.reader_schedule import ReaderSchedule
-from tests.simulation.roll_over_schedule import RollOverSchedule
-from tests.simulation.schedule import Schedule
-from tests.simulation.stream_schedule import StreamSchedule
+from tests.simulation.schedules.audits import AuditedSchedule
+from tests.simulation.schedules.commands import CommandSchedule, PositionSchedule
+from tests.simulation.schedules.derivation import DerivationSchedule
+from tests.simulation.schedules.groups import GroupSchedule
+from tests.simulation.schedules.interruptions import InterruptedSchedule, KeyedSchedule
+from tests.simulation.schedules.messages import MessageSchedule
+from tests.simulation.schedules.readers import ReaderSchedule
+from tests.simulation.schedules.roll_overs import RollOverSchedule
+from tests.simulation.schedules.schedule import Schedule
+from tests.simulation.schedules.streams import PausedStreamSchedule, StreamSchedule
 
 KINDS: Mapping[str, Any] = {
     "ingestion": Schedule,

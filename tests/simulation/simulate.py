@@ -17,7 +17,7 @@ from multiprocessing.pool import Pool
 
 from tests.simulation.choices import Choices, shrink
 from tests.simulation.kinds import KINDS
-from tests.simulation.schedule import Outcome, run, simulation
+from tests.simulation.schedules.schedule import Outcome, run, simulation
 from tests.simulation.world import FAULTS
 
 BLOCK = 5

@@ -15,11 +15,11 @@ from lakehouse.streaming.stream_context import StreamContext
 from resources.kafka import stream_group
 from tests.simulation import simulate
 from tests.simulation.choices import Choices, shrink
-from tests.simulation.derivation_jobs import DERIVATION
-from tests.simulation.jobs import REPLACED, simulated_engine
+from tests.simulation.engine.derivation_jobs import DERIVATION
+from tests.simulation.engine.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, mutated_copy
-from tests.simulation.schedule import Schedule, run, simulation
+from tests.simulation.schedules.schedule import Schedule, run, simulation
 from tests.simulation.threads import threads_in_memory
 from tests.simulation.world import World, simulated_time
 

@@ -17,7 +17,7 @@ from tests.simulation.choices import Choices
 from tests.simulation.deployment.clouds import OURS, THEIRS, Clouds, CloudWorld, simulated_clouds
 from tests.simulation.deployment.operators import HOURS, Operators
 from tests.simulation.deployment.oracle import Oracle
-from tests.simulation.oracle import Violation
+from tests.simulation.oracles.oracle import Violation
 from tests.simulation.world import Process
 
 EVENTS = 12

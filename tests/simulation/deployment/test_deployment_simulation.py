@@ -20,7 +20,7 @@ from tests.simulation.deployment.clouds import OURS, Clouds, CloudWorld, simulat
 from tests.simulation.deployment.operators import Operators
 from tests.simulation.deployment.oracle import Credential, Oracle
 from tests.simulation.deployment.schedule import DeploymentSchedule, established, narrow
-from tests.simulation.schedule import run
+from tests.simulation.schedules.schedule import run
 from tests.simulation.world import Killed
 
 

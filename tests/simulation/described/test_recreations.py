@@ -1,0 +1,56 @@
+"""Schedules in which the source or the derived topic is deleted and created again."""
+
+from __future__ import annotations
+
+import pytest
+
+from lakehouse.pipeline.batches.offsets import resume
+from tests.simulation.described.steps import Derivation, record
+from tests.simulation.schedules.schedule import NAME, NAMESPACE
+from tests.simulation.schedules.table_events import drop
+
+
+def test_derive_recreated_source_without_table_starts_at_beginning():
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1), record(2))
+        schedule.source.recreate()
+        schedule.kafka.produce(0, [record(3)])
+        assert "is not the one table" in str(schedule.finish("ingest"))
+        drop(schedule.world, schedule.iceberg, NAME)
+        schedule.complete("ingest", "derive", "derive")
+        assert [places for _, places in schedule.produced()] == [[("id1", 0, 0)], [("id1", 0, 1)], [("id2", 0, 0)]]
+
+
+@pytest.mark.parametrize("number", range(25))
+def test_derive_into_topic_that_is_recreated_loses_no_row(number):
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.kafka.produce(0, [record(2)])
+        schedule.complete("ingest")
+        schedule.interrupt("derive", number, schedule.recreate_derived)
+        schedule.recover_derivation()
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_set_bookmark_beside_recreation_repeats_nothing(number):
+    schedule = Derivation()
+    with schedule.begun():
+        schedule.ingest(record(1))
+        error = schedule.interrupt("bookmark", number, schedule.source.recreate)
+        assert error is None or f"Topic '{NAME}' was recreated" in str(error)
+        schedule.complete("derive")
+
+
+def test_derive_groups_after_recreation_and_rollback():
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.source.recreate()
+        resume(schedule.clients, NAMESPACE, schedule.topic, "earliest", "test")
+        schedule.ingest(record(1))
+        assert sorted(dict(schedule.produced())[b"1"]) == [("id1", 0, 0), ("id2", 0, 0)]
+        schedule.roll_back()
+        schedule.complete("derive")
+        assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
