@@ -2,7 +2,7 @@ BIN := .venv/bin
 # After a change of the lock, the virtual environment keeps its version of Python.
 PYTHON ?= $(shell test -x $(BIN)/python && echo $(BIN)/python || echo python3)
 
-.PHONY: help venv demo lint test fuzz simulate docs audit long chaos pipeline update-locks
+.PHONY: help venv demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
 # Every server, worker and command is a separate Python process. Without bytecode files, which container images often
 # disable, each process compiles Dagster and PySpark again when it starts.
@@ -14,8 +14,17 @@ help:  ## Show this list
 demo: venv  ## Start the stack, run the main job, print its result, run until Ctrl-C (ONCE=1: stop at the end)
 	@$(BIN)/lakehouse demo $(if $(ONCE),--once)
 
-test: venv  ## Run all tests, two files at a time, each process with a separate embedded stack
-	@$(BIN)/pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder --ignore tests/fuzz
+test: venv  ## Test each feature once, in two processes: the first tier of tests/tiers.py
+	@$(BIN)/python -m tests.run_tier first
+
+test-rest: venv  ## Run all other tests but those of `make long` and `make chaos`
+	@$(BIN)/python -m tests.run_tier rest
+	@$(MAKE) --no-print-directory fuzz simulate
+
+test-all: test test-rest  ## Run `make test` and `make test-rest`
+
+durations: venv  ## Renew tests/durations.json with the last `make test` and `make test-rest`
+	@$(BIN)/python -m tests.renew_durations
 
 fuzz: venv  ## Test docs/types.md row by row, and generated schemas (MINUTES=20: new seeds; SEED=7 ONLY=avro: repeat one)
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
@@ -44,7 +53,7 @@ update-locks: venv  ## Update requirements.lock and jars.lock (UPGRADE="boto3 â€
 	@$(MAKE) --no-print-directory venv
 	@$(BIN)/python -m tools.licences
 
-long: venv  ## Run the tests that `make test` omits: a Spark cluster, killed workers and daemons, a kill at every change
+long: venv  ## Run the tests that take minutes: a Spark cluster, killed workers and daemons, a kill at every change
 	@$(BIN)/pytest -m long --timeout 3500 -o faulthandler_timeout=3600
 
 pipeline: venv  ## Run the checks of a change before deployment on the embedded stack: see .github/workflows

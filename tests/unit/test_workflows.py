@@ -19,7 +19,7 @@ def test_workflows_run_every_command_of_ci():
     assert set(commands) <= {step.get("run") for _, step in STEPS}
 
 
-@pytest.mark.parametrize("path", FOLDER.iterdir(), ids=lambda path: path.name)
+@pytest.mark.parametrize("path", list(FOLDER.iterdir()), ids=lambda path: path.name)
 def test_action_is_pinned_by_commit_with_version(path):
     uses = [line for line in path.read_text().splitlines() if re.match(r"\s*(- )?uses:", line)]
     assert uses
@@ -62,6 +62,13 @@ def test_environment_is_used_on_main_only():
     triggers = {trigger for workflow in WORKFLOWS.values() for trigger in workflow[True]}  # YAML 1.1: `on` is true
     assert triggers == {"pull_request", "push", "workflow_dispatch", "schedule"}
     assert all(workflow[True]["push"] == {"branches": ["main"]} for workflow in WORKFLOWS.values())
+
+
+def test_long_tests_and_random_faults_run_each_night():
+    workflow = WORKFLOWS["tests.yml"]
+    assert workflow[True]["schedule"]
+    nightly = [job for job in workflow["jobs"].values() if "'schedule'" in job.get("if", "")]
+    assert {job["steps"][-1]["run"] for job in nightly} == {"make long", "make chaos"}
 
 
 def test_checkout_persists_no_credentials():

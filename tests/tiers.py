@@ -1,0 +1,156 @@
+"""The tier of each test file.
+
+`make test` runs the first tier: each feature once, through a public interface. `make test-rest` runs `REST`, and
+`make chaos` runs `CHAOS`. A file that no list names, such as a new one, is in the first tier, which has at most `MOST`
+seconds: who adds a slow file moves another one to `REST`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+FOLDER = Path(__file__).parent
+DURATIONS = FOLDER / "durations.json"
+"""Seconds of each test file, with its fixtures, on a machine of two cores; `make durations` renews it."""
+
+MOST = 1200
+"""Seconds of the first tier on one core; with two cores and some noise, that is 12 minutes."""
+
+STACK = ("contract", "e2e", "faults", "integration")
+"""Folders whose tests use the embedded stack, which needs 30 seconds and 3 GB in each process."""
+
+APART = ("fuzz",)
+"""Folders with a command of their own."""
+
+CHAOS = ("tests/faults/test_chaos.py",)
+
+REST = (
+    # Interruptions at each change, lost and unknown responses, and external changes.
+    "tests/deploy/test_aws_refusals.py",
+    "tests/deploy/test_aws_repairs.py",
+    "tests/deploy/test_aws_steps_killed.py",
+    "tests/deploy/test_confluent_deletion.py",
+    "tests/deploy/test_confluent_existing.py",
+    "tests/deploy/test_confluent_keys.py",
+    "tests/deploy/test_confluent_repairs.py",
+    "tests/deploy/test_confluent_steps_killed.py",
+    "tests/deploy/test_deploy.py",
+    "tests/deploy/test_deploy_commands.py",
+    "tests/deploy/test_enforced_chain.py",
+    "tests/deploy/test_halted_resources.py",
+    "tests/deploy/test_rotation_identities.py",
+    "tests/deploy/test_rotation_of_snowflake_keys.py",
+    "tests/deploy/test_snowflake_over_rest.py",
+    "tests/deploy/test_snowflake_steps.py",
+    "tests/deploy/test_snowflake_steps_interrupted.py",
+    "tests/deploy/test_tableflow_in_snowflake.py",
+    "tests/deploy/test_tableflow_modes.py",
+    "tests/deploy/test_tableflow_storage.py",
+    "tests/deploy/test_unknown_responses.py",
+    "tests/deploy/test_verify.py",
+    "tests/faults/test_dropped_branches.py",
+    "tests/faults/test_full_disk.py",
+    "tests/faults/test_glue_commits.py",
+    "tests/faults/test_kafka_faults.py",
+    "tests/faults/test_record_faults.py",
+    "tests/faults/test_s3_and_registry.py",
+    "tests/faults/test_table_changes.py",
+    "tests/faults/test_unresponsive_systems.py",
+    "tests/integration/test_exactly_once.py",
+    "tests/integration/test_stalled_spark.py",
+    "tests/integration/test_two_writers.py",
+    "tests/unit/test_lost_commit.py",
+    # Stand-ins, the simulator and tools.
+    "tests/contract/test_simulated_derivation.py",
+    "tests/contract/test_simulated_engine.py",
+    "tests/contract/test_simulated_kafka.py",
+    "tests/contract/test_simulated_readers.py",
+    "tests/contract/test_simulated_secrets.py",
+    "tests/contract/test_simulated_systems.py",
+    "tests/deploy/test_aws_proxy.py",
+    "tests/deploy/test_confluent_contract.py",
+    "tests/deploy/test_confluent_kinds.py",
+    "tests/deploy/test_future_grants.py",
+    "tests/deploy/test_iam.py",
+    "tests/faults/test_oracle.py",
+    "tests/integration/test_embedded_registry.py",
+    "tests/integration/test_snowflake_access.py",
+    # The documentation's commands, the stack's life cycle, and the UI in a browser.
+    "tests/e2e/test_asset_metadata.py",
+    "tests/e2e/test_browser.py",
+    "tests/e2e/test_browser_requests.py",
+    "tests/e2e/test_datagen_process.py",
+    "tests/e2e/test_foreign_requests.py",
+    "tests/e2e/test_gate.py",
+    "tests/e2e/test_killed_runs.py",
+    "tests/e2e/test_network_access.py",
+    "tests/e2e/test_plugins.py",
+    "tests/e2e/test_processes.py",
+    "tests/e2e/test_readers.py",
+    "tests/e2e/test_readme.py",
+    "tests/e2e/test_stack.py",
+    "tests/e2e/test_stream_job.py",
+    "tests/e2e/test_topics_guide.py",
+    "tests/e2e/test_tutorial.py",
+    # Further cases of features that the first tier has.
+    "tests/integration/test_bad_input.py",
+    "tests/integration/test_cluster.py",
+    "tests/integration/test_conflicting_versions.py",
+    "tests/integration/test_derived_from_tableflow.py",
+    "tests/integration/test_engines.py",
+    "tests/integration/test_field_names.py",
+    "tests/integration/test_foreign_schemas.py",
+    "tests/integration/test_kafka_sasl.py",
+    "tests/integration/test_ledger.py",
+    "tests/integration/test_ledger_views.py",
+    "tests/integration/test_merge.py",
+    "tests/integration/test_replay.py",
+    "tests/integration/test_rest_catalog.py",
+    "tests/integration/test_roll_over.py",
+    "tests/integration/test_row_wise.py",
+    "tests/integration/test_sensitive_values.py",
+    "tests/integration/test_spark_session.py",
+    "tests/integration/test_stream.py",
+    "tests/integration/test_stream_alerts.py",
+    "tests/integration/test_tableflow_in_confluent_storage.py",
+    "tests/integration/test_tableflow_table.py",
+    "tests/integration/test_throughput.py",
+    "tests/integration/test_wide_schemas.py",
+    "tests/unit/test_alerts.py",
+    "tests/unit/test_check_syntax.py",
+    "tests/unit/test_stream_group.py",
+    "tests/unit/test_tick_alerts.py",
+)
+
+
+def files(tier: str) -> list[str]:
+    """Return the files of the tier `first` or `rest`, those that use the stack first."""
+    paths = [path.relative_to(FOLDER.parent) for path in FOLDER.rglob("test_*.py")]
+    paths = [path for path in paths if path.parts[1] not in APART and str(path) not in CHAOS]
+    return [
+        str(path)
+        for path in sorted(paths, key=lambda path: (path.parts[1] not in STACK, path))
+        if (str(path) in REST) == (tier == "rest")
+    ]
+
+
+def durations() -> dict[str, float]:
+    """Return the seconds of each measured test file."""
+    return json.loads(DURATIONS.read_text())
+
+
+def split(names: list[str], parts: int) -> list[list[str]]:
+    """Divide files into consecutive parts of about equal durations; a file that was never measured has a second.
+
+    Consecutive parts start the stack as few times as possible, because `files` lists the files that use it first.
+    """
+    seconds = durations()
+    total = sum(seconds.get(name, 1) for name in names)
+    divided: list[list[str]] = [[] for _ in range(parts)]
+    before = 0.0
+    for name in names:
+        middle = before + seconds.get(name, 1) / 2
+        divided[min(int(middle / total * parts), parts - 1)].append(name)
+        before += seconds.get(name, 1)
+    return [part for part in divided if part]

@@ -1,0 +1,88 @@
+"""Tiers of tests: what `make test` runs, how long, and in which processes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lakehouse.config.loader import PROJECT
+from tests import tiers
+
+SCRIPT = "import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [[path] for path in sys.argv[1:]]))"
+
+
+@pytest.fixture
+def start(tmp_path: Path):
+    """Return a function that starts a run of test files of one process each, by their contents."""
+
+    def start(*contents: str) -> subprocess.Popen[str]:
+        paths = [tmp_path / f"test_{number}.py" for number in range(len(contents))]
+        for path, content in zip(paths, contents, strict=True):
+            path.write_text(content)
+        command = [sys.executable, "-c", SCRIPT, *map(str, paths)]
+        return subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+    return start
+
+
+def test_listed_files_exist():
+    assert [name for name in (*tiers.REST, *tiers.CHAOS) if not (PROJECT / name).is_file()] == []
+    assert len({*tiers.REST, *tiers.CHAOS}) == len(tiers.REST) + len(tiers.CHAOS)
+
+
+def test_split_has_each_file_once_in_parts_of_equal_duration():
+    names = tiers.files("rest")
+    first, second = tiers.split(names, 2)
+    assert first + second == names
+    seconds = [sum(tiers.durations().get(name, 1) for name in part) for part in (first, second)]
+    assert abs(seconds[0] - seconds[1]) < 250
+
+
+def test_run_fails_if_one_process_does(start):
+    run = start("def test_a(): pass", "def test_b(): raise ValueError('reason')")
+    output, _ = run.communicate(timeout=200)
+    assert run.returncode == 1
+    assert "reason" in output
+    assert "1 passed" in output.splitlines()[-3]
+    assert "1 failed" in output.splitlines()[-2]
+
+
+def test_run_continues_after_death_of_a_process(tmp_path: Path):
+    (tmp_path / "test_a.py").write_text("import os\ndef test_a(): os._exit(1)")
+    (tmp_path / "test_b.py").write_text("def test_b(): pass")
+    paths = sorted(map(str, tmp_path.iterdir()))
+    script = f"import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [{paths}]))"
+    run = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
+    assert run.returncode == 1
+    assert "died in " in run.stdout and "test_a.py" in run.stdout.splitlines()[-3]
+    assert "1 passed" in run.stdout.splitlines()[-2]
+
+
+def test_run_interrupted_tears_down_in_each_process(start, tmp_path: Path):
+    content = """
+import pathlib, time, pytest
+
+@pytest.fixture
+def server():
+    path = pathlib.Path(__file__).with_suffix(".up")
+    path.touch()
+    yield
+    path.unlink()
+
+def test_hangs(server): time.sleep(300)
+"""
+    run = start(content, content)
+    while len(list(tmp_path.glob("*.up"))) < 2:
+        assert run.poll() is None
+        time.sleep(0.1)
+    os.kill(run.pid, signal.SIGINT)
+    output, _ = run.communicate(timeout=200)
+    assert run.returncode == 2
+    assert output.count("KeyboardInterrupt !") == 2
+    assert not list(tmp_path.glob("*.up"))
