@@ -22,9 +22,8 @@ from lakehouse.core.polling import poll
 from lakehouse.core.text.markdown import plain
 from lakehouse.definitions import JOB
 from lakehouse.local import show, stack
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.home import Home
+from lakehouse.local.home import Credentials, Home
 from lakehouse.local.processes.process import running
 from resources.by_key import Resources, resource_of
 from resources.snowflake.snowflake import Snowflake

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import dagster_servers
-from lakehouse.local.home import Home
+from lakehouse.local.home import Credentials, Home
 from lakehouse.local.processes import ports
+from lakehouse.local.processes.description import LOOPBACK, Context
 from lakehouse.local.processes.process import running
-from lakehouse.local.processes.server_context import LOOPBACK, Context
 from lakehouse.local.servers import kafka_server
 
 REGION = "eu-west-1"

@@ -9,10 +9,11 @@ import psutil
 from lakehouse.config import loader
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local import jars, stack, strangers
+from lakehouse.local import jars, stack
 from lakehouse.local.home import Home
 from lakehouse.local.java import java
 from lakehouse.local.processes import ports, process
+from lakehouse.local.servers import kafka_server
 
 NEEDED_MEMORY = 4 * 1024**3
 """Memory of the stack while a run is in progress, in bytes."""
@@ -91,7 +92,7 @@ def _ports(home: Home) -> Iterator[Diagnostic]:
 
 
 def _users(home: Home) -> Iterator[Diagnostic]:
-    yield Diagnostic("Other users", True, strangers.warning(home) or "no other user is logged in")
+    yield Diagnostic("Other users", True, other_users_warning(home) or "no other user is logged in")
 
 
 def _servers(home: Home) -> Iterator[Diagnostic]:
@@ -106,3 +107,20 @@ def _servers(home: Home) -> Iterator[Diagnostic]:
             log = f". {process.log_tail(state.log)}" if state.log.exists() else ""
             remedy = "Run `lakehouse up`; if it fails again, run `lakehouse down` before it"
             yield Diagnostic(state.name, False, f"{state.state}{log}", remedy)
+
+
+def logged_in() -> list[str]:
+    """Return the names of the other users who are logged in."""
+    return sorted({user.name for user in psutil.users()} - {psutil.Process().username()})
+
+
+def other_users_warning(home: Home) -> str:
+    """Return a warning for the stack's user if other users are logged in, otherwise an empty string."""
+    if not (others := logged_in()):
+        return ""
+    servers, remedy = ["the schema registry", "the local AWS"], ""
+    if not kafka_server.uses_sasl(home):
+        servers.insert(0, "Kafka")
+        remedy = " Run `lakehouse up --kafka-sasl` to let Kafka require a password."
+    listed = f"{', '.join(servers[:-1])} and {servers[-1]}"
+    return f"Other users are logged in: {', '.join(others)}. {listed} accept every user of this machine.{remedy}"

@@ -7,10 +7,9 @@ from rich.markup import escape
 from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
 from rich.table import Table
 
-from lakehouse.local import stack, strangers
-from lakehouse.local.credentials import Credentials
+from lakehouse.local import doctor, stack
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.home import Home
+from lakehouse.local.home import Credentials, Home
 
 
 def up(
@@ -30,7 +29,7 @@ def up(
     with Progress(*columns, console=console, transient=True) as progress:
         states = stack.up(home, names, progress, ready, kafka_sasl)
     servers(states, home, console)
-    if warning := strangers.warning(home):
+    if warning := doctor.other_users_warning(home):
         console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)
     return states
 

@@ -19,10 +19,10 @@ from lakehouse.local.client_environment import context as context_of
 from lakehouse.local.dagster import dagster_servers
 from lakehouse.local.home import Home, explain_full_disk
 from lakehouse.local.java import archive_own_classes
-from lakehouse.local.processes import inherited, ports, process
-from lakehouse.local.processes.process import Running, Server
-from lakehouse.local.processes.server_context import Context
-from lakehouse.local.servers import aws, kafka_server, registry_server, s3, snowflake_server, spark_server
+from lakehouse.local.processes import ports, process
+from lakehouse.local.processes.description import Context, Server, for_project_code
+from lakehouse.local.processes.process import Running
+from lakehouse.local.servers import aws, kafka_server, registry_server, snowflake_server, spark_server
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -53,7 +53,7 @@ def _datagen(context: Context) -> Server:
         address="",
         ready=lambda: True,
         env={**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"},
-        inherits=inherited.for_project_code,
+        inherits=for_project_code,
         after=("kafka", "registry"),
     )
 
@@ -77,8 +77,8 @@ SERVERS: Mapping[str, Callable[[Context], Server]] = {
     LOGS: _logs,
     "kafka": kafka_server.server,
     "registry": registry_server.server,
-    "s3": s3.server,
-    "aws": aws.server,
+    "s3": aws.s3proxy,
+    "aws": aws.moto,
     "spark": spark_server.server,
     "snowflake": snowflake_server.server,
     "datagen": _datagen,

@@ -31,7 +31,7 @@ from lakehouse.deploy.cloud_credentials import ADMIN_SECRET
 from lakehouse.deploy.planning import graph
 from lakehouse.deploy.planning.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
-from lakehouse.local.snowflake.execution.storage import IAM_USER_ARN
+from lakehouse.local.snowflake.iceberg_commands import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_keys import Scope
 from resources.confluent.confluent_cloud import ConfluentCloud

@@ -23,7 +23,7 @@ from lakehouse.deploy.aws.iam.actions import actions, needed
 from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.planning.planner import apply, destroy
-from lakehouse.local.snowflake.execution.iceberg import Lake
+from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.server import ADMIN

@@ -11,8 +11,8 @@ import pytest
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.polling import poll
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
+from lakehouse.local.home import Credentials
 from lakehouse.local.processes import process
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.servers.foreign import FOREIGN, Ask, assert_refused, hostile_page

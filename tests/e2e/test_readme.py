@@ -12,9 +12,8 @@ import pytest
 
 from lakehouse.core.polling import poll
 from lakehouse.local import stack
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.home import Home
+from lakehouse.local.home import Credentials, Home
 from lakehouse.local.processes.process import running
 from tests.e2e.test_browser import keep, page  # noqa: F401
 from tests.support.documentation import block, pattern

@@ -9,8 +9,8 @@ import pytest
 from dagster_graphql import DagsterGraphQLClient
 
 from assets.streaming.job import JOB
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import dagster_servers, ui_login
+from lakehouse.local.home import Credentials
 from tests.support.faults import oracle
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.topics import Stream

@@ -6,8 +6,8 @@ from io import BytesIO
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.local.http import guard
-from lakehouse.local.http.guard import Hosts, Rule
+from lakehouse.local import guard
+from lakehouse.local.guard import Hosts, Rule
 
 HOSTS = Hosts.of(3000, allowed="")
 TUNNEL = Hosts.of(3000, allowed="tunnel.example, Forwarded:8443,127.0.0.1:13000")

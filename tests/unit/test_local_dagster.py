@@ -2,10 +2,9 @@
 
 import pytest
 
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import dagster_servers
-from lakehouse.local.home import Home
-from lakehouse.local.processes.server_context import Context
+from lakehouse.local.home import Credentials, Home
+from lakehouse.local.processes.description import Context
 
 
 @pytest.mark.parametrize(("value", "seconds"), [(None, 180), ("7", 7)])

@@ -20,8 +20,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.local import doctor, show, stack
 from lakehouse.local import home as home_module
 from lakehouse.local.client_environment import environment
-from lakehouse.local.credentials import Credentials
-from lakehouse.local.home import Home, explain_full_disk, write_atomically
+from lakehouse.local.home import Credentials, Home, explain_full_disk, write_atomically
 from lakehouse.local.java import property_value
 from lakehouse.local.processes import ports
 

@@ -19,8 +19,8 @@ from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import Home
 from lakehouse.local.java import java
-from lakehouse.local.processes import inherited, process
-from lakehouse.local.processes.process import Server
+from lakehouse.local.processes import process
+from lakehouse.local.processes.description import Server, for_project_code, inherited_variables
 from tests.support.waiting import wait_until
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
@@ -234,10 +234,10 @@ def test_environment_of_project_code_includes_what_config_reads(tmp_path, monkey
     monkeypatch.setenv("LAKEHOUSE_PASS_ENV", "MINE, OTHER")
     for name in ("OUR_WEBHOOK", "MINE", "OTHER", "KAFKA_API_SECRET", "HTTPS_PROXY", "LAKEHOUSE_ENV"):
         monkeypatch.setenv(name, "local" if name == "LAKEHOUSE_ENV" else "x")
-    assert {"OUR_WEBHOOK", "MINE", "OTHER", "HTTPS_PROXY"} <= set(inherited.selected(inherited.for_project_code()))
-    assert "KAFKA_API_SECRET" not in inherited.selected(inherited.for_project_code())
+    assert {"OUR_WEBHOOK", "MINE", "OTHER", "HTTPS_PROXY"} <= set(inherited_variables(for_project_code()))
+    assert "KAFKA_API_SECRET" not in inherited_variables(for_project_code())
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
-    assert "KAFKA_API_SECRET" in inherited.selected(inherited.for_project_code())
+    assert "KAFKA_API_SECRET" in inherited_variables(for_project_code())
 
 
 @pytest.fixture

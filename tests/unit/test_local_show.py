@@ -7,8 +7,7 @@ import pytest
 from rich.console import Console
 
 from lakehouse.local import show
-from lakehouse.local.credentials import Credentials
-from lakehouse.local.home import Home
+from lakehouse.local.home import Credentials, Home
 from lakehouse.local.stack import State
 
 ADDRESS = "http://127.0.0.1:3000"

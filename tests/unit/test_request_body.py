@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from lakehouse.local.http import body
+from lakehouse.local import guard
 
 LIMIT = 1 << 20
 
@@ -20,7 +20,7 @@ async def echo(request):
 
 @pytest.fixture(scope="module")
 def client():
-    return TestClient(body.plain(Starlette(routes=[Route("/", echo, methods=["POST"])]), LIMIT))
+    return TestClient(guard.plain_bodies(Starlette(routes=[Route("/", echo, methods=["POST"])]), LIMIT))
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"x" * LIMIT])

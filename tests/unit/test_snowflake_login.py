@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakehouse.local.snowflake.account import Account, Entity
-from lakehouse.local.snowflake.execution.commands import fingerprint
+from lakehouse.local.snowflake.commands import fingerprint
 from lakehouse.local.snowflake.login import Authenticator, LoginRefused
 
 KEY, OTHER = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))

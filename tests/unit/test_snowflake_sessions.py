@@ -9,9 +9,9 @@ import pytest
 import snowflake.connector
 import uvicorn
 
-from lakehouse.local.snowflake.execution.iceberg import Lake
+from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.login import Sessions, Validity
 from lakehouse.local.snowflake.server import MAX_BODY_BYTES, application
-from lakehouse.local.snowflake.sessions import Sessions, Validity
 
 
 class Clock:

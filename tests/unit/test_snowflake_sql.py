@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from lakehouse.deploy.snowflake.objects import CONTENTS
-from lakehouse.local.snowflake.parsing.statements import Alter, Create, parse
+from lakehouse.local.snowflake.statements import Alter, Create, parse
 from resources.snowflake import snowflake_integrations as integrations
 from resources.snowflake import snowflake_sql as sql
 

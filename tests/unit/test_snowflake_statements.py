@@ -5,14 +5,8 @@ from __future__ import annotations
 import pytest
 from snowflake.connector.errors import ProgrammingError
 
-from lakehouse.local.snowflake.parsing.grant_statements import (
-    Grant,
-    GrantOnTables,
-    GrantOwnership,
-    GrantRole,
-    ShowGrants,
-)
-from lakehouse.local.snowflake.parsing.statements import Alter, Create, Describe, Drop, Refresh, Show, Use, parse
+from lakehouse.local.snowflake.options import Grant, GrantOnTables, GrantOwnership, GrantRole, ShowGrants
+from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show, Use, parse
 
 
 @pytest.mark.parametrize(

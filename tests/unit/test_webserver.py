@@ -11,7 +11,7 @@ from starlette.testclient import TestClient, WebSocketDenialResponse, WebSocketD
 
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.dagster.webserver import Door, guarded
-from lakehouse.local.http.guard import Hosts
+from lakehouse.local.guard import Hosts
 
 BASE = "http://127.0.0.1:3000"
 TOKEN = "a-token-of-this-test"

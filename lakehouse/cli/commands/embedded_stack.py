@@ -8,11 +8,10 @@ import click
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.client_environment import environment
-from lakehouse.local.credentials import Credentials
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.home import Home
+from lakehouse.local.home import Credentials, Home
+from lakehouse.local.processes.description import LOOPBACK
 from lakehouse.local.processes.process import running
-from lakehouse.local.processes.server_context import LOOPBACK
 
 
 @click.command()

@@ -9,13 +9,19 @@ from pathlib import Path
 
 from lakehouse.config.loader import PROJECT, config_path
 from lakehouse.core.errors import LakehouseError
+from lakehouse.local import guard
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.dagster.ui_login import TOKEN_VARIABLE
 from lakehouse.local.home import Home, write_atomically
-from lakehouse.local.http import guard
-from lakehouse.local.processes import inherited, probe
-from lakehouse.local.processes.process import Server, run_tool
-from lakehouse.local.processes.server_context import Context
+from lakehouse.local.processes.description import (
+    Context,
+    Server,
+    accepts_connections,
+    for_project_code,
+    request_json,
+    responds,
+)
+from lakehouse.local.processes.process import run_tool
 
 LOCATION = "lakehouse"
 """Name of the code location. It is a key of the sensors' persisted state."""
@@ -38,9 +44,9 @@ def code_server(context: Context) -> Server:
         command=_dagster("dagster", "code-server", "start", "--socket", str(socket), *definitions),
         folder=PROJECT,
         address=f"unix:{socket}",
-        ready=lambda: probe.accepts(socket),  # it listens once the definitions are loaded
+        ready=lambda: accepts_connections(socket),  # it listens once the definitions are loaded
         env=_env(context),
-        inherits=inherited.for_project_code,
+        inherits=for_project_code,
         prepare=lambda: _prepare(context),
     )
 
@@ -53,9 +59,9 @@ def webserver(context: Context) -> Server:
         command=(sys.executable, "-m", "lakehouse.local.dagster.webserver", str(port), str(_workspace(context))),
         folder=PROJECT,
         address=url,
-        ready=lambda: probe.responds(f"{url}/server_info") and _definitions_loaded(url, token),
+        ready=lambda: responds(f"{url}/server_info") and _definitions_loaded(url, token),
         env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
-        inherits=inherited.for_project_code,
+        inherits=for_project_code,
         ports={"dagster": port},
         after=("dagster-code",),
     )
@@ -80,7 +86,7 @@ def daemon(context: Context) -> Server:
         address="",
         ready=lambda: _daemons_healthy(url, token, started),
         env=_env(context),
-        inherits=inherited.for_project_code,
+        inherits=for_project_code,
         prepare=prepare,
         after=("kafka", "registry", "s3", "aws", "spark", "snowflake", "dagster"),
     )
@@ -155,7 +161,7 @@ def _daemons_healthy(url: str, token: str, since: float) -> bool:
 
 def _graphql(url: str, token: str, query: str) -> dict:
     try:
-        response = probe.request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
+        response = request_json(f"{url}/graphql", {"query": query}, headers=ui_login.bearer(token))
         return response.get("data") or {}
     except OSError:
         return {}

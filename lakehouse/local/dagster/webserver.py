@@ -23,10 +23,10 @@ from dagster_webserver.app import create_app_from_workspace_process_context
 from dagster_webserver.version import __version__
 from starlette.requests import cookie_parser
 
+from lakehouse.local import guard
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.dagster.ui_login import TOKEN_VARIABLE
-from lakehouse.local.http import guard
-from lakehouse.local.http.guard import App, Hosts, Receive, Rule, Scope, Send
+from lakehouse.local.guard import App, Hosts, Receive, Rule, Scope, Send
 
 MAX_FORM_BYTES = 4096
 COOKIE_SECONDS = 30 * 24 * 3600

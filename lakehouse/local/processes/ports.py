@@ -9,7 +9,7 @@ from itertools import chain
 
 from lakehouse.local.home import Home, write_atomically
 from lakehouse.local.processes import reserved
-from lakehouse.local.processes.server_context import LOOPBACK
+from lakehouse.local.processes.description import LOOPBACK
 
 USUAL = {
     "kafka": 9092,

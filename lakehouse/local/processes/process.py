@@ -13,7 +13,7 @@ import shutil
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,8 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import Clock, poll
 from lakehouse.local import jars
 from lakehouse.local.home import Home
-from lakehouse.local.processes import inherited, logs
+from lakehouse.local.processes import logs
+from lakehouse.local.processes.description import Server, inherited_variables
 
 POLL_SECONDS = 0.1
 STOP_SECONDS = 60
@@ -37,42 +38,6 @@ PRIVATE = 0o077
 MAX_TEMPORARY_BYTES = 70
 """Maximum bytes in the path of a temporary folder. The path of a Unix socket may have 103 (macOS) or 107 (Linux), of
 which libraries use up to 32, as in /pymp-12345678/listener-12345678."""
-
-
-@dataclass(frozen=True)
-class Server:
-    """Description of a server."""
-
-    name: str
-    command: tuple[str, ...]
-    folder: Path
-    """The server's working folder."""
-    address: str
-    """Address for users: a URL, host and port, or empty."""
-    ready: Callable[[], bool]
-    """Returns within seconds whether the server is ready; raises LakehouseError if it never will be."""
-    env: Mapping[str, str] = field(repr=False)
-    """Environment variables in addition to the inherited ones."""
-    env_once: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Like `env`, for values that each `up` generates: a running server with other values is not restarted."""
-    inherits: Callable[[], Iterable[str]] = tuple
-    """Returns names or patterns of the variables that the server inherits from `up` in addition to
-    `inherited.EVERY_SERVER`. Called when the server starts."""
-    ports: Mapping[str, int] = field(default_factory=dict)
-    """Listening ports, by their names in `ports.USUAL`."""
-    after: tuple[str, ...] = ()
-    """Names of servers that must be ready before this one starts."""
-    seconds: float = 300
-    """Timeout for becoming ready. Seconds suffice on an idle machine; a busy one may need minutes."""
-    prepare: Callable[[], None] = lambda: None
-    """Called before the server starts; can be repeated after any interruption."""
-    provision: Callable[[Mapping[str, str]], None] = lambda env: None
-    """Called once the server is ready, with the server's environment; can be repeated."""
-
-    @property
-    def fingerprint(self) -> str:
-        """Hash of everything that requires a restart when it changes."""
-        return hashlib.sha256(json.dumps([self.command, sorted(self.env.items())]).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -157,7 +122,7 @@ def start(server: Server, home: Home) -> Running:
     log = home.folder("logs") / home.log(server.name).name
     logs.set_aside(log)
     marks = {"LAKEHOUSE_FINGERPRINT": server.fingerprint, "LAKEHOUSE_PORTS": json.dumps(dict(server.ports))}
-    common = {**inherited.selected(server.inherits()), **server.env, **server.env_once, **marks}
+    common = {**inherited_variables(server.inherits()), **server.env, **server.env_once, **marks}
     env = {**common, **_specific(server.name, home, common)}
     server.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -184,7 +149,7 @@ def run_tool(server: str, home: Home, command: tuple[str, ...], env: Mapping[str
     Raises:
         LakehouseError: The command failed or took longer than two minutes; the message has its last line of output.
     """
-    common = {**inherited.selected(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
+    common = {**inherited_variables(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
     try:
         done = subprocess.run(  # noqa: S603 (own servers)
             command,

@@ -10,9 +10,9 @@ import sys
 from moto.server import DomainDispatcherApplication, MotoRequestHandler, create_backend_app
 from werkzeug.serving import run_simple
 
-from lakehouse.local.http import guard
-from lakehouse.local.http.guard import Hosts
-from lakehouse.local.processes.server_context import LOOPBACK
+from lakehouse.local import guard
+from lakehouse.local.guard import Hosts
+from lakehouse.local.processes.description import LOOPBACK
 
 
 def main() -> None:

@@ -11,11 +11,10 @@ from confluent_kafka.admin import AdminClient
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
-from lakehouse.local.credentials import Credentials
-from lakehouse.local.home import Home, write_atomically
+from lakehouse.local.home import Credentials, Home, write_atomically
 from lakehouse.local.java import class_path, java, property_value
-from lakehouse.local.processes.process import Server, run_tool
-from lakehouse.local.processes.server_context import LOOPBACK, Context
+from lakehouse.local.processes.description import LOOPBACK, Context, Server
+from lakehouse.local.processes.process import run_tool
 from resources.kafka.jaas import jaas_config
 
 USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"

@@ -18,10 +18,9 @@ import psutil
 import uvicorn
 
 from lakehouse.core.polling import poll
-from lakehouse.local.http import guard
-from lakehouse.local.http.body import Malformed, TooLarge, read
-from lakehouse.local.http.guard import App, Hosts, Receive, Scope, Send
-from lakehouse.local.processes.server_context import LOOPBACK
+from lakehouse.local import guard
+from lakehouse.local.guard import App, Hosts, Malformed, Receive, Scope, Send, TooLarge, read_body
+from lakehouse.local.processes.description import LOOPBACK
 
 MAX_BODY_BYTES = 16 * 1024**2
 SECONDS = 60
@@ -69,7 +68,7 @@ def proxy(port: int, seconds: float = SECONDS) -> App:
         if scope["type"] != "http":
             return
         try:
-            body = await read(receive, MAX_BODY_BYTES)
+            body = await read_body(receive, MAX_BODY_BYTES)
         except TooLarge:
             await _fail(scope, send, 413, f"The request is larger than {MAX_BODY_BYTES >> 20} MiB.")
             return

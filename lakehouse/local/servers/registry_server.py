@@ -2,12 +2,9 @@
 
 import sys
 
-from lakehouse.local import jars
-from lakehouse.local.http import guard
+from lakehouse.local import guard, jars
 from lakehouse.local.java import java
-from lakehouse.local.processes import probe
-from lakehouse.local.processes.process import Server
-from lakehouse.local.processes.server_context import LOOPBACK, Context
+from lakehouse.local.processes.description import LOOPBACK, Context, Server, request_json, responds
 
 
 def server(context: Context) -> Server:
@@ -45,8 +42,8 @@ def server(context: Context) -> Server:
         ),
         folder=folder,
         address=api,
-        ready=lambda: probe.responds(f"{api}/subjects"),
+        ready=lambda: responds(f"{api}/subjects"),
         env=guard.variables(),
         ports={"registry": context.ports["registry"]},
-        provision=lambda env: probe.request_json(f"{api}/config", {"compatibility": "BACKWARD"}, method="PUT"),
+        provision=lambda env: request_json(f"{api}/config", {"compatibility": "BACKWARD"}, method="PUT"),
     )

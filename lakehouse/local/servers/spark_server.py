@@ -13,9 +13,7 @@ import grpc
 
 from lakehouse.local import jars
 from lakehouse.local.java import class_path, java
-from lakehouse.local.processes import inherited
-from lakehouse.local.processes.process import Server
-from lakehouse.local.processes.server_context import LOOPBACK, Context
+from lakehouse.local.processes.description import LOOPBACK, Context, Server, for_transforms
 
 MAX_VALUE = 64 * 1024 * 1024
 """Maximum bytes of one value in an Avro record; Kafka's limit for a message is lower."""
@@ -130,7 +128,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
         env={**context.environment, **spark_environment()},
-        inherits=inherited.for_transforms,
+        inherits=for_transforms,
         ports={"spark": port},
     )
 

@@ -1,8 +1,8 @@
 """A server for Snowflake's protocol in the embedded stack: fakesnow, extended by the account objects that it lacks.
 
-`errors`, `tokens`, `options` and `statements` parse a statement; `account` has the objects of a Snowflake account;
-`commands`, `storage` and `tables` run a statement on it; `iceberg` reads the files; `engine` integrates all of that
-into fakesnow; `login` and `server` implement the protocol. docs/snowflake.md lists the differences from Snowflake.
+`server` and `login` implement the protocol; `engine` integrates the rest into fakesnow. `statements` parses what
+fakesnow lacks, with `tokens` and `options`; `commands`, `grant_commands` and `iceberg_commands` run it on the objects
+of `account`; `iceberg` reads the files. docs/snowflake.md lists the differences from Snowflake.
 """
 
 ADMIN_USER = "ADMIN"

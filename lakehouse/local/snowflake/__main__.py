@@ -11,10 +11,10 @@ from pathlib import Path
 
 import uvicorn
 
+from lakehouse.local import guard
+from lakehouse.local.guard import Hosts
 from lakehouse.local.home import Home
-from lakehouse.local.http import guard
-from lakehouse.local.http.guard import Hosts
-from lakehouse.local.snowflake.execution.iceberg import Lake
+from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 
 REQUIRED = (

@@ -10,8 +10,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lakehouse.local.snowflake import ADMIN_USER, snowflake_errors
-from lakehouse.local.snowflake.execution.iceberg import Copied
-from lakehouse.local.snowflake.parsing.tokens import Name
+from lakehouse.local.snowflake.iceberg import Copied
+from lakehouse.local.snowflake.tokens import Name
 
 _SYSTEM_ROLES = {
     "ACCOUNTADMIN": ("CREATE INTEGRATION", "CREATE EXTERNAL VOLUME"),

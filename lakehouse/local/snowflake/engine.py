@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,12 @@ from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
 
 from lakehouse.core.sql.quoting import DUCKDB
-from lakehouse.local.snowflake import rights, snowflake_errors
+from lakehouse.local.snowflake import commands, iceberg_commands, snowflake_errors
 from lakehouse.local.snowflake.account import Account
-from lakehouse.local.snowflake.execution import commands, context_functions, table_commands
-from lakehouse.local.snowflake.execution.iceberg import Lake
-from lakehouse.local.snowflake.parsing.statements import parse
-from lakehouse.local.snowflake.parsing.tokens import Name
-from lakehouse.local.snowflake.session import Result
+from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.session import Result, Session
+from lakehouse.local.snowflake.statements import parse
+from lakehouse.local.snowflake.tokens import Name, TokenReader
 
 MEMORY_LIMIT = "128MB"
 """Limit of DuckDB's buffers. Rows are in files, so a table may be larger."""
@@ -132,9 +132,9 @@ class Cursor(FakeSnowflakeCursor):
         return self
 
     def _transform(self, expression: Expr, params: Any) -> Expr:
-        for name in rights.check(self._conn, expression):
-            table_commands.refresh_if_due(self._conn, name)
-        return super()._transform(context_functions.substitute(self._conn, self._with_database(expression)), params)
+        for name in _check_query(self._conn, expression):
+            iceberg_commands.refresh_if_due(self._conn, name)
+        return super()._transform(_substitute_functions(self._conn, self._with_database(expression)), params)
 
     def _with_database(self, expression: Expr) -> Expr:
         """Qualify `X.T`, table T of schema X, by the database. DuckDB rejects it if a database is named X."""
@@ -179,3 +179,106 @@ def _select(result: Result) -> Expr:
 
 def _constant(value: Any) -> Expr:
     return exp.cast(exp.null(), "text") if value is None else exp.convert(value)
+
+
+# sqlglot turns what it cannot parse into a Command, which DuckDB would run if it is one of DuckDB's statements.
+_DUCKDB_STATEMENTS = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
+_WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Alter, exp.Drop)
+
+
+def _check_query(session: Session, expression: Expr) -> list[Name]:
+    """Check that the session's role may run a statement.
+
+    Returns:
+        The Iceberg tables that the statement reads.
+
+    Raises:
+        ProgrammingError: The statement is unknown, needs a privilege that the role lacks, would change an Iceberg table
+            of an external catalog, or reads one without a warehouse.
+    """
+    if isinstance(expression, _DUCKDB_STATEMENTS):
+        raise snowflake_errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
+    if isinstance(expression, exp.Use):
+        return []
+    local = {cte.alias.upper() for cte in expression.find_all(exp.CTE)}
+    with session.account.lock:
+        read = [
+            _check_table(session, expression, table)
+            for table in expression.find_all(exp.Table)
+            if isinstance(table.this, exp.Identifier) and not (len(table.parts) == 1 and table.name.upper() in local)
+        ]
+    return [name for name in read if name]
+
+
+def _check_table(session: Session, expression: Expr, table: exp.Table) -> Name | None:
+    """Check one table of a statement, and return its full name if it is an Iceberg table."""
+    account, role = session.account, session.role
+    parts: Name = tuple(part.name if part.args.get("quoted") else part.name.upper() for part in table.parts)
+    if len(parts) > 3 or (len(parts) < 3 and not session.database) or (len(parts) == 1 and not session.schema):
+        return None  # fakesnow reports the missing part
+    name = session.resolve(parts, 3)
+    for kind, container in (("DATABASE", name[:1]), ("SCHEMA", name[:2])):
+        if account.find(kind, container):
+            account.require("USAGE", kind, container, role)
+    target = expression.this.this if isinstance(expression.this, exp.Schema) else expression.this
+    if isinstance(expression, exp.Create) and target is table:
+        privilege = f"CREATE {expression.kind}"
+        if expression.kind in ("TABLE", "VIEW") and account.find("SCHEMA", name[:2]):
+            account.require(privilege, "SCHEMA", name[:2], role)
+    if account.find("ICEBERG TABLE", name) is None:
+        return None
+    if isinstance(expression, (*_WRITES, exp.Create)) and expression.find(exp.Table) is table:
+        raise snowflake_errors.failed(f"Iceberg table {name[2]} is read-only: it belongs to an external catalog")
+    account.require("SELECT", "ICEBERG TABLE", name, role)
+    if not session.warehouse or not account.allowed("USAGE", "WAREHOUSE", (session.warehouse,), role):
+        raise snowflake_errors.no_warehouse()
+    return name
+
+
+_CONTEXT: dict[str, Callable[[Session], str | None]] = {
+    "CURRENT_ACCOUNT": lambda session: session.account.name,
+    "CURRENT_USER": lambda session: session.user,
+    "CURRENT_ROLE": lambda session: session.role,
+    "CURRENT_WAREHOUSE": lambda session: session.warehouse,
+    "CURRENT_DATABASE": lambda session: session.database,
+    "CURRENT_SCHEMA": lambda session: session.schema,
+    "CURRENT_REGION": lambda session: "AWS_" + session.lake.region.upper().replace("-", "_"),
+}
+
+
+def _substitute_functions(session: Session, expression: Expr) -> Expr:
+    """Replace the calls of these functions by their values, in place."""
+    return expression.transform(lambda node: _function_value(session, node), copy=False)
+
+
+def _function_value(session: Session, node: Expr) -> Expr:
+    if not isinstance(node, exp.Func):
+        return node
+    name = node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_name().upper()
+    if name in _CONTEXT:
+        value = _CONTEXT[name](session)
+    elif name == "SYSTEM$GET_ICEBERG_TABLE_INFORMATION":
+        value = iceberg_commands.table_information(session, _name(node))
+    elif name == "SYSTEM$VERIFY_EXTERNAL_VOLUME":
+        value = iceberg_commands.verify(session, "EXTERNAL VOLUME", _name(node)[-1])
+    elif name == "SYSTEM$VERIFY_CATALOG_INTEGRATION":
+        value = iceberg_commands.verify(session, "CATALOG INTEGRATION", _text(node))
+    else:
+        return node
+    constant = exp.convert(value) if value is not None else exp.cast(exp.null(), "text")
+    named = isinstance(node.parent, exp.Select)
+    return exp.alias_(constant, node.sql(dialect="snowflake").upper(), quoted=True) if named else constant
+
+
+def _text(call: exp.Func) -> str:
+    argument = call.expressions[0] if len(call.expressions) == 1 else None
+    if not (isinstance(argument, exp.Literal) and argument.is_string):
+        raise snowflake_errors.syntax_error(call.sql(dialect="snowflake"), "one string: the object's name")
+    return argument.this
+
+
+def _name(call: exp.Func) -> tuple[str, ...]:
+    tokens = TokenReader(_text(call))
+    name = tokens.name()
+    tokens.expect_end()
+    return name

@@ -16,13 +16,12 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from lakehouse.local.http import body
+from lakehouse.local import guard
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.engine import Connection, Instance
-from lakehouse.local.snowflake.execution.iceberg import Lake
-from lakehouse.local.snowflake.login import Authenticator, LoginRefused
-from lakehouse.local.snowflake.parsing.statements import parse
-from lakehouse.local.snowflake.sessions import Session, Sessions, Validity
+from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.login import Authenticator, LoginRefused, Sessions, SessionTokens, Validity
+from lakehouse.local.snowflake.statements import parse
 
 logger = logging.getLogger("lakehouse.snowflake")
 
@@ -119,7 +118,7 @@ def application(
     routes = [Route(path, handler, methods=["POST"]) for path, handler in handlers.items()]
     routes += [route for route in fakesnow.server.routes if route.path in reused]
     routes.append(Route("/healthz", lambda _: JSONResponse({"ok": True})))
-    return Starlette(routes=routes, middleware=[Middleware(body.plain, limit=MAX_BODY_BYTES)])
+    return Starlette(routes=routes, middleware=[Middleware(guard.plain_bodies, limit=MAX_BODY_BYTES)])
 
 
 def _extend_statement_types() -> None:
@@ -137,7 +136,7 @@ def _token(request: Request) -> str:
     return request.headers.get("Authorization", "").removeprefix('Snowflake Token="').removesuffix('"')
 
 
-def _login_response(session: Session, validity: Validity, user: str) -> dict[str, Any]:
+def _login_response(session: SessionTokens, validity: Validity, user: str) -> dict[str, Any]:
     return {
         "token": session.token,
         "masterToken": session.master_token,

@@ -9,8 +9,8 @@ from typing import Protocol
 from duckdb import DuckDBPyConnection
 
 from lakehouse.local.snowflake.account import Account
-from lakehouse.local.snowflake.execution.iceberg import Lake
-from lakehouse.local.snowflake.parsing.tokens import Name
+from lakehouse.local.snowflake.iceberg import Lake
+from lakehouse.local.snowflake.tokens import Name
 
 Value = str | int | bool | datetime | None
 

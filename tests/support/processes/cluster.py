@@ -17,8 +17,8 @@ from lakehouse.config.loader import PROJECT, load
 from lakehouse.local import client_environment, jars
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path
-from lakehouse.local.processes import ports, probe, process
-from lakehouse.local.processes.process import Server
+from lakehouse.local.processes import ports, process
+from lakehouse.local.processes.description import Server, responds
 from lakehouse.local.servers import spark_server
 from resources.build import build_resources
 
@@ -85,7 +85,7 @@ def daemon(home, name, main, arguments, web, env):
         ),
         folder=home.folder(name),
         address=f"http://127.0.0.1:{web}",
-        ready=lambda: probe.responds(f"http://127.0.0.1:{web}/json/"),
+        ready=lambda: responds(f"http://127.0.0.1:{web}/json/"),
         env=env,
         ports={"web": web},
         seconds=120,

@@ -25,8 +25,8 @@ import pytest
 from lakehouse.local import jars
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path, java
-from lakehouse.local.processes import probe, process
-from lakehouse.local.processes.process import Server
+from lakehouse.local.processes import process
+from lakehouse.local.processes.description import Server, responds
 from tests.support.servers.proxy import Proxy, Request, Response
 
 WAREHOUSE = "trades"
@@ -210,7 +210,7 @@ def rest_server(stack, tmp_path_factory):
         command=java("-cp", libraries, "org.apache.iceberg.rest.RESTCatalogServer", heap="256m"),
         folder=home.folder("rest"),
         address=address,
-        ready=lambda: probe.responds(f"{address}/v1/config"),
+        ready=lambda: responds(f"{address}/v1/config"),
         env={
             "REST_PORT": str(port),
             "CATALOG_REST_PORT": str(port),

@@ -24,7 +24,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.local.snowflake import bootstrap
+from lakehouse.local.servers import snowflake_server
 from resources.snowflake.snowflake import Snowflake
 
 BIG = 9_007_199_254_740_993
@@ -82,7 +82,7 @@ class Server:
 
     def ensure(self) -> None:
         """Create the account objects that `lakehouse up` creates after the start."""
-        bootstrap.ensure(
+        snowflake_server.ensure(
             host="127.0.0.1",
             port=self.port,
             account="LOCAL",

@@ -6,16 +6,18 @@ from typing import Any
 
 from sqlglot.errors import TokenError
 
-from lakehouse.local.snowflake.parsing.grant_statements import (
+from lakehouse.local.snowflake.options import (
+    OPTIONS,
     GrantStatement,
     ShowGrants,
     read_grant,
+    read_keys,
+    read_options,
     read_revoke,
     read_show,
 )
-from lakehouse.local.snowflake.parsing.options import OPTIONS, read_keys, read_options
-from lakehouse.local.snowflake.parsing.tokens import Name, TokenReader
 from lakehouse.local.snowflake.snowflake_errors import not_emulated
+from lakehouse.local.snowflake.tokens import Name, TokenReader
 
 KINDS = tuple(OPTIONS)
 NOT_EMULATED = (

@@ -26,7 +26,7 @@ from requests import RequestException
 
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.local.snowflake import snowflake_errors
-from lakehouse.local.snowflake.parsing.tokens import Name
+from lakehouse.local.snowflake.tokens import Name
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,22 @@
-"""Iceberg tables of AWS Glue or a REST catalog. Creation and refresh copy the catalog's current snapshot."""
+"""Execution of the statements about Iceberg tables, and about the external volumes and catalog integrations they need.
 
+Creation and refresh copy the catalog's current snapshot. Column and property names of volumes and integrations are from
+the acceptance tests of Snowflake's Terraform provider.
+"""
+
+import hashlib
 import json
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from lakehouse.core.sql.quoting import DUCKDB
-from lakehouse.local.snowflake import snowflake_errors
+from lakehouse.local.snowflake import iceberg, snowflake_errors
 from lakehouse.local.snowflake.account import Account, Entity, IcebergTable
-from lakehouse.local.snowflake.execution import iceberg, storage
-from lakehouse.local.snowflake.parsing.statements import Alter, Create, Drop, Refresh, Show
-from lakehouse.local.snowflake.parsing.tokens import Name
-from lakehouse.local.snowflake.session import Result, Session, like, status
+from lakehouse.local.snowflake.session import Result, Session, like, status, text
+from lakehouse.local.snowflake.snowflake_errors import invalid_option
+from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show
+from lakehouse.local.snowflake.tokens import Name
 
 _SHOWN: Mapping[str, Callable[[IcebergTable], Any]] = {
     "created_on": lambda table: table.created,
@@ -35,7 +40,7 @@ _SHOWN: Mapping[str, Callable[[IcebergTable], Any]] = {
 """The columns of SHOW ICEBERG TABLES."""
 
 
-def create(session: Session, statement: Create) -> Result:
+def create_table(session: Session, statement: Create) -> Result:
     """Run CREATE ICEBERG TABLE ... CATALOG_TABLE_NAME, and copy the current snapshot.
 
     The role needs CREATE ICEBERG TABLE on the schema, and USAGE on volume and integration.
@@ -69,7 +74,7 @@ def create(session: Session, statement: Create) -> Result:
     return status(f"Table {name[-1]} successfully created.")
 
 
-def refresh(session: Session, statement: Refresh) -> Result:
+def refresh_table(session: Session, statement: Refresh) -> Result:
     """Run ALTER ICEBERG TABLE ... REFRESH. The role must own the table, and AUTO_REFRESH must be off."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading:
@@ -91,15 +96,13 @@ def refresh_if_due(session: Session, name: Name) -> None:
             table = account.find("ICEBERG TABLE", name)
             if not isinstance(table, IcebergTable) or not table.options.get("AUTO_REFRESH"):
                 return
-            interval = _integration(account, table.options).options.get(
-                "REFRESH_INTERVAL_SECONDS", storage.REFRESH_SECONDS
-            )
+            interval = _integration(account, table.options).options.get("REFRESH_INTERVAL_SECONDS", REFRESH_SECONDS)
             if time.monotonic() - table.checked_at < interval:
                 return
         _load(session, table)
 
 
-def alter(session: Session, statement: Alter) -> Result:
+def alter_table(session: Session, statement: Alter) -> Result:
     """Run ALTER ICEBERG TABLE ... SET AUTO_REFRESH, COMMENT. The role must own the table."""
     if set(statement.options) - {"AUTO_REFRESH", "COMMENT"}:
         raise snowflake_errors.not_emulated(f"ALTER ICEBERG TABLE ... {', '.join(statement.options)}")
@@ -108,7 +111,7 @@ def alter(session: Session, statement: Alter) -> Result:
     return status()
 
 
-def drop(session: Session, statement: Drop) -> Result:
+def drop_table(session: Session, statement: Drop) -> Result:
     """Run DROP ICEBERG TABLE. The catalog and the files are not changed."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading, account.lock:
@@ -121,7 +124,7 @@ def drop(session: Session, statement: Drop) -> Result:
     return status(f"{name[-1]} successfully dropped.")
 
 
-def show(session: Session, statement: Show) -> Result:
+def show_tables(session: Session, statement: Show) -> Result:
     """Run SHOW ICEBERG TABLES, limited to the tables that the role may see."""
     pattern = like(statement.like)
     # A single name is that of a database or, if there is none, of a schema in the session's database.
@@ -139,7 +142,7 @@ def show(session: Session, statement: Show) -> Result:
     return Result(list(_SHOWN), rows)
 
 
-def information(session: Session, name: Name) -> str:
+def table_information(session: Session, name: Name) -> str:
     """Return the result of SYSTEM$GET_ICEBERG_TABLE_INFORMATION: the metadata's location at the last refresh, as JSON.
 
     The role must own the table (Snowflake, SYSTEM$GET_ICEBERG_TABLE_INFORMATION, usage notes).
@@ -204,3 +207,142 @@ def _integration(account: Account, options: dict[str, Any]) -> Entity:
 def _used(options: dict[str, Any], kind: str) -> Name:
     """Return the name of the volume or integration in a table's options, where it is a string in any case."""
     return (options["EXTERNAL_VOLUME" if kind == "EXTERNAL VOLUME" else "CATALOG"].upper(),)
+
+
+IAM_USER_ARN = "arn:aws:iam::999999999999:user/local-snowflake"
+"""The principal that assumes the role: in a real account, a user of Snowflake's AWS account."""
+
+REFRESH_SECONDS = 30
+"""Snowflake's default interval between refreshes."""
+
+CLIENT_SECRET = "OAUTH_CLIENT_SECRET"  # noqa: S105 (an option's name)
+
+
+def with_external_ids(account: Account, volume: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the volume's options with a generated external id for each location without one."""
+    locations = [
+        {"STORAGE_AWS_EXTERNAL_ID": _external_id(account, volume), **location}
+        for location in options["STORAGE_LOCATIONS"]
+    ]
+    return {**options, "STORAGE_LOCATIONS": locations}
+
+
+def describe(session: Session, statement: Describe) -> Result:
+    """Run DESC EXTERNAL VOLUME or DESC CATALOG INTEGRATION, whose results a trust policy needs."""
+    entity = session.account.get(statement.kind, session.resolve(statement.name, 1), session.role)
+    return (
+        _describe_volume(entity)
+        if statement.kind == "EXTERNAL VOLUME"
+        else _describe_integration(session.account, entity)
+    )
+
+
+def _describe_volume(volume: Entity) -> Result:
+    writes = text(volume.options.get("ALLOW_WRITES", True))
+    rows: list[tuple[str, ...]] = [("", "ALLOW_WRITES", "Boolean", writes, "true")]
+    for number, location in enumerate(volume.options["STORAGE_LOCATIONS"], 1):
+        shown = {
+            **location,
+            "STORAGE_ALLOWED_LOCATIONS": [location["STORAGE_BASE_URL"] + "*"],
+            "STORAGE_AWS_IAM_USER_ARN": IAM_USER_ARN,
+            "ENCRYPTION_TYPE": "NONE",
+            "ENCRYPTION_KMS_KEY_ID": "",
+        }
+        rows.append(("STORAGE_LOCATIONS", f"STORAGE_LOCATION_{number}", "String", json.dumps(shown), ""))
+    rows.append(("STORAGE_LOCATIONS", "ACTIVE", "String", "", ""))
+    rows.append(("", "COMMENT", "String", volume.options.get("COMMENT", ""), ""))
+    return Result(["parent_property", "property", "property_type", "property_value", "property_default"], rows)
+
+
+def check_integration(options: dict[str, Any]) -> None:
+    """Check that the options of an integration are compatible with each other.
+
+    Raises:
+        ProgrammingError: A REST catalog's kind does not support the authentication.
+    """
+    rest, login = options.get("REST_CONFIG"), options.get("REST_AUTHENTICATION")
+    if rest and login:
+        is_glue, signs = rest.get("CATALOG_API_TYPE") == "AWS_GLUE", login["TYPE"] == "SIGV4"
+        if is_glue != signs or (signs and options["CATALOG_SOURCE"] == "POLARIS"):
+            raise invalid_option(f"REST_AUTHENTICATION of TYPE {login['TYPE']} is not supported for this catalog")
+
+
+def altered_integration(integration: Entity, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of ALTER CATALOG INTEGRATION ... SET, completed by the integration's authentication.
+
+    Raises:
+        ProgrammingError: An option is neither the refresh interval, the comment nor a client's secret.
+    """
+    login = options.get("REST_AUTHENTICATION", {})
+    if options.keys() - {"REFRESH_INTERVAL_SECONDS", "COMMENT", "REST_AUTHENTICATION"} or login.keys() - {
+        CLIENT_SECRET
+    }:
+        raise invalid_option(f"ALTER CATALOG INTEGRATION cannot set {', '.join([*options, *login])}")
+    if login and integration.options.get("REST_AUTHENTICATION", {}).get("TYPE") != "OAUTH":
+        raise invalid_option(f"{integration.label} has no {CLIENT_SECRET}")
+    return options | ({"REST_AUTHENTICATION": integration.options["REST_AUTHENTICATION"] | login} if login else {})
+
+
+def _describe_integration(account: Account, integration: Entity) -> Result:
+    properties = {
+        "CATALOG_NAMESPACE": "",
+        "COMMENT": "",
+        "REFRESH_INTERVAL_SECONDS": REFRESH_SECONDS,
+        **integration.options,
+    }
+    if not _uses_oauth(integration):
+        prefix = "API" if "REST_CONFIG" in integration.options else "GLUE"
+        properties[f"{prefix}_AWS_IAM_USER_ARN"] = IAM_USER_ARN
+        properties[f"{prefix}_AWS_EXTERNAL_ID"] = _assumed_role(account, integration)[1]
+    rows = [
+        (key, "Boolean" if isinstance(value, bool) else "String", _shown(value), "")
+        for key, value in properties.items()
+    ]
+    return Result(["property", "property_type", "property_value", "property_default"], rows)
+
+
+def _uses_oauth(integration: Entity) -> bool:
+    return integration.options.get("REST_AUTHENTICATION", {}).get("TYPE") == "OAUTH"
+
+
+def _shown(value: Any) -> str:
+    """Format a property's value; a group is `{KEY=value, KEY=[a, b]}`, without the options that Snowflake hides."""
+    if isinstance(value, dict):
+        public = {key: setting for key, setting in value.items() if key not in (CLIENT_SECRET, "SIGV4_EXTERNAL_ID")}
+        return f"{{{', '.join(f'{key}={_shown(setting)}' for key, setting in public.items())}}}"
+    return f"[{', '.join(value)}]" if isinstance(value, list) else text(value)
+
+
+def _assumed_role(account: Account, entity: Entity) -> tuple[str, str]:
+    """Return the ARN of the IAM role that a volume or an integration assumes, and its external id."""
+    options = entity.options
+    if entity.kind == "EXTERNAL VOLUME":
+        [location, *_] = options["STORAGE_LOCATIONS"]
+        return location["STORAGE_AWS_ROLE_ARN"], location["STORAGE_AWS_EXTERNAL_ID"]
+    signing = options.get("REST_AUTHENTICATION", {})
+    external_id = signing.get("SIGV4_EXTERNAL_ID") or _external_id(account, entity.name[0])
+    return signing.get("SIGV4_IAM_ROLE") or options["GLUE_AWS_ROLE_ARN"], external_id
+
+
+def verify(session: Session, kind: str, name: str) -> str:
+    """Run SYSTEM$VERIFY_EXTERNAL_VOLUME (only for the owner) or SYSTEM$VERIFY_CATALOG_INTEGRATION.
+
+    The access to the IAM role, or the login to the REST catalog, is verified. No file is read: Snowflake does not
+    verify more of a read-only volume either.
+    """
+    account = session.account
+    with account.lock:
+        entity = account.get(kind, (name,), session.role)
+        if kind == "EXTERNAL VOLUME":
+            account.require_ownership(entity, session.role)
+        uses_oauth = _uses_oauth(entity)
+        role_arn, external_id = ("", "") if uses_oauth else _assumed_role(account, entity)
+    if uses_oauth:
+        refusal = session.lake.login_refusal(entity.options)
+    else:
+        refusal = session.lake.role_refusal(role_arn, IAM_USER_ARN, external_id)
+    return json.dumps({"success": not refusal} | ({"errorCode": "0", "errorMessage": refusal} if refusal else {}))
+
+
+def _external_id(account: Account, name: str) -> str:
+    return f"{account.name}_SFCRole=2_{hashlib.sha256(name.encode()).hexdigest()[:16]}"

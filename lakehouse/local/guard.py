@@ -1,4 +1,4 @@
-"""Protection of HTTP servers on the loopback interface from cross-site requests and DNS rebinding.
+"""Protection of HTTP servers on the loopback interface from cross-site requests, DNS rebinding and large bodies.
 
 The user's browser sends such requests for a foreign page, so listening on loopback is no protection. Browsers set three
 headers that a page cannot forge: Host (which reveals DNS rebinding), Origin and Sec-Fetch-Site. Other programs do not
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import zlib
 from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from enum import Enum
@@ -175,3 +176,87 @@ def wsgi(app: Callable[..., Iterable[bytes]], hosts: Hosts) -> Callable[..., Ite
         return app(environ, start_response)
 
     return guarded
+
+
+class TooLarge(Exception):
+    """The body, as sent or decompressed, is larger than allowed."""
+
+
+class Malformed(Exception):
+    """The body is incomplete, or invalid for its encoding."""
+
+
+async def read_body(receive: Receive, limit: int) -> bytes:
+    """Return a request's body.
+
+    Args:
+        receive: ASGI's function for the next part.
+        limit: Maximum size, in bytes.
+
+    Raises:
+        TooLarge: The body is larger.
+        Malformed: The client disconnected before its end.
+    """
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            raise Malformed("the client disconnected")
+        body += message.get("body", b"")
+        if len(body) > limit:
+            raise TooLarge
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def decompress(body: bytes, limit: int) -> bytes:
+    """Decompress a gzip body.
+
+    Args:
+        body: One gzip member.
+        limit: Maximum size of the result, in bytes.
+
+    Raises:
+        TooLarge: The result is larger.
+        Malformed: The body is not gzip, is truncated, or has data after the member.
+    """
+    member = zlib.decompressobj(wbits=31)
+    try:
+        content = member.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise Malformed(str(error)) from error
+    if len(content) > limit:
+        raise TooLarge
+    if not member.eof or member.unused_data:
+        raise Malformed("it is truncated, or followed by other data")
+    return content
+
+
+def plain_bodies(app: App, limit: int) -> App:
+    """Wrap an application, so that it receives bodies of a limited size and without content encoding."""
+
+    async def limited(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await app(scope, receive, send)
+            return
+        try:
+            body = await read_body(receive, limit)
+            if headers_of(scope).get("content-encoding", "").lower() == "gzip":
+                body = decompress(body, limit)
+        except TooLarge:
+            await respond(scope, send, 413, f"The request is larger than {limit >> 20} MiB. Nothing was done.")
+            return
+        except Malformed as error:
+            await respond(scope, send, 400, f"The request's body cannot be read: {error}. Nothing was done.")
+            return
+        replaced = (b"content-encoding", b"content-length", b"transfer-encoding")
+        headers = [(name, value) for name, value in scope["headers"] if name.lower() not in replaced]
+        headers.append((b"content-length", str(len(body)).encode()))
+        pending = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive_plain():
+            return pending.pop() if pending else await receive()
+
+        await app({**scope, "headers": headers}, receive_plain, send)
+
+    return limited

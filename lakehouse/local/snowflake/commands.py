@@ -10,12 +10,11 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from lakehouse.core.sql.quoting import SNOWFLAKE
-from lakehouse.local.snowflake import snowflake_errors
+from lakehouse.local.snowflake import grant_commands, iceberg_commands, snowflake_errors
 from lakehouse.local.snowflake.account import Entity
-from lakehouse.local.snowflake.execution import grant_commands, storage, table_commands
-from lakehouse.local.snowflake.parsing.statements import Alter, Create, Describe, Drop, Refresh, Show, Statement, Use
-from lakehouse.local.snowflake.parsing.tokens import Name
 from lakehouse.local.snowflake.session import Result, Session, like, status, text
+from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show, Statement, Use
+from lakehouse.local.snowflake.tokens import Name
 
 KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 """The two keys of a user: one can be replaced while the other is in use."""
@@ -32,15 +31,15 @@ def run(session: Session, statement: Statement) -> Result:
     """
     match statement:
         case Create(kind="ICEBERG TABLE"):
-            return table_commands.create(session, statement)
+            return iceberg_commands.create_table(session, statement)
         case Refresh():
-            return table_commands.refresh(session, statement)
+            return iceberg_commands.refresh_table(session, statement)
         case Alter(kind="ICEBERG TABLE"):
-            return table_commands.alter(session, statement)
+            return iceberg_commands.alter_table(session, statement)
         case Drop(kind="ICEBERG TABLE"):
-            return table_commands.drop(session, statement)
+            return iceberg_commands.drop_table(session, statement)
         case Show(kind="ICEBERG TABLE"):
-            return table_commands.show(session, statement)
+            return iceberg_commands.show_tables(session, statement)
     with session.account.lock:
         match statement:
             case Create():
@@ -52,7 +51,7 @@ def run(session: Session, statement: Statement) -> Result:
             case Describe(kind="USER"):
                 return _describe_user(session, statement.name)
             case Describe():
-                return storage.describe(session, statement)
+                return iceberg_commands.describe(session, statement)
             case Show():
                 return _show(session, statement)
             case Use():
@@ -83,9 +82,9 @@ def _create(session: Session, statement: Create) -> Result:
     if kind == "USER":
         options |= _fingerprints(options)
     elif kind == "CATALOG INTEGRATION":
-        storage.check(options)
+        iceberg_commands.check_integration(options)
     elif kind == "EXTERNAL VOLUME":
-        options = storage.with_external_ids(account, name[0], options)
+        options = iceberg_commands.with_external_ids(account, name[0], options)
     elif kind in ("DATABASE", "SCHEMA"):
         # A dropped database remains in fakesnow without schemas, because sessions may have it open.
         session.run(f"CREATE {kind} IF NOT EXISTS {SNOWFLAKE.identifier(*name)}")
@@ -103,7 +102,7 @@ def _alter(session: Session, statement: Alter) -> Result:
     if entity:
         options = dict(statement.options)
         if statement.kind == "CATALOG INTEGRATION":
-            options = storage.altered(entity, options)
+            options = iceberg_commands.altered_integration(entity, options)
         entity.options |= options | (_fingerprints(options) if statement.kind == "USER" else {})
     return status()
 
@@ -113,7 +112,7 @@ def _drop(session: Session, statement: Drop) -> Result:
     if entity is None:
         return status(f"Drop statement executed successfully ({statement.name[-1]} already dropped).")
     if statement.kind in ("EXTERNAL VOLUME", "CATALOG INTEGRATION"):
-        table_commands.require_unused(session.account, entity)
+        iceberg_commands.require_unused(session.account, entity)
     if statement.kind == "SCHEMA":
         session.run(f"DROP SCHEMA {SNOWFLAKE.identifier(*entity.name)} CASCADE")
     if statement.kind == "DATABASE":

@@ -2,7 +2,7 @@
 
 from lakehouse.local.snowflake import snowflake_errors
 from lakehouse.local.snowflake.account import Entity
-from lakehouse.local.snowflake.parsing.grant_statements import (
+from lakehouse.local.snowflake.options import (
     Grant,
     GrantOnTables,
     GrantOwnership,
@@ -10,8 +10,8 @@ from lakehouse.local.snowflake.parsing.grant_statements import (
     GrantStatement,
     ShowGrants,
 )
-from lakehouse.local.snowflake.parsing.tokens import Name
 from lakehouse.local.snowflake.session import Result, Session, status
+from lakehouse.local.snowflake.tokens import Name
 
 PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
 """Number of parts in the full name of an object; one for the other kinds."""

@@ -1,1 +1,0 @@
-"""Protection of the embedded stack's HTTP servers."""

@@ -1,1 +1,0 @@
-"""Execution of parsed statements."""

@@ -1,1 +1,0 @@
-"""Strict parsers of the statements that fakesnow lacks."""
