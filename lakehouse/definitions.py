@@ -4,18 +4,16 @@ import gc
 
 import dagster as dg
 
-from assets.schedules import nightly
-from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
-from assets.sensors.disk_space import disk_space
-from assets.sensors.freshness_sensor import freshness_sensor
-from assets.sensors.heartbeat import heartbeat
-from assets.sensors.lineage_sensor import lineage_sensor
-from assets.sensors.old_runs import old_runs_definitions
-from assets.sensors.tick_alerts import alert_failed_ticks
-from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.embedded_stack import disk_space, old_runs_definitions
+from assets.freshness import freshness_sensor
+from assets.lineage import lineage_sensor
+from assets.monitoring import alert_failed_ticks, heartbeat
 from assets.streaming.job import stream_definitions
 from assets.topics.confluent_state import cluster_definitions
+from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions, topic_definitions
+from assets.topics.upkeep_assets import nightly
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config

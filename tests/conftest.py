@@ -18,7 +18,7 @@ from botocore.loaders import JSONFileLoader, Loader
 from moto import backends
 from moto.backends import list_of_moto_modules
 
-from assets import asset_factory
+from assets import factories
 from assets.failures import RETRY
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.local import stack as local_stack
@@ -93,7 +93,7 @@ def _discard_credentials():
 def retries_without_delay():
     """Let steps of runs retry at once: four attempts took 35 seconds, in which nothing happened."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(asset_factory, "RETRY", dg.RetryPolicy(RETRY.max_retries, delay=0))
+        patch.setattr(factories, "RETRY", dg.RetryPolicy(RETRY.max_retries, delay=0))
         yield
 
 

@@ -44,14 +44,11 @@ BUDGETS = (
         ("boto3", "dagster", "pydantic", "pyiceberg", "pyspark", "requests", "snowflake.connector"),
     ),
     # Users and build servers run these commands often, and none of them reads or writes a table.
-    Budget("lakehouse.cli.commands.embedded_stack", ("boto3", "dagster", "grpc", "pyiceberg", "pyspark")),
-    Budget("lakehouse.cli.commands.diagnosis", ("boto3", "dagster", "pyspark")),
-    Budget("lakehouse.cli.commands.reading", ("duckdb", "pyarrow", "pyspark")),
-    Budget("lakehouse.cli.commands.querying", ("duckdb", "pyiceberg", "pyspark")),
-    Budget("lakehouse.cli.commands.checking", ("duckdb", "pyiceberg", "pyspark")),
-    Budget("lakehouse.cli.commands.letter_listing", ("duckdb", "pyspark")),
+    Budget("lakehouse.cli.commands.stack", ("boto3", "dagster", "grpc", "pyiceberg", "pyspark")),
+    Budget("lakehouse.cli.commands.setup", ("boto3", "dagster", "pyspark")),
+    Budget("lakehouse.cli.commands.reading", ("duckdb", "pyarrow", "pyiceberg", "pyspark")),
     Budget("lakehouse.cli.console", ("dagster", "pyiceberg", "pyspark")),
-    Budget("lakehouse.cli.commands.validating", ("boto3", "duckdb", "pyarrow", "pyiceberg", "pyspark")),
+    Budget("lakehouse.cli.commands.checking", ("boto3", "duckdb", "pyarrow", "pyiceberg", "pyspark")),
     *(Budget(f"spark.codecs.{path.stem}", IN_WORKERS) for path in sorted(ROOT.glob("spark/codecs/*_codec*.py"))),
 )
 

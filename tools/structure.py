@@ -25,7 +25,9 @@ DEFERRED = {
     "lakehouse/formats": {"confluent_kafka", "pyiceberg"},
     "lakehouse/config": {"pyiceberg"},
     # Definitions load the class of each reader.
-    "lakehouse/readers": {"lakehouse", "openlineage", "pyiceberg", "resources"},
+    "lakehouse/readers": {"duckdb", "lakehouse", "openlineage", "pyiceberg", "resources"},
+    # `status` shares a module with `query`, and loads no library of an engine.
+    "lakehouse/query": {"lakehouse", "pyspark"},
     # Spark's Python workers load the decoder of Protobuf for topics in Protobuf only.
     "spark": {"ptars", "pyiceberg"},
     # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine. Some

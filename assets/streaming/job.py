@@ -5,9 +5,9 @@ from itertools import takewhile
 
 import dagster as dg
 
+from assets.alerts import RESTARTED
 from assets.failures import dagster_failures
-from assets.sensors.alerts import RESTARTED
-from assets.sensors.freshness_sensor import IN_PROGRESS
+from assets.freshness import IN_PROGRESS
 from assets.streaming.check import kafka_check
 from lakehouse.config.loader import Config
 from lakehouse.pipeline.clients import CLIENTS

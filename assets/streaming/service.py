@@ -10,10 +10,9 @@ from typing import Any
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from assets.batch_results import batch_message, check_results, registration_metadata
-from assets.streaming.check import Verdicts
+from assets.results import batch_message, check_results, registration_metadata
+from assets.streaming.check import KAFKA, Verdicts
 from assets.streaming.reports import Reporter
-from assets.streaming.results import KAFKA
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused

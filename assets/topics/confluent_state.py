@@ -10,8 +10,8 @@ from typing import TypeVar
 
 import dagster as dg
 
-from assets.automation import hourly
-from assets.check_definition import CheckDefinition
+from assets.entry import hourly
+from assets.factories import CheckDefinition
 from assets.failures import dagster_failures
 from lakehouse.config.checks import TABLEFLOW
 from lakehouse.config.environment import environment_name

@@ -1,4 +1,8 @@
-"""The asset of an Iceberg table, which ingests the new records of its topic, audits them on a branch and publishes."""
+"""The asset of an Iceberg table, which ingests the new records of its topic, audits them on a branch and publishes.
+
+The asset of a table that Confluent's Tableflow writes observes and checks the table in its catalog. Tableflow publishes
+without this project, so a failed check reports rows but cannot withhold them from readers.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,21 +11,23 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 from pydantic import Field
 
-from assets.asset_factory import asset_spec, table_op
-from assets.automation import unless_continuous
-from assets.batch_results import batch_message, check_results
-from assets.entry import code_links, group, topic_of
+from assets.entry import code_links, group, on_upstream_change, topic_of, unless_continuous
+from assets.factories import asset_spec, table_op
 from assets.failures import dagster_failures
-from assets.text_table import as_table
+from assets.results import as_table, batch_message, check_results
+from assets.topics import confluent_state
 from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hidden_ids, visible_columns
 from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.counts import OUTCOMES
 from lakehouse.core.text.markdown import escaped
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
-from resources.by_key import Resources, resource_of
+from lakehouse.pipeline.table_location import catalog_of, table_of, table_resources
+from resources.by_key import Resources, find_resource, resource_of
+from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.pauses import require_unpaused
 from resources.iceberg.snapshots import live_rows
 from resources.spark.spark import Spark
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
     from lakehouse.pipeline.commits.audit import CheckResult
     from lakehouse.pipeline.ingestion import Published
+
 
 AUDITS = {
     RECORD_COUNT: "Each record has one outcome, such as row or dead letter, and Iceberg committed all counted rows.",
@@ -202,3 +209,52 @@ def _metadata(published: "list[Published]") -> dict[str, Any]:
             "next_offsets": {str(p): o for p, o in sorted(last.batch.end.items())},
         }
     return metadata
+
+
+def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
+    """Return the asset `iceberg/<topic>` of a table by Tableflow, with the declared checks on its newest snapshot."""
+    key = dg.AssetKey(["iceberg", entry.name])
+    spec = asset_spec(
+        entry,
+        "iceberg",
+        deps=[["kafka", entry.name]],
+        description=f"{entry.description} Written by Confluent's Tableflow.".strip(),
+        kinds={"iceberg", "confluent", "s3"},
+        automation_condition=on_upstream_change(),
+        metadata={"dagster/storage_kind": "iceberg", **code_links(config, entry)},
+    )
+    cloud = confluent_state.needed(config)
+
+    @table_op(
+        spec,
+        pool=f"iceberg_{group(entry)}",
+        resources={"catalog", "spark", *table_resources(config, entry), *cloud},
+        check_specs=declared_specs(key, entry),
+    )
+    def tableflow_table(
+        context: dg.AssetExecutionContext, resources: Resources
+    ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        from lakehouse.pipeline.commits import column_checks
+
+        with dagster_failures(entry):
+            catalog = catalog_of(entry, resources)
+            ref = table_of(config, entry, resources)
+            table = catalog.load(ref)
+            snapshot = table.current_snapshot() if table else None
+            if table is None or snapshot is None:
+                raise LakehouseError(
+                    f"Tableflow has published no table '{'.'.join(ref.identifier)}' yet. Nothing was changed. It "
+                    f"publishes minutes after the topic's first records; `lakehouse deploy plan` shows its state"
+                )
+            session = resources.spark.session(catalog.spark_settings())
+            results = column_checks.run_checks(session, catalog, entry, entry.checks, table, snapshot.snapshot_id, {})
+            context.log.info(f"{ref} is at snapshot {snapshot.snapshot_id}")
+            yield from check_results(results)
+            confluent = find_resource(resources, confluent_state.RESOURCE, ConfluentCloud)
+            state = confluent_state.tableflow_state(confluent, entry).metadata if confluent else {}
+            yield dg.MaterializeResult(
+                metadata={"snapshot_id": str(snapshot.snapshot_id), **table_metadata(table, entry), **state},
+                data_version=dg.DataVersion(str(snapshot.snapshot_id)),
+            )
+
+    return tableflow_table

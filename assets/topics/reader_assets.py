@@ -1,21 +1,22 @@
-"""The asset of a table in a reader, and the check that compares it with the published table (lakehouse.readers)."""
+"""The asset of a table in a reader (lakehouse.readers), and the checks that compare it with the published table."""
 
 import time
 
 import dagster as dg
 
-from assets.asset_factory import asset_spec, table_op
-from assets.automation import unless_continuous
-from assets.batch_results import registration_metadata
-from assets.check_definition import CheckDefinition
-from assets.entry import group, topic_of
+from assets.entry import group, topic_of, unless_continuous
+from assets.factories import CheckDefinition, asset_spec, table_op
 from assets.failures import dagster_failures
+from assets.results import as_table, registration_metadata
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.lag import snapshots_behind
+from lakehouse.core.sql.quoting import SPARK
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.core.text.markdown import escaped
 from lakehouse.pipeline.table_location import table_of, table_resources
+from lakehouse.readers import configured
+from lakehouse.readers.engine_totals import TableTotals, differences
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
 from resources.by_key import Resources
@@ -90,3 +91,80 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
 
     needs = frozenset({"catalog", reader.resource}) | table_resources(config, topic)
     return CheckDefinition(reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking)
+
+
+AGREE = "engines_agree"
+
+
+def engines_check(config: Config, topic: Topic) -> CheckDefinition:
+    """Return the check that compares row counts and sums in the snapshot that each reader exposes.
+
+    It sums the columns of integers and decimals. Each engine reads these columns once, so the check costs one query on
+    the whole table per engine.
+    """
+    readers = configured(config)
+
+    def agree(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
+        resources = context.resources
+        ref, _ = resources.catalog.chain(table_of(config, topic, resources)).require_published()
+        totals = {
+            reader.name: reader.query_totals(topic, ref, resources)
+            for reader in readers
+            # The checks of an optional reader's own asset report a missing table.
+            if not reader.is_optional or reader.current(ref, resources)
+        }
+        # The history is read after the queries, because a snapshot may be published during them.
+        history = commits(published_table(resources.catalog, ref))
+        problems, compared = [], []
+        for stage, queried in totals.items():
+            behind = snapshots_behind(history, queried.snapshot_id, int(time.time() * 1000))
+            lag = StageLag(topic.name, stage, topic.max_lag_seconds, behind, queried.snapshot_id)
+            if not lag.is_fresh:
+                problems.append(lag.description)
+            if behind is not None:
+                reference = _in_spark(ref, queried, resources)
+                problems += differences(reference, queried)
+                compared.append(reference)
+            compared.append(queried)
+        return dg.AssetCheckResult(
+            check_name=AGREE,
+            asset_key=[asset_of(config), topic.name],
+            passed=not problems,
+            description=escaped("; ".join(problems))
+            or f"{compared[-1].rows:,} rows and {len(compared[-1].sums)} sums are the same everywhere",
+            metadata={"totals": _as_table(compared)},
+        )
+
+    engines = ", ".join(reader.engine for reader in readers)
+    description = (
+        f"Spark and the readers ({engines}) return the same row counts and sums for the snapshot that each exposes."
+    )
+    return CheckDefinition(
+        AGREE,
+        description,
+        frozenset({"catalog", "spark", *(reader.resource for reader in readers)}) | table_resources(config, topic),
+        agree,
+    )
+
+
+def asset_of(config: Config) -> str:
+    """Return the name of the last required reader, whose asset has the check."""
+    return [reader.name for reader in configured(config) if not reader.is_optional][-1]
+
+
+def _in_spark(ref: TableRef, queried: TableTotals, resources: Resources) -> TableTotals:
+    """Return the totals that Spark, which wrote the table, computes for the snapshot that another engine queried."""
+    quoted = {column: SPARK.identifier(column) for column in queried.scales}
+    sums = "".join(f", SUM(CAST({quoted[column]} AS DECIMAL(38,{n})))" for column, n in queried.scales.items())
+    table = f"{ref.spark_path()} VERSION AS OF {queried.snapshot_id}"
+    session = resources.spark.session(resources.catalog.spark_settings())
+    [row] = session.sql(f"SELECT COUNT(*){sums} FROM {table}").collect()  # noqa: S608 (all quoted)
+    return TableTotals.of("Spark", queried.snapshot_id, queried.scales, tuple(row))
+
+
+def _as_table(queried_totals: list[TableTotals]) -> dg.TableMetadataValue:
+    columns = list(dict.fromkeys(column for queried in queried_totals for column in queried.sums))
+    return as_table(
+        ["engine", "snapshot", "rows", *(f"sum of {column}" for column in columns)],
+        [[a.engine, a.snapshot_id, f"{a.rows:,}", *(a.sums.get(column) for column in columns)] for a in queried_totals],
+    )

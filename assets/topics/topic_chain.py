@@ -4,18 +4,14 @@ from collections.abc import Mapping
 
 import dagster as dg
 
-from assets.check_definition import CheckDefinition, asset_checks
-from assets.freshness_checks import freshness_check
+from assets.factories import CheckDefinition, asset_checks
+from assets.freshness import freshness_check
 from assets.streaming.check import streaming_check
 from assets.topics import confluent_state
-from assets.topics.dead_letter_asset import dead_letters_asset
-from assets.topics.engine_check import asset_of, engines_check
-from assets.topics.iceberg_asset import table_asset
+from assets.topics.iceberg_asset import table_asset, tableflow_asset
 from assets.topics.kafka_asset import topic_asset
-from assets.topics.ledger_asset import ledger_asset, ledger_check
-from assets.topics.maintenance_asset import maintenance_asset
-from assets.topics.reader_assets import reader_asset, reader_check
-from assets.topics.tableflow_asset import tableflow_asset
+from assets.topics.reader_assets import asset_of, engines_check, reader_asset, reader_check
+from assets.topics.upkeep_assets import dead_letters_asset, ledger_asset, ledger_check, maintenance_asset
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.pipeline.table_location import is_stored_by_confluent

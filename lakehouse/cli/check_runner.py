@@ -11,8 +11,8 @@ from xml.etree import ElementTree
 import dagster as dg
 
 from assets.entry import partitions
-from assets.freshness_checks import ONLY
-from assets.streaming.results import CHECK as STREAMING
+from assets.freshness import ONLY
+from assets.streaming.check import CHECK as STREAMING
 from lakehouse.config.checks import RowCount
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
@@ -82,7 +82,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
     for check in chosen:
         for key in check.check_keys:
             if key.name == STREAMING:
-                # Streams report to another Dagster instance, which assets/streaming/results.py reads.
+                # Streams report to another Dagster instance, which assets/streaming/check.py reads.
                 continue
             asset = key.asset_key.to_user_string()
             if key not in reported:

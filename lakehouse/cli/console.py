@@ -1,4 +1,4 @@
-"""Rendering of results, lags and checks on a terminal or in a log file."""
+"""Rendering of results, lags, checks and diagnoses on a terminal or in a log file."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
+from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.ledger import ledger_page
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from lakehouse.cli.status import TopicStatus
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
     from lakehouse.readers.freshness import StageLag
+
 
 console = Console(soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else 160)
 """The console of all commands. Pipes and log files have no width, so lines are up to 160 characters long."""
@@ -108,3 +110,13 @@ def _lag(stage: StageLag | None) -> str:
         return "–"
     text = plain(stage.description.partition(": ")[2])
     return text if stage.is_fresh else f"[red]{text}[/]"
+
+
+def show_diagnostics(results: list[Diagnostic]) -> None:
+    """Print the results of `doctor`, with a remedy for each problem."""
+    console = Console(emoji=False)
+    for result in results:
+        mark = "[green]ok    [/]" if result.ok else "[red]failed[/]"
+        console.print(f"{mark} {result.subject:<15} {escape(visible(result.observation))}", soft_wrap=True)
+        if not result.ok:
+            console.print(f"       {'':<15} → {escape(visible(result.remedy))}", soft_wrap=True)

@@ -1,14 +1,16 @@
-"""Resources of an environment outside of a Dagster run, for the command line."""
+"""The environment of a command: its resources outside of a Dagster run, and the exit code if it cannot be read."""
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
+import click
 import dagster as dg
 
 from lakehouse.config.environment import environment_name
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
+from lakehouse.core.errors import LakehouseError, translate
 from resources.build import build_resources, require_variables
 from resources.by_key import Resources, resource_of
 from resources.kafka.kafka import Kafka
@@ -53,3 +55,14 @@ def all_topics(config: Config, resources: Resources) -> list[Topic]:
 def all_spark_topics(config: Config, resources: Resources) -> list[Topic]:
     """Return those of `all_topics` whose tables Spark writes."""
     return [topic for topic in all_topics(config, resources) if topic.engine == "spark"]
+
+
+class _Unverified(click.ClickException):
+    """An error that prevents a verification. A failed verification exits with 1."""
+
+    exit_code = 2
+
+
+def verification() -> AbstractContextManager[None]:
+    """Exit with 2 if an error of this project prevents the verification in the body."""
+    return translate({LakehouseError: lambda error: _Unverified(str(error))})

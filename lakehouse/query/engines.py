@@ -1,9 +1,18 @@
-"""The query engines by name. The same statement runs in each: tables are named `namespace.table`."""
+"""The query engines by name, and the refusal of statements that are not queries.
 
+The same statement runs in each engine: tables are named `namespace.table`.
+"""
+
+import logging
+import re
 from pkgutil import resolve_name
 
+import sqlglot
+from sqlglot import Expr, exp
+from sqlglot.errors import ParseError, SqlglotError
+
 from lakehouse.core.errors import LakehouseError
-from lakehouse.query.read_only import require_query
+from lakehouse.core.tables import naming
 from lakehouse.query.result import Result
 from resources.aws.athena import Athena
 from resources.by_key import Resources, find_resource, resource_of
@@ -13,7 +22,7 @@ ENGINES = {
     "snowflake": "engines:in_snowflake",
     "athena": "engines:in_athena",
     "duckdb": "duckdb:query",
-    "spark": "spark_query:query",
+    "spark": "engines:in_spark",
 }
 """The function that runs a statement, by engine. Arguments: the statement, and the environment's resources."""
 
@@ -53,3 +62,87 @@ def in_athena(statement: str, resources: Resources) -> Result:
             "lakehouse.yaml, or choose another environment with LAKEHOUSE_ENV"
         )
     return Result(*athena.query(statement))
+
+
+QUERIES = (exp.Query, exp.Values, exp.Show, exp.Describe)
+
+EFFECTS = (exp.DML, exp.DDL, exp.Command, exp.Into, exp.QueryTransform)
+"""Parts of a query that write, or that run a script (`SELECT TRANSFORM … USING` of Spark)."""
+
+CALLS = (exp.Anonymous, exp.DynamicIdentifier)
+"""Calls of functions that are not part of standard SQL, by a name or by `IDENTIFIER('name')`."""
+
+FUNCTIONS_WITH_EFFECTS = re.compile(r"SYSTEM\$|\b(java_method|(try_)?reflect)\b", re.IGNORECASE)
+"""Snowflake's system functions, some of which control sessions, and Spark's functions that call Java."""
+
+# sqlglot logs each statement of which it knows only the first word.
+logging.getLogger("sqlglot").setLevel(logging.ERROR)
+
+
+def require_query(statement: str, engine: str) -> None:
+    """Verify that a text is one statement that only reads.
+
+    Args:
+        statement: The text.
+        engine: The engine, by which sqlglot also names its dialect.
+
+    Raises:
+        LakehouseError: It is another statement, or several, or cannot be parsed.
+    """
+    if problem := _problem(statement, engine):
+        raise LakehouseError(
+            f"The SQL is not a single query: {problem}. Nothing was run. Correct the SQL; run a statement that writes "
+            f"with a client of the engine"
+        )
+
+
+def _problem(statement: str, engine: str) -> str:
+    """Return the reason why a text is not a single query; empty if it is one."""
+    try:
+        # A comment after the last semicolon is a statement to sqlglot.
+        trees = [tree for tree in sqlglot.parse(statement, read=engine) if tree and tree.key != "semicolon"]
+    except ParseError as error:  # Its text has escape sequences of terminals.
+        return "{description} (line {line}, column {col})".format_map(error.errors[0])
+    except (SqlglotError, RecursionError) as error:
+        return str(error)
+    if len(trees) != 1:
+        return f"it has {len(trees)} statements"
+    [tree] = trees
+    # In Snowflake, `->>` precedes another statement.
+    is_show = isinstance(tree, exp.Command) and tree.name.upper() == "SHOW" and "->>" not in statement
+    if not is_show and not isinstance(tree, QUERIES):
+        return f"it is {_kind(tree)}"
+    for node in tree.find_all(*EFFECTS, *CALLS):
+        if isinstance(node, CALLS) and FUNCTIONS_WITH_EFFECTS.search(node.name):
+            return f"it calls {node.name}, which can have effects"
+        if isinstance(node, EFFECTS) and node is not tree:
+            return f"it contains {_kind(node)}"
+    return ""
+
+
+def _kind(node: Expr) -> str:
+    return (node.name if isinstance(node, exp.Command) else node.key).upper()
+
+
+def in_spark(statement: str, resources: Resources) -> Result:
+    """Run a statement in Spark.
+
+    Raises:
+        LakehouseError: Spark refuses the statement.
+        Unreachable: Spark does not answer.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.logger import PySparkLogger
+
+    # This logger prints every error as JSON, in addition to raising it.
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel("CRITICAL")
+    session = resources.spark.session(resources.catalog.spark_settings())
+    try:
+        session.catalog.setCurrentCatalog(naming.CATALOG)
+        # Not collect(), which returns timestamps as local times without a time zone.
+        return Result.of_arrow(session.sql(statement).toArrow())
+    except PySparkException as error:
+        problem = str(error).partition("\n\nJVM stacktrace")[0].strip()
+        raise LakehouseError(
+            f"Spark refused the statement: {problem}. Correct the SQL and run `lakehouse query` again"
+        ) from error

@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.tables.arrow_values import pylist
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 """Text for the numbers that JSON does not have."""
@@ -35,6 +35,8 @@ class Result:
     @classmethod
     def of_arrow(cls, table: pa.Table) -> Result:
         """Return an Arrow table as a result; two columns may have the same name."""
+        from lakehouse.core.tables.arrow_values import pylist
+
         values = [pylist(column) for column in table.columns]
         return cls(table.column_names, list(zip(*values, strict=True)))
 

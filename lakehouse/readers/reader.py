@@ -176,7 +176,7 @@ class Reader(ABC):
         Raises:
             LakehouseError: The system does not have the table.
         """
-        from lakehouse.readers.metadata_file import query_totals
+        from lakehouse.readers.engine_totals import query_totals
 
         return query_totals(self.engine, topic, ref, self.require(topic, ref, resources).metadata_location, resources)
 

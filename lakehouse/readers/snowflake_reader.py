@@ -88,7 +88,7 @@ class SnowflakeReader(Reader):
 
     def query_totals(self, topic: Topic, ref: TableRef, resources: Resources) -> TableTotals:
         """Count and sum in SQL; repeat the query if the table was refreshed meanwhile."""
-        from lakehouse.readers.metadata_file import scales, served
+        from lakehouse.readers.engine_totals import scales, served
 
         snowflake = _snowflake(resources)
         name = SNOWFLAKE.identifier(snowflake.database, *map(naming.snowflake_name, ref.shown))

@@ -14,11 +14,9 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
-from lakehouse.streaming.compactor import Compactor
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
-from lakehouse.streaming.stream_context import StreamContext
 from lakehouse.streaming.stream_events import Event
-from lakehouse.streaming.worker import Worker
+from lakehouse.streaming.worker import Compactor, StreamContext, Worker
 from resources.kafka.stream_group import StreamGroup
 
 WORKERS = 2

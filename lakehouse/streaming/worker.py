@@ -1,11 +1,14 @@
-"""A thread of a stream that ingests one bounded batch of one topic after another."""
+"""The threads of a stream: workers ingest a bounded batch of one topic after another, and a compactor merges files."""
 
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
+from queue import Queue
 
+from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.topic import Topic
 from lakehouse.core.pacing import backoff_seconds
@@ -13,12 +16,46 @@ from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
 from lakehouse.pipeline.ingestion import Published, ingest
-from lakehouse.streaming.scheduler import POLL_SECONDS
-from lakehouse.streaming.stream_context import StreamContext
-from lakehouse.streaming.stream_events import Commit, TopicBackedOff, TopicRecovered, TopicServed
+from lakehouse.pipeline.maintenance import compact_incrementally
+from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
+from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.iceberg.pauses import require_unpaused
 from resources.kafka.readable_offsets import readable_offsets
 from resources.protocols import KafkaClient
+
+MAX_EVENTS = 100
+"""Capacity of the event queue; when it is full, batches wait until events are reported."""
+
+
+@dataclass(frozen=True)
+class StreamContext:
+    """State shared by the threads of a stream.
+
+    Attributes:
+        config: The configuration.
+        topics: The topics of the stream, by the names of their entries in lakehouse.yaml.
+        clients: The clients that each thread copies its own connections from.
+        scheduler: The scheduler; access requires `lock`.
+        once: Whether the stream ends when its topics are caught up.
+        stopping: Set when no further batch may begin.
+        events: The events to report, in order.
+        lock: Guards the scheduler; notified when a turn ends.
+    """
+
+    config: Config
+    topics: Mapping[str, Topic]
+    clients: Clients
+    scheduler: Scheduler
+    once: bool
+    stopping: threading.Event
+    events: Queue[Event] = field(default_factory=lambda: Queue(MAX_EVENTS))
+    lock: threading.Condition = field(default_factory=threading.Condition)
+
+    @property
+    def is_done(self) -> bool:
+        """True if the stream ends when its topics are caught up, and they are."""
+        with self.lock:
+            return self.once and self.scheduler.is_done
 
 
 class Worker:
@@ -160,3 +197,53 @@ class Worker:
             # First: a stream with `once` reads the ends of a derived topic only here.
             self._poll(clients.kafka, [topic.name])
             scheduler.set_computed(topic.name, turns)
+
+
+class Compactor:
+    """Merges the small files of the tables that the scheduler selects, until the stream stops or is done."""
+
+    def __init__(self, context: StreamContext):
+        self._context = context
+        self._clients: Clients | None = None
+        self._failures = 0
+
+    def run(self) -> None:
+        """Merge small files; return when the stream stops or is done."""
+        context = self._context
+        while not context.stopping.is_set():
+            with context.lock:
+                name = context.scheduler.next_compaction()
+            if name is not None:
+                self._compact(name)
+            elif context.is_done:
+                break
+            else:
+                context.stopping.wait(POLL_SECONDS)
+        self._close()
+
+    def _compact(self, name: str) -> None:
+        context, topic = self._context, self._context.topics[name]
+        event: TableCompacted | TopicBackedOff
+        try:
+            self._clients = self._clients or context.clients.with_own_connections()
+            with hide_values(topic):
+                maintained = compact_incrementally(
+                    context.config.namespace, topic, self._clients.catalog, self._clients.spark
+                )
+            self._failures, event = 0, TableCompacted(name, maintained)
+        except Exception as error:
+            self._failures += 1
+            event = TopicBackedOff(name, error, backoff_seconds(self._failures, transient=True), is_compaction=True)
+            self._close()
+        with context.lock:
+            files = event.maintained.after.data_files if isinstance(event, TableCompacted) else None
+            context.scheduler.end_compaction(name, files)
+            context.lock.notify_all()
+        context.events.put(event)
+        if isinstance(event, TopicBackedOff):
+            context.stopping.wait(event.seconds)
+
+    def _close(self) -> None:
+        if self._clients:
+            self._clients.close()
+        self._clients = None

@@ -9,8 +9,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
+from assets.topics.iceberg_asset import tableflow_asset
 from assets.topics.kafka_asset import topic_asset
-from assets.topics.tableflow_asset import tableflow_asset
 from lakehouse.config.loader import PROJECT, Config
 from lakehouse.pipeline.clients import CLIENTS
 from resources.aws.glue import Glue

@@ -7,7 +7,7 @@ import time
 import dagster as dg
 import pytest
 
-from assets.text_table import as_table
+from assets.results import as_table
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.core.text.markdown import escaped
 from lakehouse.definitions import defs

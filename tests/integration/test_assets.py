@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.pipeline.commits import audit

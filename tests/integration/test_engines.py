@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from assets.topics.engine_check import engines_check
+from assets.topics.reader_assets import engines_check
 from lakehouse.readers.engine_totals import TableTotals, differences
 from tests.support.topics import TRADES, Stream, framed, trade
 

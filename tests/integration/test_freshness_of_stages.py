@@ -5,7 +5,7 @@ import time
 import dagster as dg
 from confluent_kafka import TopicPartition
 
-from assets.sensors.freshness_sensor import freshness_sensor
+from assets.freshness import freshness_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli.status import status
 from lakehouse.config.loader import PROJECT, load

@@ -6,8 +6,8 @@ import dagster as dg
 import yaml
 from click.testing import CliRunner
 
-from assets.check_definition import asset_checks
-from assets.topics.ledger_asset import ledger_asset, ledger_check
+from assets.factories import asset_checks
+from assets.topics.upkeep_assets import ledger_asset, ledger_check
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, load
 from resources.build import build_resources

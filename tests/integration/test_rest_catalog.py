@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from assets.sensors.freshness_sensor import freshness_sensor
+from assets.freshness import freshness_sensor
 from assets.topics.reader_assets import reader_asset, reader_check
 from lakehouse.cli.status import status
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable

@@ -5,7 +5,7 @@ import yaml
 from click.testing import CliRunner
 from confluent_kafka.admin import NewTopic
 
-from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, Config, load

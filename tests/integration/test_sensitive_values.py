@@ -10,9 +10,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from assets import asset_factory
-from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
-from assets.sensors.lineage_sensor import lineage_sensor
+from assets import factories
+from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.lineage import lineage_sensor
 from lakehouse.cli.main import main
 from lakehouse.config.loader import PROJECT, load
 from lakehouse.definitions import defs
@@ -140,7 +140,7 @@ def world(resources, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, Listener().listening() as listener:
         patch.setenv("LAKEHOUSE_CONFIG", "")
         # One retry leaves all kinds of events.
-        patch.setattr(asset_factory, "RETRY", dg.RetryPolicy(max_retries=1))
+        patch.setattr(factories, "RETRY", dg.RetryPolicy(max_retries=1))
         with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
             stream = Stream(resources, partitions=1, settings=SETTINGS)
             world = World(stream, folder, instance, listener)

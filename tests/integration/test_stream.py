@@ -311,7 +311,7 @@ def test_stream_compacting_ingests_unless_rows_are_replaced(resources, monkeypat
         return compact_incrementally(*arguments)
 
     monkeypatch.setattr("lakehouse.streaming.scheduler.FILES_PER_COMPACTION", 1)
-    monkeypatch.setattr("lakehouse.streaming.compactor.compact_incrementally", compact_once_served)
+    monkeypatch.setattr("lakehouse.streaming.worker.compact_incrementally", compact_once_served)
     commit, compacted = ("commit", one.name), ("compacted", one.name)
     one.produce_trades(range(10))
     for event in stream.run():

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import dagster as dg
 from click.testing import CliRunner
 
-from assets.sensors.alerts import alert_failed_checks
+from assets.alerts import alert_failed_checks
 from assets.streaming.service import Streaming
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import PySparkException
 
-from assets.topics.tableflow_asset import tableflow_asset
+from assets.topics.iceberg_asset import tableflow_asset
 from lakehouse.cli.check_runner import run_declared_checks
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import RequestRejected, Unreachable

@@ -7,9 +7,8 @@ import dagster as dg
 import pyarrow as pa
 import pytest
 
-from assets.topics.engine_check import engines_check
-from assets.topics.reader_assets import reader_asset, reader_check
-from assets.topics.tableflow_asset import tableflow_asset
+from assets.topics.iceberg_asset import tableflow_asset
+from assets.topics.reader_assets import engines_check, reader_asset, reader_check
 from lakehouse.cli.check_runner import run_declared_checks
 from lakehouse.cli.status import status
 from lakehouse.config.loader import Config

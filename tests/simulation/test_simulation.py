@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.streaming import stream
-from lakehouse.streaming.stream_context import StreamContext
+from lakehouse.streaming.worker import StreamContext
 from resources.kafka import stream_group
 from tests.simulation import simulate
 from tests.simulation.choices import Choices, shrink
@@ -131,7 +131,7 @@ def test_simulation_runs_the_functions_of_the_project():
     from lakehouse.pipeline.dead_letters import dead_letter_topic, letters
     from lakehouse.pipeline.ledger import reconciliation
     from lakehouse.readers import freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader
-    from lakehouse.streaming import compactor, publishers, scheduler, worker
+    from lakehouse.streaming import publishers, scheduler, worker
     from resources.iceberg import registrations
     from resources.iceberg import snapshots as resource_snapshots
     from resources.kafka import bookmark_topic, transactions
@@ -149,7 +149,7 @@ def test_simulation_runs_the_functions_of_the_project():
     )
     modules += (readers, freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader)
     modules += (derivation, bookmarks, bookmark_topic, transactions)
-    modules += (registrations, resource_snapshots, compactor, publishers, scheduler, worker, stream_group)
+    modules += (registrations, resource_snapshots, publishers, scheduler, worker, stream_group)
     before = {owner: dict(vars(owner)) for module in modules for owner in owners(module)}
     with simulation(), simulated_time(World(Choices(3))):
         for module in modules:

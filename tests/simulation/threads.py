@@ -14,8 +14,8 @@ import lakehouse.pipeline.clients
 import lakehouse.streaming.publishers
 import lakehouse.streaming.scheduler
 import lakehouse.streaming.stream
-from lakehouse.streaming.stream_context import MAX_EVENTS, StreamContext
 from lakehouse.streaming.stream_events import Event
+from lakehouse.streaming.worker import MAX_EVENTS, StreamContext
 from tests.simulation.world import Process, World
 
 FILES_PER_COMPACTION = 2

@@ -7,9 +7,9 @@ import traceback
 import dagster as dg
 import pytest
 
+from assets import alerts
+from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from assets.failures import dagster_failures
-from assets.sensors import alerts
-from assets.sensors.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.build import build_resources

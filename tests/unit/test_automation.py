@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from assets.automation import on_upstream_change, with_the_asset
+from assets.entry import on_upstream_change, with_the_asset
 
 KAFKA, ICEBERG, GLUE, SNOWFLAKE = (dg.AssetKey([system, "t"]) for system in ("kafka", "iceberg", "glue", "snowflake"))
 

@@ -8,9 +8,9 @@ import dagster as dg
 import pytest
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from assets.sensors.freshness_sensor import freshness_sensor
-from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.freshness import freshness_sensor
 from assets.streaming.service import select_topics
+from assets.topics.kafka_asset import topic_offsets_sensor
 from lakehouse.cli import console
 from lakehouse.cli.status import status as topic_statuses
 from lakehouse.config.loader import Config

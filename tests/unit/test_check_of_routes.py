@@ -3,8 +3,8 @@
 import dagster as dg
 import pytest
 
-from assets.check_definition import CheckDefinition, asset_checks
-from assets.freshness_checks import ONLY
+from assets.factories import CheckDefinition, asset_checks
+from assets.freshness import ONLY
 from lakehouse import definitions
 from lakehouse.cli.check_runner import run_asset_checks
 from lakehouse.config.loader import Config

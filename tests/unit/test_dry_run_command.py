@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from lakehouse.cli.commands import pipeline
+from lakehouse.cli.commands import checking
 from lakehouse.cli.main import main
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Unreachable
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 
 CONFIG = Config(namespace="shop", topics={name: Topic(name=name) for name in ("broken", "orders")}, environments={})
@@ -28,10 +29,10 @@ def test_dry_run_topic_that_fails_is_an_error_of_its_own(monkeypatch, tmp_path, 
             raise error
         return SimpleNamespace(findings=[CheckResult("decodes", True, "all decode")])
 
-    monkeypatch.setattr(pipeline.loader, "load", lambda: CONFIG)
-    monkeypatch.setattr(pipeline, "open_clients", clients)
-    monkeypatch.setattr(pipeline, "ingest_sample", ingest)
-    monkeypatch.setattr(pipeline.Clients, "of", lambda resources: None)
+    monkeypatch.setattr(checking.loader, "load", lambda: CONFIG)
+    monkeypatch.setattr(checking, "open_clients", clients)
+    monkeypatch.setattr("lakehouse.pipeline.batches.dry_run.dry_run", ingest)
+    monkeypatch.setattr(Clients, "of", lambda resources: None)
 
     junit = tmp_path / "new" / "reports" / "dry-run.xml"
     result = CliRunner().invoke(main, ["dry-run", "--json", "--junit", str(junit)])

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
+from assets import freshness as sensor_module
 from assets.entry import partitions
-from assets.freshness_checks import ONLY, freshness_check
-from assets.sensors import freshness_sensor as sensor_module
+from assets.freshness import ONLY, freshness_check
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.offsets.lag import Lag

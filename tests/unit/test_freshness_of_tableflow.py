@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from assets.sensors import freshness_sensor as sensor_module
+from assets import freshness as sensor_module
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.lag import Lag

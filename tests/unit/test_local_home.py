@@ -14,7 +14,7 @@ from urllib.parse import quote
 import dagster as dg
 import pytest
 
-from assets.sensors.disk_space import disk_space
+from assets.embedded_stack import disk_space
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import doctor, show, stack

@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 import dagster as dg
 import pytest
 
-from assets.automation import on_upstream_change
-from assets.sensors.old_runs import RETENTION_DAYS, old_runs_definitions, purge
+from assets.embedded_stack import RETENTION_DAYS, old_runs_definitions, purge
+from assets.entry import on_upstream_change
 
 TOPICS = dg.DynamicPartitionsDefinition(name="topics")
 

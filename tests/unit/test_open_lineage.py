@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from assets.sensors.lineage_sensor import OFF, lineage_sensor
+from assets.lineage import OFF, lineage_sensor
 from lakehouse.config import loader
 from lakehouse.core.errors import Unreachable
 from lakehouse.readers import lineage

@@ -4,8 +4,7 @@ import dagster as dg
 import pytest
 import yaml
 
-from assets.sensors.topic_offsets import topic_offsets_sensor
-from assets.topics.kafka_asset import topic_asset
+from assets.topics.kafka_asset import topic_asset, topic_offsets_sensor
 from lakehouse.config import loader
 from resources.iceberg import pauses
 from resources.iceberg.catalog import Catalog

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from assets.sensors.freshness_sensor import freshness_sensor
-from assets.sensors.topic_offsets import topic_offsets_sensor
+from assets.freshness import freshness_sensor
 from assets.streaming.service import Streaming
+from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli import console
 from lakehouse.cli.main import main
@@ -181,7 +181,7 @@ def test_stream_once_reports_paused_topic_as_incomplete(config, systems):
 
 def test_sensors_paused_topic_requests_no_run(config, systems, instance, monkeypatch):
     monkeypatch.setattr(Brokers, "end", 9)
-    monkeypatch.setattr("assets.sensors.freshness_sensor.BUDGET_SECONDS", 600)  # one tick measures all topics
+    monkeypatch.setattr("assets.freshness.BUDGET_SECONDS", 600)  # one tick measures all topics
     run("pause", "orders", "--reason", "migration")
     offsets = tick(topic_offsets_sensor(config), instance, systems)
     assert [event.asset_key.path for event in offsets.asset_events] == [["kafka", "carts"]]

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import dagster as dg
 import pytest
 
-from assets.streaming import results
+from assets.streaming import check
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.loader import Config
@@ -86,7 +86,7 @@ def test_stream_publishes_to_each_reader_instead_of_runs(config, clients, reader
     graph = graph_of(config, "streamed")
     key = dg.AssetKey([reader.name, "streamed"])
     assert graph.get(key).automation_condition is None
-    assert dg.AssetCheckKey(key, results.CHECK) in graph.asset_check_keys
+    assert dg.AssetCheckKey(key, check.CHECK) in graph.asset_check_keys
 
     publishers = reader_publishers(config, clients, lambda _: None)
     publisher = next(publisher for publisher in publishers if publisher.reader == reader)

@@ -14,7 +14,7 @@ import pytest
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.readers import metadata_file
+from lakehouse.readers import engine_totals
 from lakehouse.readers.snowflake_reader import SnowflakeReader
 from resources.snowflake.snowflake import Snowflake, TableState
 
@@ -91,8 +91,8 @@ def test_table_state_of_table_in_constant_change_is_refused(tmp_path: Path):
 def test_query_totals_reads_the_database_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     account = snowflake(tmp_path / "key.p8", CaseSensitive, "lake")
     account._answers = repeat(3)
-    monkeypatch.setattr(metadata_file, "served", lambda *_: (None, 7))
-    monkeypatch.setattr(metadata_file, "scales", lambda *_: {})
+    monkeypatch.setattr(engine_totals, "served", lambda *_: (None, 7))
+    monkeypatch.setattr(engine_totals, "scales", lambda *_: {})
     exposed = SimpleNamespace(metadata=SimpleNamespace(current_snapshot_id=7))
     resources: Any = SimpleNamespace(snowflake=account, catalog=SimpleNamespace(table_at=lambda _: exposed))
     totals = SnowflakeReader().query_totals(Topic(name="t"), TableRef("s", "t"), resources)

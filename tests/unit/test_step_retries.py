@@ -5,7 +5,7 @@ import signal
 import dagster as dg
 import pytest
 
-from assets.asset_factory import table_op
+from assets.factories import table_op
 from assets.failures import RETRY, dagster_failures
 from lakehouse.core.errors import LakehouseError, Unreachable
 

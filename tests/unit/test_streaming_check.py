@@ -3,8 +3,7 @@
 import dagster as dg
 import pytest
 
-from assets.streaming.check import PASSED, Verdicts, streaming_check
-from assets.streaming.results import CHECK, failure, failures
+from assets.streaming.check import CHECK, PASSED, Verdicts, failure, failures, streaming_check
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Route, Topic

@@ -9,7 +9,7 @@ import sys
 import pytest
 from rich.console import Console
 
-from lakehouse.cli import console, diagnostics
+from lakehouse.cli import console
 from lakehouse.cli.check_runner import Outcome
 from lakehouse.cli.status import TopicStatus
 from lakehouse.core.diagnostic import Diagnostic
@@ -84,7 +84,7 @@ def test_outcomes_and_ledger_contain_no_control_characters():
 
 
 def test_diagnostics_contain_no_control_characters(capsys):
-    diagnostics.show([Diagnostic("Glue", False, f"refused: {ATTACK}", ATTACK)])
+    console.show_diagnostics([Diagnostic("Glue", False, f"refused: {ATTACK}", ATTACK)])
     output = capsys.readouterr().out
     assert not set(CONTROL_CHARACTERS) & set(output) and output.count("\\x1b]52") == 2
 

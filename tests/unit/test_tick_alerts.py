@@ -26,8 +26,7 @@ from dagster._core.scheduler.instigation import (
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._utils.error import serializable_error_info_from_exc_info
 
-from assets.sensors.heartbeat import NEEDED, heartbeat
-from assets.sensors.tick_alerts import alert_failed_ticks
+from assets.monitoring import NEEDED, alert_failed_ticks, heartbeat
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.definitions import defs
 from resources.webhook import Webhook

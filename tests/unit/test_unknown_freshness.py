@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, KafkaError
 
-from assets.check_definition import CheckDefinition, asset_checks
+from assets.factories import CheckDefinition, asset_checks
 from lakehouse.cli import console
 from lakehouse.cli.status import status
 from lakehouse.config.loader import Config

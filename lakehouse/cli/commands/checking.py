@@ -1,17 +1,155 @@
-"""The command `lakehouse check`."""
+"""The commands that verify a change before and after its deployment: `validate`, `plan`, `dry-run` and `check`."""
 
+import json
+import warnings
 from pathlib import Path
 from typing import NoReturn
 
 import click
+import dagster as dg
+from rich.console import Console
 
-from assets.streaming import results
+from assets.streaming import check as results
 from lakehouse.cli import check_runner, console
 from lakehouse.cli.last_run import failures
-from lakehouse.cli.systems import kafka_topics, open_clients
-from lakehouse.cli.verification import verification
+from lakehouse.cli.systems import all_spark_topics, all_topics, kafka_topics, open_clients, verification
 from lakehouse.config import loader
+from lakehouse.config.sensitive import hide_values
+from lakehouse.config.sources.derived import Derived
+from lakehouse.config.validation import check_column_faults
+from lakehouse.core.errors import logged_reason
 from lakehouse.core.text.terminal import echo
+
+
+@click.command()
+def validate() -> None:
+    """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
+
+    Run the command in CI on every change of lakehouse.yaml: every error has its line and the remedy.
+
+    \b
+    Exit code 0: the configuration is valid. 1: it is not.
+    """
+    from lakehouse.definitions import defs
+
+    validations: list[loader.Validation] = [check_column_faults]
+    try:
+        from lakehouse.local.check_syntax import syntax_faults
+
+        validations.append(syntax_faults)
+    except ModuleNotFoundError:
+        note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
+        echo(f"Note: {note}, which contains it", err=True)
+    # Only terminals show the progress: logs of build servers contain the errors alone.
+    with Console(stderr=True).status("Parsing SQL and patterns of checks") as progress:
+        declared = loader.load(validations=validations)
+        if derived := [topic for topic in declared.topics.values() if isinstance(topic.source, Derived)]:
+            progress.update("Importing transforms")
+            # It loads Spark's client and Iceberg, which take longer than the command without transforms.
+            from lakehouse.pipeline.derivation import transform
+
+            for topic in derived:
+                transform(declared, topic)
+        progress.update("Loading the Dagster definitions")
+        loaded = defs()
+        with warnings.catch_warnings():
+            # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
+            warnings.simplefilter("ignore", dg.BetaWarning)
+            dg.Definitions.validate_loadable(loaded)
+        graph = loaded.resolve_asset_graph()
+    echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
+
+
+@click.command()
+@click.argument("topic", required=False)
+@click.argument("schema_file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--against",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The present schema, instead of the table's. The command then contacts no system.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_json: bool) -> None:
+    """Show how a schema (.avsc, .json, .proto) would change the table of TOPIC. Nothing is changed.
+
+    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics and routes. As JSON, one topic
+    is an object, and all topics are a list.
+
+    \b
+    The newest schemas of all topics:   lakehouse plan
+    A file against the table:           lakehouse plan users schemas/users.avsc
+    Two files, offline:                 lakehouse plan users new.avsc --against old.avsc
+
+    \b
+    Exit code 0: ingestion accepts the schema. 1: it refuses the schema. 2: the plan could not be made.
+    """
+    from lakehouse.cli import schema_plan
+
+    if against and not schema_file:
+        raise click.UsageError("--against needs SCHEMA_FILE, the schema that is compared with the file. Name it")
+    with verification():
+        declared = loader.load()
+        entry = declared.topic(topic) if topic else None
+        if entry and schema_file:
+            table = (
+                schema_plan.as_table(schema_plan.read(against, entry))
+                if against
+                else schema_plan.current_schema(declared, entry)
+            )
+            plans = [schema_plan.plan(declared, entry, schema_file, table)]
+        else:
+            with open_clients(declared) as resources:
+                topics = [entry] if entry else all_topics(declared, resources)
+                plans = [schema_plan.plan_registered(declared, each_topic, resources) for each_topic in topics]
+    values = [schema.to_json() for schema in plans]
+    lines = [line for schema in plans for line in schema.lines()]
+    echo(json.dumps(values[0] if topic else values, indent=2) if as_json else "\n".join(lines))
+    raise SystemExit(0 if all(schema.is_accepted for schema in plans) else 1)
+
+
+@click.command("dry-run")
+@click.argument("topics", nargs=-1)
+@click.option(
+    "--records",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Maximum number of newest records per topic.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
+def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
+    """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
+
+    TOPICS defaults to all topics and routes. The published table and its offsets do not change.
+
+    \b
+    The newest 1,000 records of all topics:   lakehouse dry-run
+    Of one topic, for a build server:         lakehouse dry-run orders --records 50 --junit report.xml
+
+    \b
+    Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
+    """
+    from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
+    from lakehouse.pipeline.clients import Clients
+
+    outcomes: list[check_runner.Outcome] = []
+    with verification():
+        declared = loader.load()
+        selected = [declared.topic_written_by_spark(name) for name in topics]
+        with open_clients(declared) as resources:
+            clients = Clients.of(resources)
+            for topic in selected or all_spark_topics(declared, resources):
+                asset = f"iceberg/{topic.name}"
+                try:
+                    with hide_values(topic):
+                        result = ingest_sample(declared.namespace, topic, clients, records)
+                    outcomes += check_runner.as_outcomes(asset, result.findings)
+                except Exception as error:
+                    why = logged_reason(f"The dry run of {topic.name} failed", error)
+                    outcomes.append(check_runner.Outcome(asset, "dry_run", "error", why))
+    report(outcomes, as_json, junit)
 
 
 @click.command()

@@ -1,14 +1,19 @@
-"""The command `lakehouse status`."""
+"""The commands that show states and rows: `lakehouse status`, `lakehouse query` and `lakehouse dead-letters`."""
+
+import json
+from dataclasses import asdict
 
 import click
 
-from assets.streaming import results
+from assets.streaming import check as results
 from lakehouse.cli import console
 from lakehouse.cli.last_run import failures
-from lakehouse.cli.status import status as measure_status
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
+from lakehouse.config.sensitive import hide_values
+from lakehouse.core.text.terminal import echo
+from lakehouse.query.engines import ENGINES, run
 
 
 @click.command()
@@ -18,6 +23,8 @@ def status() -> None:
     The servers of the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check`
     has an exit code for them.
     """
+    from lakehouse.cli.status import status as measure_status
+
     if environment_name() == "local":
         from lakehouse.local import show, stack
         from lakehouse.local.home import Home
@@ -32,3 +39,61 @@ def status() -> None:
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
         for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
             console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
+
+
+@click.command()
+@click.argument("sql")
+@click.option(
+    "--engine", type=click.Choice(list(ENGINES)), default="snowflake", show_default=True, help="Query engine."
+)
+@click.option(
+    "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Output format."
+)
+def query(sql: str, engine: str, output: str) -> None:
+    """Run a query and print its result. `csv` and `json` print numbers with all digits.
+
+    \b
+    Tables are namespace.table, with the namespace of lakehouse.yaml:
+      lakehouse query "SELECT * FROM trading.users LIMIT 10"
+      lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
+
+    The SQL is one query. Statements that write are refused, in each engine. DuckDB runs in this process on full copies
+    of the catalog's tables. Snowflake and Athena query the snapshots that were last published to them.
+    """
+    with open_clients(loader.load()) as resources:
+        result = run(sql, engine, resources)
+    match output:
+        case "csv":
+            echo(result.csv(), nl=False)
+        case "json":
+            echo(result.json(), nl=False)
+        case _:
+            console.console.print(console.rows(result.columns, result.terminal_rows()))
+
+
+@click.command("dead-letters")
+@click.argument("topic")
+@click.option("--newest", default=20, show_default=True, type=click.IntRange(min=0), help="Maximum number to list.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def dead_letters(topic: str, newest: int, as_json: bool) -> None:
+    """List the records of TOPIC that could not become rows or are in quarantine, with the reasons.
+
+    A dead letter stays until `lakehouse redrive` makes it a row, after its cause was fixed. Its bytes are in the table
+    `<table>__dead_letters`: lakehouse query --engine duckdb "SELECT * FROM <namespace>.<table>__dead_letters"
+    """
+    from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
+
+    declared = loader.load()
+    entry = declared.topic_written_by_spark(topic)
+    with open_clients(declared) as resources, hide_values(entry):
+        pending = pending_dead_letters(resources.catalog, declared.namespace, entry, newest)
+    if as_json:
+        echo(json.dumps(asdict(pending), indent=2, default=str))
+        return
+    columns = ["partition", "offset", "reason or check", "message", "bytes", "since"]
+    values = [
+        [one.partition, one.offset, one.check or one.reason, one.message, one.bytes, f"{one.at:%Y-%m-%d %H:%M:%S}"]
+        for one in pending.newest
+    ]
+    console.console.print(console.rows(columns, values, title=f"Dead letters of {topic}"))
+    echo(", ".join(f"{reason}: {n:,}" for reason, n in pending.by_reason.items()) or "No dead letters")

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 import click
 
 from lakehouse.cli import console
-from lakehouse.cli.systems import all_spark_topics, open_clients
-from lakehouse.cli.verification import verification
+from lakehouse.cli.systems import all_spark_topics, open_clients, verification
 from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.config.sensitive import hide_values

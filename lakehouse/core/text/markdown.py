@@ -1,7 +1,7 @@
 """Escape text for Markdown: Dagster renders every description as Markdown, including images and links.
 
 Text from records, schemas, headers and other systems is escaped before it becomes part of a description. Dagster's
-tables (assets/text_table.py) render no Markdown, so they suit values better.
+tables (assets/results.py) render no Markdown, so they suit values better.
 """
 
 import re

@@ -6,9 +6,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.sensors.alerts import alert_failed_checks, alert_failed_runs
-from assets.sensors.heartbeat import heartbeat
-from assets.sensors.tick_alerts import alert_failed_ticks
+from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.monitoring import alert_failed_ticks, heartbeat
 from lakehouse.core.errors import UnclearState, Unreachable
 from resources.webhook import Webhook
 

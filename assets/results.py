@@ -1,11 +1,13 @@
-"""Results of batches and of their publication in readers, as runs and streams report them to Dagster."""
+"""Results of batches, of their publication in readers, and of checks, as runs and streams report them to Dagster.
 
-from collections.abc import Iterator
+Values of records and other systems are never rendered as Markdown.
+"""
+
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.text_table import as_table
 from lakehouse.config.topic import Topic
 from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
 from lakehouse.core.text.markdown import escaped
@@ -55,3 +57,35 @@ def registration_metadata(registration: Registration) -> dict[str, Any]:
         "snapshot_id": str(registration.snapshot_id),
         **rows,
     }
+
+
+MAX_ROWS = 200
+MAX_CELL_CHARACTERS = 200
+"""Maximum rows of a table and characters of a cell, because Dagster keeps all events forever."""
+
+
+def as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> dg.TableMetadataValue:
+    """Return a table of text with at most MAX_ROWS rows; the table's schema notes the truncation.
+
+    Args:
+        columns: Distinct column names.
+        rows: One value per column; None stays empty.
+    """
+    more = [f"The first {MAX_ROWS:,} of {len(rows):,} rows"] if len(rows) > MAX_ROWS else []
+    return dg.TableMetadataValue(
+        records=[
+            dg.TableRecord({column: _cell(value) for column, value in zip(columns, row, strict=True)})
+            for row in rows[:MAX_ROWS]
+        ],
+        schema=dg.TableSchema(
+            columns=[dg.TableColumn(column, "string") for column in columns],
+            constraints=dg.TableConstraints(other=more),
+        ),
+    )
+
+
+def _cell(value: object) -> str | None:
+    if value is None:
+        return None
+    text = str(value)
+    return text if len(text) <= MAX_CELL_CHARACTERS else f"{text[:MAX_CELL_CHARACTERS]}…"

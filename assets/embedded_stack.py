@@ -1,6 +1,7 @@
-"""The nightly job that deletes old runs of the embedded Dagster, which has no retention for runs.
+"""Care of the embedded stack: a nightly job that deletes old runs, and a sensor that watches the disk.
 
-A stack that ingests all day creates thousands of runs, each with its own database and log files.
+The embedded Dagster has no retention for runs. A stack that ingests all day creates thousands of runs, each with its
+own database and log files. Kafka stops when the disk is full.
 """
 
 from collections.abc import Iterator
@@ -8,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import dagster as dg
+
+from lakehouse.core.errors import LakehouseError
 
 RETENTION_DAYS = {
     dg.DagsterRunStatus.SUCCESS: 7,
@@ -86,3 +89,23 @@ def _needed(instance: dg.DagsterInstance) -> Iterator[str | None]:
         of_partitions = dg.AssetRecordsFilter(asset_key=key, storage_ids=list(newest.values()))
         for materialization in instance.fetch_materializations(of_partitions, limit=len(newest) or 1).records:
             yield materialization.run_id
+
+
+@dg.sensor(
+    name="disk_space",
+    description="Fails while the disk of the embedded stack is almost full. Requests no runs.",
+    minimum_interval_seconds=60,
+    default_status=dg.DefaultSensorStatus.RUNNING,
+)
+def disk_space(context: dg.SensorEvaluationContext) -> dg.SkipReason:
+    """Report the free space.
+
+    Raises:
+        LakehouseError: The disk is almost full.
+    """
+    from lakehouse.local.home import Home
+
+    home = Home.default()
+    if warning := home.space_warning():
+        raise LakehouseError(warning)
+    return dg.SkipReason(f"{home.free_bytes() / 1024**3:.1f} GiB are free")

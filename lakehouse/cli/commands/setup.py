@@ -1,9 +1,28 @@
-"""The command `lakehouse doctor`."""
+"""The commands before the first ingestion: `lakehouse init` and `lakehouse doctor`. They need no extra."""
+
+from pathlib import Path
 
 import click
 
-from lakehouse.cli.diagnostics import show
+from lakehouse.cli.console import show_diagnostics
 from lakehouse.config import loader
+
+STARTER = Path(__file__).parent.parent / "starter.yaml"
+
+
+@click.command()
+def init() -> None:
+    """Create lakehouse.yaml in the current folder, with the embedded stack as its environment and without topics.
+
+    An existing file is never overwritten. Next, declare topics, run `lakehouse validate`, and then `lakehouse up`.
+    """
+    path = Path("lakehouse.yaml")
+    try:
+        with path.open("x") as file:
+            file.write(STARTER.read_text())
+    except FileExistsError as error:
+        raise click.ClickException(f"{path.resolve()} exists. Nothing was written. Choose another folder") from error
+    click.echo("Wrote lakehouse.yaml. For the other commands, run: export LAKEHOUSE_CONFIG=$PWD/lakehouse.yaml")
 
 
 @click.command()
@@ -31,5 +50,5 @@ def doctor(environment: str | None) -> None:
         from lakehouse.local.home import Home
 
         diagnostics = doctor.examine(Home.default())
-    show(diagnostics)
+    show_diagnostics(diagnostics)
     raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)

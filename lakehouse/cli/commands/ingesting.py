@@ -1,4 +1,4 @@
-"""The command `lakehouse stream`."""
+"""The commands `lakehouse stream`, `lakehouse pause` and `lakehouse unpause`."""
 
 import os
 import signal
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from lakehouse.core.errors import LakehouseError
 from lakehouse.core.text.terminal import echo
 
 
@@ -42,3 +43,39 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     for name, error in errors.items():
         echo(f"{name}: {error}", err=True)
     raise SystemExit(1 if errors else 0)
+
+
+@click.command()
+@click.argument("topic")
+@click.option("--reason", default="", metavar="TEXT", help="Reason, shown by `lakehouse status` and the UI.")
+def pause(topic: str, reason: str) -> None:
+    """Pause TOPIC in the runs, streams and sensors of all processes. The pause survives restarts.
+
+    A batch in progress is completed first. Other topics are not affected. No record is lost while Kafka retains it.
+    """
+    from lakehouse.cli.systems import open_clients
+    from lakehouse.config import loader
+    from resources.iceberg import pauses
+
+    declared = loader.load()
+    declared.topic_written_by_spark(topic)
+    with open_clients(declared) as resources:
+        echo(f"{topic}: {pauses.pause(resources.catalog, declared.namespace, topic, reason).describe()}")
+    echo(f"Resume with `lakehouse unpause {topic}`")
+
+
+@click.command()
+@click.argument("topic")
+def unpause(topic: str) -> None:
+    """Resume TOPIC from the offsets in its table: streams within seconds, sensors with their next tick."""
+    from lakehouse.cli.systems import open_clients
+    from lakehouse.config import loader
+    from resources.iceberg import pauses
+
+    declared = loader.load()
+    with open_clients(declared) as resources:
+        # The pause is removed first, because lakehouse.yaml may no longer declare the topic.
+        if not pauses.unpause(resources.catalog, declared.namespace, topic):
+            declared.topic(topic)
+            raise LakehouseError(f"Topic '{topic}' is not paused. Nothing was changed. See `lakehouse status`")
+    echo(f"{topic}: resumed")
