@@ -5,18 +5,22 @@ Exit codes: 0, all checks passed; 1, a check failed; 3, no check failed, but som
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import requests
+from packageurl import PackageURL
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
-from tools import advisories, leaks, sbom
+from tools import leaks, sbom
 
 INCOMPLETE = 3
+OSV = "https://api.osv.dev"
+BATCH = 1000
+"""Maximum queries of one request to OSV."""
 
 
 @dataclass
@@ -77,7 +81,7 @@ def vulnerabilities() -> Outcome:
     """Query OSV for vulnerabilities of the components of the bill of materials."""
     urls = list(sbom.package_urls())
     try:
-        known = advisories.known(urls)
+        known = known_vulnerabilities(urls)
     except requests.RequestException as error:
         return Outcome(unchecked=[f"known vulnerabilities, as osv.dev did not answer ({type(error).__name__})"])
     unidentified = sorted({url.removeprefix("pkg:generic/") for url in urls if url.startswith("pkg:generic/")})
@@ -120,6 +124,39 @@ def _program(name: str, *arguments: str) -> Outcome:
     program = Path(sys.executable).with_name(name)
     result = subprocess.run([program, *arguments], cwd=PROJECT, capture_output=True, text=True)
     return Outcome((result.stdout + result.stderr).splitlines() if result.returncode else [])
+
+
+def known_vulnerabilities(urls: Iterable[str], server: str = OSV) -> dict[str, list[str]]:
+    """Return the identifiers of known vulnerabilities by package URL.
+
+    Args:
+        urls: Package URLs of components. Only wheels and jars of known groups are in the database.
+        server: The address of OSV.
+
+    Raises:
+        requests.RequestException: OSV cannot be reached or returns an error.
+    """
+    packages = sorted({_bare(url) for url in urls if url.startswith(("pkg:pypi/", "pkg:maven/"))})
+    by_package: dict[str, list[str]] = {}
+    pending = [{"package": {"purl": package}} for package in packages]
+    while pending:
+        queries, pending = pending[:BATCH], pending[BATCH:]
+        response = requests.post(f"{server}/v1/querybatch", json={"queries": queries}, timeout=60)
+        response.raise_for_status()
+        for query, result in zip(queries, response.json()["results"], strict=True):
+            if vulnerabilities := result.get("vulns"):
+                by_package.setdefault(query["package"]["purl"], []).extend(
+                    vulnerability["id"] for vulnerability in vulnerabilities
+                )
+            if token := result.get("next_page_token"):
+                pending.append({**query, "page_token": token})
+    return by_package
+
+
+def _bare(url: str) -> str:
+    """Return a package URL without classifier and type, since OSV identifies artefacts by group, name and version."""
+    package = PackageURL.from_string(url)
+    return str(PackageURL(package.type, package.namespace, package.name, package.version))
 
 
 if __name__ == "__main__":

@@ -15,15 +15,12 @@ ROOT = Path(__file__).parent.parent
 
 @dataclass(frozen=True)
 class Budget:
-    """The modules that an entry must not load.
-
-    Attributes:
-        entry: A module to import, or `module:function` to import and call, in a new process.
-        forbidden: Full names of modules that the process must not have loaded then.
-    """
+    """The modules that an entry must not load."""
 
     entry: str
+    """A module to import, or `module:function` to import and call, in a new process."""
     forbidden: Collection[str]
+    """Full names of modules that the process must not have loaded then."""
 
 
 IN_WORKERS = ("confluent_kafka", "dagster", "pyiceberg.types")

@@ -1,4 +1,7 @@
-"""Search for secrets in the tracked files and in all lines that commits added."""
+"""Search for secrets in the tracked files and in all lines that commits added, with the detectors of detect-secrets.
+
+Its own scan has no history, and omits a line by heuristics about its file and its words, in which a secret may be.
+"""
 
 import hashlib
 import re

@@ -1,4 +1,7 @@
-"""Write THIRD_PARTY_LICENSES.md from the metadata of the locked wheels and jars."""
+"""Write THIRD_PARTY_LICENSES.md from the metadata of the locked wheels and jars.
+
+pip-licenses, which lists installed packages, has neither those of other platforms nor jars.
+"""
 
 import subprocess
 import sys
@@ -11,8 +14,8 @@ from jgo.maven import MavenContext
 from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
-from tools import wheel_lock
-from tools.wheel_lock import Wheel
+from tools import locks
+from tools.locks import Wheel
 
 PATH = PROJECT / "THIRD_PARTY_LICENSES.md"
 _HEAD = """\
@@ -46,7 +49,7 @@ def write(path: Path = PATH) -> None:
     """Write the document, with metadata from the package index and the Maven repository."""
     with tempfile.TemporaryDirectory() as folder:
         maven = jars.maven(Path(folder))
-        wheels = [f"| {wheel.name} | {wheel.version} | {_of_wheel(wheel)} |\n" for wheel in wheel_lock.wheels()]
+        wheels = [f"| {wheel.name} | {wheel.version} | {_of_wheel(wheel)} |\n" for wheel in locks.wheels()]
         locked = [
             f"| {group}:{artifact} | {version} | {_of_jar(maven, jar)} |\n"
             for jar in jars.locked()

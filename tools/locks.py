@@ -1,6 +1,6 @@
-"""Update of the locks: `make update-locks`.
+"""The locked packages, and the update of the locks: `make update-locks`.
 
-requirements.lock is resolved from pyproject.toml; packages that still fit keep their version unless they are named. A
+uv resolves requirements.lock from pyproject.toml; packages that still fit keep their version unless they are named. A
 line of a jar lock with `- -` as hash and size is completed; all other lines are trusted and not changed.
 """
 
@@ -9,12 +9,35 @@ import re
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
-from tools import wheel_lock
+
+WHEEL_LOCK = PROJECT / "requirements.lock"
+_ENTRY = re.compile(
+    r"^(?P<name>[\w.-]+)==(?P<version>[^\s;\\]+)(?P<rest>[^\n]*\n(?:    --hash=[^\n]*\n?)*)", flags=re.MULTILINE
+)
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """One package of the lock, with the hashes of all files that may be installed."""
+
+    name: str
+    version: str
+    sha256: tuple[str, ...]
+
+
+def wheels(lock: Path = WHEEL_LOCK) -> list[Wheel]:
+    """Return the locked packages in the order of the file. A name may occur twice with different markers."""
+    return [
+        Wheel(match["name"], match["version"], tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})\b", match["rest"])))
+        for match in _ENTRY.finditer(lock.read_text())
+    ]
+
 
 JAR_LOCKS = (
     jars.LOCK,
@@ -25,15 +48,12 @@ JAR_LOCKS = (
 _INCOMPLETE = re.compile(r"^(?P<server>\S+ +)- - (?P<path>\S+)$", flags=re.MULTILINE)
 
 
-def update_wheels(upgrade: list[str], lock: Path = wheel_lock.LOCK) -> None:
+def update_wheels(upgrade: list[str], lock: Path = WHEEL_LOCK) -> None:
     """Resolve pyproject.toml for all platforms and Python versions, and lock each file by its hash.
 
     Args:
         upgrade: Names of packages to upgrade to their newest version.
         lock: The file to write.
-
-    Raises:
-        subprocess.CalledProcessError: There is no solution; uv printed the reason.
     """
     command = [Path(sys.executable).with_name("uv"), "pip", "compile", "pyproject.toml", "--quiet"]
     command += ["--all-extras", "--universal", "--python-version", "3.11", "--generate-hashes"]

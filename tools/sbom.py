@@ -1,7 +1,13 @@
-"""Software bill of materials (CycloneDX 1.6, JSON): locked wheels and jars, and the jars inside of them."""
+"""Software bill of materials (CycloneDX 1.6, JSON): locked wheels and jars, and the jars inside of them.
+
+cyclonedx-py, which could list the wheels, has no list of jars, and requires the extra of cyclonedx-python-lib that
+makes every import of jsonschema seconds slower (pyproject.toml).
+"""
 
 import json
+import re
 import tarfile
+import zipfile
 from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -18,8 +24,8 @@ from packageurl import PackageURL
 from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
-from tools import jar_contents, wheel_lock
-from tools.wheel_lock import Wheel
+from tools import locks
+from tools.locks import Wheel
 
 PATH = PROJECT / "dist" / "sbom.cdx.json"
 LISTING = "quarkus-app-dependencies.txt"
@@ -35,13 +41,10 @@ def write(path: Path = PATH, lock: Path | None = None) -> list[str]:
 
     Returns:
         Names of locked jars with unlisted contents, because they are not in the cache.
-
-    Raises:
-        ValueError: The document violates the schema.
     """
     locked = jars.locked(lock=lock)
     lakehouse = Component(name="lakehouse", version=version("lakehouse"), type=ComponentType.APPLICATION)
-    bom = Bom(components=[*map(_wheel, wheel_lock.wheels()), *map(_jar, locked)])
+    bom = Bom(components=[*map(_wheel, locks.wheels()), *map(_jar, locked)])
     bom.metadata.component = lakehouse
     bom.register_dependency(lakehouse, bom.components)
     document = JsonV1Dot6(bom).output_as_string(indent=1)
@@ -86,13 +89,13 @@ def _inside(jar: Jar) -> set[PackageURL]:
         with tarfile.open(jar.path, "r|gz") as archive:
             for member in archive:
                 if Path(member.name).name == LISTING:
-                    return set(jar_contents.of_listing(archive.extractfile(member).read().decode()))
+                    return set(artefacts_of_listing(archive.extractfile(member).read().decode()))
         return set()
-    return set(jar_contents.of_jar(jar.path))
+    return set(artefacts_of_jar(jar.path))
 
 
 def _jars_of_pyspark() -> set[PackageURL]:
-    return {url for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar") for url in jar_contents.of_jar(path)}
+    return {url for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar") for url in artefacts_of_jar(path)}
 
 
 def _nested(outer: PackageURL, inner: Iterable[PackageURL]) -> list[Component]:
@@ -108,6 +111,38 @@ def _component(url: PackageURL, **more) -> Component:
 
 def _sha256(digest: str) -> HashType:
     return HashType(alg=HashAlgorithm.SHA_256, content=digest)
+
+
+_FILE_NAME = re.compile(r"(?P<artifact>.+?)-(?P<version>\d[\w.+-]*)\.jar")
+
+
+def artefacts_of_jar(path: Path) -> Iterator[PackageURL]:
+    """Yield the artefact of a jar and those shaded into it, from the metadata that Maven adds.
+
+    Without such metadata, the artefact and version are those of the file name, and the group is unknown.
+    """
+    anonymous = True
+    with zipfile.ZipFile(path) as jar:
+        for name in jar.namelist():
+            if name.startswith("META-INF/maven/") and name.endswith("/pom.properties"):
+                properties = _properties(jar.read(name).decode(errors="replace"))
+                if {"groupId", "artifactId", "version"} <= properties.keys():
+                    anonymous = False
+                    yield PackageURL("maven", properties["groupId"], properties["artifactId"], properties["version"])
+    if anonymous and (named := _FILE_NAME.fullmatch(path.name)):
+        yield PackageURL("generic", None, named["artifact"], named["version"])
+
+
+def artefacts_of_listing(listing: str) -> Iterator[PackageURL]:
+    """Yield the artefacts of a Quarkus application from its listing of group:artifact:classifier:type:version."""
+    for line in listing.split():
+        group, artifact, _, _, version = line.split(":")
+        yield PackageURL("maven", group, artifact, version)
+
+
+def _properties(text: str) -> dict[str, str]:
+    pairs = (line.partition("=") for line in text.splitlines() if not line.startswith("#"))
+    return {key.strip(): value.strip() for key, _, value in pairs}
 
 
 if __name__ == "__main__":

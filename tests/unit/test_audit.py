@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from lakehouse.local import jars
-from tools import advisories, audit, jar_contents, leaks, sbom
+from tools import audit, leaks, sbom
 from tools.audit import Outcome
 
 # In two parts, so that the audit does not report this file.
@@ -141,14 +141,14 @@ def osv():
 def test_known_many_packages_queries_all_pages(osv):
     packages = [f"pkg:pypi/some-{number}@1.0" for number in range(1000)]
     urls = [*packages, "pkg:maven/com.h2database/h2@2.1.210?classifier=all&type=tar.gz", "pkg:generic/oro@2.0.8"]
-    known = advisories.known(urls, osv.url)
+    known = audit.known_vulnerabilities(urls, osv.url)
     assert known == {"pkg:maven/com.h2database/h2@2.1.210": ["GHSA-45hx-wfhj-473x", "CVE-2022-45868"]}
     assert sum(osv.query_counts) == 1002 and max(osv.query_counts) <= 1000
 
 
 def test_known_unreachable_database_raises():
     with pytest.raises(requests.RequestException):
-        advisories.known(["pkg:pypi/some@1"], "http://127.0.0.1:9")
+        audit.known_vulnerabilities(["pkg:pypi/some@1"], "http://127.0.0.1:9")
 
 
 def jar_file(path, *artefacts):
@@ -161,7 +161,7 @@ def jar_file(path, *artefacts):
 
 def test_jar_contents_lists_jar_and_shaded_artefacts(tmp_path):
     jar_file(tmp_path / "fat-1.jar", ("org.x", "fat", "1"), ("com.google.guava", "guava", "33.0"))
-    assert [str(url) for url in jar_contents.of_jar(tmp_path / "fat-1.jar")] == [
+    assert [str(url) for url in sbom.artefacts_of_jar(tmp_path / "fat-1.jar")] == [
         "pkg:maven/org.x/fat@1",
         "pkg:maven/com.google.guava/guava@33.0",
     ]
@@ -169,7 +169,7 @@ def test_jar_contents_lists_jar_and_shaded_artefacts(tmp_path):
 
 def test_jar_contents_without_metadata_uses_file_name(tmp_path):
     jar_file(tmp_path / "jakarta.oro_2.13-2.0.8.jar")
-    assert [str(url) for url in jar_contents.of_jar(tmp_path / "jakarta.oro_2.13-2.0.8.jar")] == [
+    assert [str(url) for url in sbom.artefacts_of_jar(tmp_path / "jakarta.oro_2.13-2.0.8.jar")] == [
         "pkg:generic/jakarta.oro_2.13@2.0.8"
     ]
 

@@ -9,14 +9,14 @@ from packaging.utils import canonicalize_name
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
-from tools import locks, wheel_lock
+from tools import locks
 
 
 def test_lock_has_every_required_package():
     project = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     required = [Requirement(line) for line in (*project["dependencies"], *extras["local"], *extras["test"])]
-    locked = {wheel.name: wheel.version for wheel in wheel_lock.wheels()}
+    locked = {wheel.name: wheel.version for wheel in locks.wheels()}
 
     incompatible = [
         str(requirement)
@@ -29,7 +29,7 @@ def test_lock_has_every_required_package():
 
 def test_lock_each_package_has_hash():
     text = (PROJECT / "requirements.lock").read_text()
-    packages = wheel_lock.wheels()
+    packages = locks.wheels()
     assert len(packages) == len(re.findall(r"^[^\s#]", text, flags=re.M))
     assert [package.name for package in packages if not package.sha256] == []
     assert sum(len(package.sha256) for package in packages) == text.count("--hash=")

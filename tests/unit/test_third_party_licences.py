@@ -5,7 +5,7 @@ import tomllib
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.local import jars
-from tools import wheel_lock
+from tools import locks
 
 TEXT = (PROJECT / "THIRD_PARTY_LICENSES.md").read_text()
 
@@ -18,7 +18,7 @@ def licences():
 
 
 def test_licences_list_exactly_the_locked_artefacts():
-    wheels = {(wheel.name, wheel.version) for wheel in wheel_lock.wheels()}
+    wheels = {(wheel.name, wheel.version) for wheel in locks.wheels()}
     coordinates = [jar.coordinates for jar in jars.locked()]
     locked = {(f"{group}:{artifact}", version) for group, artifact, version, *_ in coordinates}
     assert licences().keys() == wheels | locked, "run `make update-locks`"
