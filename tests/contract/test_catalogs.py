@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
@@ -28,8 +27,11 @@ from tests.support.processes.cluster import free_ports
 from tests.support.servers.postgresql import postgresql
 from tests.support.topics import Stream, framed, in_order, once, trade
 
-DATABASES = {"sqlite": "sql", "postgresql": "sql", "glue": "glue"}
-"""The type of the catalog in lakehouse.yaml by the database that contains it."""
+DATABASES = {"postgresql": "sql", "glue": "glue"}
+"""The type of the catalog in lakehouse.yaml by the database that contains it.
+
+The catalog of all other tests is in SQLite.
+"""
 
 
 @dataclass
@@ -57,13 +59,6 @@ class Lake:
         return in_order(self.table(stream).scan().to_arrow().to_pylist())
 
 
-def _private_file() -> Path:
-    """Return a new file in the stack's folder, because Spark's server keeps it open; all files there are private."""
-    file = Path(os.environ["LAKEHOUSE_HOME"]) / "contract.db"
-    file.touch(mode=0o600)
-    return file
-
-
 @pytest.fixture(scope="module", params=DATABASES)
 def lake(request: Any, resources: Any) -> Iterator[Lake]:
     environment = resources.catalog
@@ -73,13 +68,9 @@ def lake(request: Any, resources: Any) -> Iterator[Lake]:
         s3_endpoint=environment.s3_endpoint,
         region=environment.region,
     )
-    uris = {
-        "sqlite": lambda: nullcontext(f"sqlite:///{_private_file()}"),
-        "postgresql": postgresql,
-        "glue": lambda: nullcontext(None),
-    }
+    database = postgresql() if request.param == "postgresql" else nullcontext(None)
     # A Spark session keeps the catalog that it used first.
-    with uris[request.param]() as uri, closing(resources.spark.with_own_session()) as spark:
+    with database as uri, closing(resources.spark.with_own_session()) as spark:
         yield Lake(replace(Clients.of(resources), spark=spark, catalog=_with_uri(catalog, uri)))
 
 

@@ -87,17 +87,6 @@ def test_orphan_removal_during_batch_is_refused(resources, sql, monkeypatch):
     oracle.judge(stream)
 
 
-def test_rollback_by_operator_ingests_records_again(resources, sql):
-    stream = create_stream(resources, "upsert", batches=2)
-    parent = stream.table().current_snapshot().parent_snapshot_id
-    sql(f"CALL lake.system.rollback_to_snapshot('{stream.namespace}.{stream.topic.table}', {parent})")
-    assert stream.table().current_snapshot().snapshot_id == parent
-
-    stream.ingest()
-
-    oracle.judge(stream)
-
-
 def test_table_recreated_during_batch_gets_no_wrong_row(resources, monkeypatch):
     stream = create_stream(resources)
     schema = stream.table().schema()

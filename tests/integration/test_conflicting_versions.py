@@ -60,18 +60,6 @@ class Topic:
 
 
 @pytest.mark.parametrize("value_format", SCHEMAS)
-def test_ingest_conflicting_version_stops_and_keeps_table(resources, value_format):
-    topic = Topic(resources, value_format, "stop")
-    topic.produce(1, 2)
-    before = topic.stream.table().schema()
-    plan = plan_registered(topic.stream.config, topic.stream.topic, topic.stream.systems)
-    assert not plan.is_accepted and re.search(FIELD_AND_RULE[value_format], plan.invalid)
-    with pytest.raises(IncompatibleSchema, match=FIELD_AND_RULE[value_format]):
-        topic.stream.ingest()
-    assert (topic.rows(), topic.stream.table().schema()) == ([(1, "x")], before)
-
-
-@pytest.mark.parametrize("value_format", SCHEMAS)
 def test_ingest_conflicting_version_is_dead_letter_by_policy(resources, value_format):
     topic = Topic(resources, value_format, "dead_letter")
     topic.produce(1, 2)
@@ -85,15 +73,24 @@ def test_ingest_conflicting_version_is_dead_letter_by_policy(resources, value_fo
 
 
 @pytest.mark.parametrize("value_format", SCHEMAS)
-def test_ingest_conflicting_version_continues_in_new_table(resources, value_format):
-    topic = Topic(resources, value_format, "new_table")
+def test_ingest_conflicting_version_stops_then_continues_in_new_table(resources, value_format):
+    topic = Topic(resources, value_format, "stop")
+    stream = topic.stream
     topic.produce(1, 2)
     topic.produce(0, 3)
-    topic.stream.ingest()
+    before = stream.table().schema()
+    plan = plan_registered(stream.config, stream.topic, stream.systems)
+    assert not plan.is_accepted and re.search(FIELD_AND_RULE[value_format], plan.invalid)
+    with pytest.raises(IncompatibleSchema, match=FIELD_AND_RULE[value_format]):
+        stream.ingest()
+    assert (topic.rows(), stream.table().schema()) == ([(1, "x")], before)
+
+    stream.topic = stream.topic.model_copy(update={"on_incompatible": "new_table"})
+    stream.ingest()
     assert topic.rows() == [(1, "x")]
-    new = topic.stream.table(f"{topic.stream.topic.table}__v2").scan().to_arrow().to_pylist()
+    new = stream.table(f"{stream.topic.table}__v2").scan().to_arrow().to_pylist()
     assert [(row["id"], row["A" if value_format == "json_schema" else "a"]) for row in new] == [(2, "x")]
     topic.produce(1, 4)
-    topic.stream.ingest()
-    new = topic.stream.table(f"{topic.stream.topic.table}__v2").scan().to_arrow()
+    stream.ingest()
+    new = stream.table(f"{stream.topic.table}__v2").scan().to_arrow()
     assert sorted(new["id"].to_pylist()) == [2, 4]

@@ -7,9 +7,7 @@ from confluent_kafka import TopicPartition
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.dead_letters.letters import may_hold
-from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive
-from resources.iceberg.catalog import Catalog
 from tests.support.compaction import compact, set_compaction
 from tests.support.topics import CHEAP, TRADES, Stream, admin, framed, trade, with_checks
 
@@ -88,26 +86,6 @@ def test_upsert_record_without_usable_key_is_dead_letter(resources):
         ("bad_key", b"\xff\xfe"),
         ("bad_key", None),
     }
-
-
-def test_ingest_after_crash_passing_new_checks_is_row(resources, tmp_path):
-    stream = Stream(resources, partitions=1)
-    as_declared = stream.topic
-    stream.produce_trades(range(3))
-    stream.ingest()
-    stream.produce_trades(range(40, 60))
-    stream.produce([{"value": b"bad 1"}])
-    stream.settings |= {"checks": CHEAP}
-    stream.die("after dead letters", tmp_path)
-    before = len(stream.dead_letters())
-    stream.topic = as_declared
-    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(0, 0)
-
-    [published] = stream.ingest()
-
-    assert before > published.counts.dead_letters == 1
-    assert [letter["value"] for letter in stream.dead_letters()] == [b"bad 1"]
-    assert [row["kafka_offset"] for row in stream.rows()] == list(range(23))
 
 
 def test_ingest_into_new_table_restores_dead_letters(resources):
@@ -189,27 +167,6 @@ def test_ingest_random_check_stops_batch(resources):
         stream.ingest()
 
     assert (len(stream.rows()), stream.dead_letters()) == (3, [])
-
-
-def test_ingest_adopts_dead_letters_of_concurrent_writer(resources):
-    stream = Stream(resources)
-    stream.schema()
-    stream.produce([{"value": b"bad"}] * 3)
-    others = [stream.ingest]
-
-    class Overtaken(Catalog):
-        """A catalog in which another writer ingests just before the branch for dead letters is created."""
-
-        def ensure_table(self, ref, *arguments, **named):
-            if others and ref.name.endswith("__dead_letters"):
-                others.pop()()
-            return super().ensure_table(ref, *arguments, **named)
-
-    original = resources.catalog
-    catalog = Overtaken(**{name: getattr(original, name) for name in type(original).model_fields})
-    # It is a conflict: ingestion restarts after the other writer's last offset and reports no unclear state.
-    assert list(ingest(stream.namespace, stream.topic, replace(stream.systems, catalog=catalog))) == []
-    assert not others and len(stream.dead_letters()) == 3
 
 
 def test_ingest_retry_in_smaller_batches_adds_letters_once(resources, tmp_path):

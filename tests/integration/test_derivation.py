@@ -78,21 +78,6 @@ def test_derive_in_repeated_hour_gives_expected_totals(resources, monkeypatch):
         time.tzset()
 
 
-def test_derive_after_kill_in_transaction_gives_expected_totals(resources, tmp_path):
-    totals = Totals(resources)
-    totals.produce(range(300), 1_790_000_000_000)
-    totals.run()
-    totals.produce(range(300, 700), 1_790_000_000_000)
-    totals.trades.ingest()
-
-    declared = {totals.totals.name: totals.settings}
-    totals.trades.die("before commit", tmp_path, extra=declared, topic=totals.totals.name)
-    totals.run()
-    totals.run()
-
-    assert totals.rows() == totals.expected()
-
-
 @pytest.mark.parametrize(("region", "expected"), [("north", [(1, "north", 5)]), (None, [(1, None, 7)])])
 def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources, region, expected):
     spark = resources.spark.session(resources.catalog.spark_settings())

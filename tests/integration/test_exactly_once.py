@@ -1,8 +1,9 @@
-"""Each record is in the table exactly once, or the run stops with a reason, after kills, races and lost records.
+"""Each record is in the table exactly once, or the run stops with a reason, after commits of others and failures.
 
-tests/simulation/described/test_races.py kills at each call of a run, in all modes.
+tests/simulation/described/test_races.py kills at each call of a run, in all modes; test_stream.py kills a process.
 """
 
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -14,26 +15,6 @@ from resources.kafka.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
 from resources.spark.spark import Spark
 from tests.support.topics import Stream
-
-
-@pytest.mark.parametrize(("mode", "point"), [("append", "during stage"), ("upsert", "before publish")])
-def test_ingest_after_kill_completes_table(resources, tmp_path, mode, point):
-    stream = Stream(resources, settings={"mode": mode})
-    stream.produce_trades(range(200))
-    stream.ingest()
-    published = stream.rows()
-    stream.produce_trades(range(200, 500))
-
-    stream.die(point, tmp_path)
-    assert stream.rows() == published
-
-    stream.ingest()
-    if mode == "append":
-        assert stream.rows() == stream.expected_rows()
-    else:
-        last = {row["userid"]: row for row in stream.expected_rows()}
-        assert {row["userid"]: row for row in stream.rows()} == last
-        assert len(stream.rows()) == len(last)
 
 
 def test_publish_after_concurrent_commit_is_refused(resources):
@@ -53,27 +34,6 @@ def test_publish_after_concurrent_commit_is_refused(resources):
         catalog.publish(stale, "ingest_loser", base)
 
     assert stream.table().current_snapshot().snapshot_id == moved != base
-
-
-def test_ingest_lost_commit_response_publishes_once(resources, monkeypatch):
-    stream = Stream(resources)
-    stream.produce_trades(range(25))
-    iceberg = resources.catalog.iceberg()
-    commit, calls = iceberg.commit_table, []
-
-    def lose_response(table, requirements, updates):
-        response = commit(table, requirements, updates)
-        if any(getattr(update, "ref_name", "") == "lakehouse-offsets" for update in updates):
-            calls.append(updates)
-            raise TimeoutError("the response was lost")
-        return response
-
-    monkeypatch.setattr(iceberg, "commit_table", lose_response)
-    [published] = stream.ingest()
-
-    assert len(calls) == 1
-    assert published.counts.rows == 25
-    assert stream.rows() == stream.expected_rows()
 
 
 def test_ingest_foreign_and_expired_snapshots_keep_position(resources):
@@ -112,9 +72,8 @@ def expire(resources, stream):
     ).collect()
 
 
-@pytest.fixture
-def rolled_back(resources):
-    """Return a table whose second batch was rolled back, in which another writer deleted rows, and that was expired."""
+def test_ingest_after_rollback_and_expiry_restores_rows(resources):
+    """The second batch was rolled back, another writer deleted rows, and the snapshots were expired."""
     stream = Stream(resources, settings={"key": []})
     stream.produce_trades(range(20))
     stream.ingest()
@@ -126,39 +85,30 @@ def rolled_back(resources):
     spark = resources.spark.session(resources.catalog.spark_settings())
     spark.sql(f"DELETE FROM lake.{stream.namespace}.`{stream.topic.table}` WHERE userid = 'User_1'")
     expire(resources, stream)
-    return stream
 
+    with without_earlier_metadata(stream.table()), pytest.raises(UnclearState, match="which was expired"):
+        stream.ingest()
+    [published] = stream.ingest()
 
-def test_ingest_after_rollback_and_expiry_restores_rows(rolled_back):
-    [published] = rolled_back.ingest()
-
-    assert published.counts.consumed == 30
-    expected = rolled_back.expected_rows()
     batch = published.batch
-    expected = [row for row in expected if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
-    actual = [row for row in rolled_back.rows() if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
+    assert published.counts.consumed == 30
+    expected = [row for row in stream.expected_rows() if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
+    actual = [row for row in stream.rows() if row["kafka_offset"] >= batch.start[row["kafka_partition"]]]
     assert actual == expected and len(expected) == 30
 
 
-def test_ingest_without_metadata_of_position_stops(rolled_back):
-    table = rolled_back.table()
+@contextmanager
+def without_earlier_metadata(table):
+    """Delete the earlier metadata files of a table while the body of the statement runs."""
+    contents = {}
     for entry in table.metadata.metadata_log:
+        with table.io.new_input(entry.metadata_file).open() as file:
+            contents[entry.metadata_file] = file.read()
         table.io.delete(entry.metadata_file)
-
-    with pytest.raises(UnclearState, match="which was expired"):
-        rolled_back.ingest()
-
-
-def test_ingest_table_without_token_stops(resources):
-    stream = Stream(resources)
-    stream.produce_trades(range(5))
-    spark = resources.spark.session(resources.catalog.spark_settings())
-    spark.sql(f"CREATE NAMESPACE lake.{stream.namespace}")
-    spark.sql(f"CREATE TABLE lake.{stream.namespace}.{stream.topic.table} AS SELECT 'mine' AS userid")
-
-    with pytest.raises(UnclearState, match="1 rows and no snapshot"):
-        stream.ingest()
-    assert stream.table().scan().to_arrow().to_pylist() == [{"userid": "mine"}]
+    yield
+    for name, content in contents.items():
+        with table.io.new_output(name).create() as file:
+            file.write(content)
 
 
 @pytest.fixture(scope="module")

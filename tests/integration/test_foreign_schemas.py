@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakehouse.core.errors import BadRecords, LakehouseError, Unreachable
+from lakehouse.core.errors import BadRecords, LakehouseError
 from lakehouse.pipeline.replay import Redriven, redrive, replay
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
@@ -82,17 +82,6 @@ def test_ingest_many_ids_limits_lookups_and_redrive_recovers(create_stream, monk
     assert {row["kafka_schema_id"] for row in stream.rows()} == {COMMON, LATE}
 
 
-def test_redrive_schema_registered_later_recovers_row(create_stream):
-    stream = create_stream()
-    stream.produce([{"value": framed(LATE, TRADES, trade(1))}])
-    stream.ingest()
-    assert [letter["error_reason"] for letter in stream.dead_letters()] == ["unknown_schema"]
-
-    stream.registry.add(LATE, FOREIGN)
-
-    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(attempted=1, recovered=1)
-
-
 @pytest.mark.parametrize("policy", ["suspend", "skip"])
 def test_ingest_without_dead_letters_caches_no_missing_schema(create_stream, policy):
     stream = create_stream(errors=policy)
@@ -122,21 +111,6 @@ def test_ingest_many_ids_without_dead_letters_stops(create_stream):
 
     assert stream.rows() == []
     assert len(stream.registry.asked_ids) == LOOKUPS
-
-
-def test_ingest_registry_failure_makes_no_dead_letter(create_stream):
-    stream = create_stream()
-    stream.produce([{"value": framed(LATE, TRADES, trade(1))}])
-    respond = stream.registry.respond
-
-    def respond_with_503(path):
-        stream.registry.status = 503 if "/ids/" in path else 200
-        return respond(path)
-
-    stream.registry.respond = respond_with_503
-    with pytest.raises(Unreachable):
-        stream.ingest()
-    assert (stream.rows(), stream.dead_letters()) == ([], [])
 
 
 def test_replay_too_many_ids_is_refused(create_stream, monkeypatch):

@@ -233,22 +233,6 @@ def test_ingest_recursive_json_schema_is_refused(resources):
         stream.ingest()
 
 
-@pytest.mark.parametrize("mode", ["upsert", "dedup"])
-def test_ingest_key_with_dot_in_name_identifies_rows(resources, mode):
-    stream = Stream(resources, partitions=1, settings={"key": ["http.method"], "mode": mode, "key_format": "string"})
-    schema = {"properties": {"http.method": {"type": "string"}, "http.status": {"type": "integer"}}}
-    schema = json.dumps({"type": "object", **schema})
-    stream.topic = stream.topic.model_copy(update={"value_format": "json", "value_schema": schema})
-    for status in (200, 404):
-        value = json.dumps({"http.method": "GET", "http.status": status}).encode()
-        stream.produce([{"key": b"GET", "value": value}])
-        stream.ingest()
-
-    assert [(row["http.method"], row["http.status"]) for row in stream.rows()] == [
-        ("GET", 404 if mode == "upsert" else 200)
-    ]
-
-
 def test_ingest_json_without_registry_uses_declared_schema(resources):
     stream = Stream(resources, partitions=1, settings={"key": ["id"], "mode": "upsert", "key_format": "long"})
     schema = {"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}}

@@ -147,10 +147,6 @@ def test_up_again_keeps_broker_with_password(home):
     assert states["kafka"] == "ready"
 
 
-def test_ingest_with_password_adds_rows(systems):
-    assert count_ingested(systems, systems.kafka, "usual") == 10
-
-
 def test_ingest_with_special_characters_in_password_adds_rows(systems, special_user):
     assert count_ingested(systems, special_user, "odd_password") == 10
 

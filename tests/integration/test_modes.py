@@ -40,7 +40,7 @@ def test_key_that_is_negative_zero_is_unchanged(resources, mode):
     stream = Stream(resources, partitions=1, settings={"mode": mode, "key": "at"})
     schema = json.dumps({"type": "record", "name": "Place", "fields": [{"name": "at", "type": "double"}]})
     schema_id = stream.schema(schema)
-    for first, second in ((-0.0, 1.0), (0.0, -1.0), (-0.0, 2.0)):
+    for first, second in ((-0.0, 1.0), (0.0, -1.0)):
         stream.produce([{"value": framed(schema_id, schema, {"at": at})} for at in (first, second)])
         stream.ingest()
         kept = [row["at"] for row in stream.rows()]

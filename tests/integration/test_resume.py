@@ -10,30 +10,8 @@ from lakehouse.core.polling import poll
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.ledger.reconciliation import reconcile
-from lakehouse.pipeline.replay import replay
 from lakehouse.readers.reader_lag import measure_lag
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
-
-
-def test_resume_after_lost_range_records_decision(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    stream.produce_trades(range(20, 60))
-    for deleted in admin().delete_records([TopicPartition(stream.name, 0, 45)]).values():
-        deleted.result()
-    with pytest.raises(UnclearState, match="partition 0 lost offsets 20 to 44.*`lakehouse resume"):
-        stream.ingest()
-    assert len(stream.rows()) == 20
-
-    with pytest.raises(LakehouseError, match="would duplicate rows|has offsets"):
-        resume(stream.systems, stream.namespace, stream.topic, "0:10", "no")
-    resume(stream.systems, stream.namespace, stream.topic, "earliest", "retention was too short")
-    message = stream.table().current_snapshot().summary.additional_properties["lakehouse.decision"]
-    stream.ingest()
-
-    assert "retention was too short" in message
-    assert [row["kafka_offset"] for row in stream.rows()] == [*range(20), *range(45, 60)]
 
 
 def test_resume_after_lost_records_of_new_partition_is_decision(resources):
@@ -67,25 +45,6 @@ def add_partition(stream, lost):
     ends = [TopicPartition(stream.name, 0, 20), TopicPartition(stream.name, 1, lost)]
     for deleted in admin().delete_records(ends).values():
         deleted.result()
-
-
-def test_resume_recreated_topic_continues(resources):
-    stream = Stream(resources, partitions=1)
-    stream.produce_trades(range(20))
-    stream.ingest()
-    before = stream.rows()
-    recreate(stream)
-    stream.produce_trades(range(100, 130))
-    with pytest.raises(UnclearState, match="not the one table"):
-        stream.ingest()
-    assert stream.rows() == before
-
-    resume(stream.systems, stream.namespace, stream.topic, "earliest", "recreated on purpose")
-    [published] = stream.ingest()
-
-    assert published.counts.rows == 30 and len(stream.rows()) == 50
-    with pytest.raises(UnclearState, match="recreated or lost records"):
-        replay(stream.namespace, stream.topic, stream.systems, "earliest")
 
 
 def test_ingest_prefetched_records_of_old_topic_are_not_read(resources):

@@ -2,15 +2,12 @@
 
 import pytest
 
-from lakehouse.config.loader import Config
 from lakehouse.core.errors import BadRecords, LakehouseError, UnclearState
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
-from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
-from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ledger.reconciliation import reconcile
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.pipeline.replay import Redriven, redrive
@@ -55,21 +52,16 @@ def continued(resources, **settings):
     return stream
 
 
-def flagged(stream):
-    """Return a topic that is derived from single rows of another one, and the configuration of both."""
-    source = {"type": "derived", "transform": "spark.flags:flagged", "from": stream.name}
-    flags = Stream(stream.resources, partitions=1, settings={"key": [], "source": source})
-    registry().set_compatibility(subject_name=f"{flags.name}-value", level="NONE")
-    topics = {stream.name: stream.topic, flags.name: flags.topic}
-    return flags, Config(namespace=stream.namespace, topics=topics, environments={})
-
-
 def test_redrive_after_roll_over_adds_letters_of_closed_table(resources):
     stream = continued(resources)
     assert (stream.offsets(), stream.waiting()) == ([0, 1, 2, 3, 4], [5, 6, 7, 8])
-    stream.set(on_incompatible="new_table")
+    stream.set(on_incompatible="new_table", dead_letter_topic=f"{stream.name}-dead")
     stream.produce_numbers([9])
     stream.ingest()
+    # The topic of dead letters receives those of the closed table, too.
+    assert publish_dead_letters(stream.namespace, stream.topic, stream.systems) == 4
+    values = [message.value for message in consume(stream.topic.dead_letter_topic, stream.topic.partitions)]
+    assert sorted(values) == sorted(message.value for message in stream.messages() if message.offset in (5, 6, 7, 8))
 
     assert stream.redrive() == Redriven(4, 3)
 
@@ -79,20 +71,6 @@ def test_redrive_after_roll_over_adds_letters_of_closed_table(resources):
     assert [(letter.partition, letter.offset) for letter in pending.newest] == [(0, 8)]
     report = reconcile(stream.namespace, stream.topic, stream.systems, whole_log=True)
     assert report.is_consistent, report.findings
-
-
-def test_bookmark_before_roll_over_derives_rows_of_both_tables(resources):
-    stream = continued(resources)
-    flags, config = flagged(stream)
-    stream.set(on_incompatible="new_table")
-    stream.produce_numbers([9])
-    stream.ingest()
-    derive(config, flags.topic, flags.systems)
-
-    set_bookmark(config, flags.topic, flags.systems, "0:3", "test", letters=False)
-
-    # Rows 3 and 4 of the first table, and row 9.
-    assert derive(config, flags.topic, flags.systems).messages == 3
 
 
 def test_redrive_before_next_batch_rolls_over_uses_open_table(resources):
@@ -149,19 +127,6 @@ def test_ingest_after_drop_of_either_table(resources):
     stream.ingest()
     # The new table is created for the newest schema, which the first records do not fit.
     assert (stream.offsets(), stream.waiting()) == ([5, 6, 7, 8], [0, 1, 2, 3, 4])
-
-
-def test_dead_letter_topic_receives_letters_of_closed_table(resources):
-    stream = continued(resources)
-    stream.set(on_incompatible="new_table", dead_letter_topic=f"{stream.name}-dead")
-    stream.produce_numbers([9])
-    stream.produce([{"value": b"bad too"}])
-    stream.ingest()
-
-    assert publish_dead_letters(stream.namespace, stream.topic, stream.systems) == 5
-    values = [message.value for message in consume(stream.topic.dead_letter_topic, stream.topic.partitions)]
-    expected = [message.value for message in stream.messages() if message.offset in (5, 6, 7, 8, 10)]
-    assert sorted(values) == sorted(expected)
 
 
 def test_resume_in_new_table_without_batch_does_not_go_back(resources):

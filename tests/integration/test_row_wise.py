@@ -13,10 +13,8 @@ from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import redrive, replay
 from spark.flags import flagged
 from tests.support.topics import (
-    CHEAP,
     TRADES,
     Stream,
     admin,
@@ -24,7 +22,6 @@ from tests.support.topics import (
     delete_bookmark,
     framed,
     trade,
-    with_checks,
 )
 
 FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
@@ -106,39 +103,6 @@ def test_derive_after_kill_in_transaction_loses_and_duplicates_nothing(flags, tm
     flags.trades.die("before commit", tmp_path, extra={flags.flags.name: flags.settings}, topic=flags.flags.name)
     flags.run()
 
-    flags.check()
-
-
-def test_derive_redriven_rows_are_derived_once(flags):
-    unchecked, before = flags.trades.topic, len(flags.trades.rows())
-    flags.trades.topic = with_checks(unchecked, CHEAP)
-    flags.trades.produce_trades(range(100))
-    kept = flags.run()
-    assert 0 < kept == len(flags.trades.rows()) - before < 100
-
-    flags.trades.topic = unchecked
-    assert redrive(flags.trades.namespace, flags.trades.topic, flags.trades.systems).recovered == 100 - kept
-    flags.trades.produce_trades(range(100, 110))
-    assert flags.run() == 110 - kept
-    assert flags.run() == 0
-    flags.check()
-
-    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
-    assert flags.run() == 0
-
-
-def test_derive_deleted_rows_that_return_repeats_nothing(flags):
-    before = len(flags.trades.rows())
-    spark = flags.trades.resources.spark.session(flags.trades.resources.catalog.spark_settings())
-    table = f"lake.{flags.trades.namespace}.`{flags.trades.topic.table}`"
-    spark.sql(f"DELETE FROM {table} WHERE kafka_offset < 5").collect()
-    assert len(flags.trades.rows()) < before
-    flags.trades.produce_trades(range(50, 60))
-    assert flags.run() == 10
-
-    replay(flags.trades.namespace, flags.trades.topic, flags.trades.systems, "earliest")
-    assert len(flags.trades.rows()) == before + 10
-    assert flags.run() == 0
     flags.check()
 
 

@@ -156,7 +156,7 @@ class ChannelWithoutCounts(Channel):
         self.add_interceptor(WithoutCounts())
 
 
-@pytest.mark.parametrize("mode", ["append", "dedup", "upsert"])
+@pytest.mark.parametrize("mode", ["append", "upsert"])
 def test_batch_without_counts_is_not_published(resources, monkeypatch, mode):
     stream = Stream(resources, settings={"mode": mode})
     stream.produce_trades(range(3))

@@ -23,7 +23,6 @@ from lakehouse.config.loader import PROJECT, Config, load
 from lakehouse.config.topic import Route, Topic
 from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
 from lakehouse.core.tables import naming
-from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
 from resources.build import build_resources
@@ -297,44 +296,6 @@ def test_stream_compacts_small_files(resources, monkeypatch):
     assert compacted.maintained.actions[0].endswith(" data files into 1")
     assert compacted.maintained.before.data_files >= 5 > compacted.maintained.after.data_files
     oracle.judge(stream)
-
-
-@pytest.mark.parametrize("mode", ["append", "upsert"])
-def test_stream_compacting_ingests_unless_rows_are_replaced(resources, monkeypatch, mode):
-    one, other = create_streams(resources, {"mode": mode}, {})
-    stream = streams.Stream(config_of(one, other), [one.topic, other.topic], one.systems, workers=1)
-    served, events = threading.Event(), []
-
-    def compact_once_served(*arguments):
-        if not served.wait(SECONDS):
-            stream.stop()
-        return compact_incrementally(*arguments)
-
-    monkeypatch.setattr("lakehouse.streaming.scheduler.FILES_PER_COMPACTION", 1)
-    monkeypatch.setattr("lakehouse.streaming.worker.compact_incrementally", compact_once_served)
-    commit, compacted = ("commit", one.name), ("compacted", one.name)
-    one.produce_trades(range(10))
-    for event in stream.run():
-        match event:
-            case Commit(topic):
-                events.append(("commit", topic.name))
-                if events == [commit]:
-                    one.produce_trades(range(10, 20))
-                    other.produce_trades(range(5))
-            case TableCompacted(name):
-                events.append(("compacted", name))
-            case TopicBackedOff(_, error):
-                raise error
-        if ("commit", other.name) in events and events.count(commit) >= (2 if mode == "append" else 1):
-            served.set()
-        if compacted in events and events.count(commit) >= 2:
-            stream.stop()
-    list(streams.Stream(config_of(one, other), [one.topic, other.topic], one.systems, once=True).run())
-
-    both = [event for event in events if event in (commit, compacted)]
-    assert both[:3] == ([commit, commit, compacted] if mode == "append" else [commit, compacted, commit])
-    oracle.judge(one)
-    oracle.judge(other)
 
 
 def test_stream_ingests_derived_topic_after_source(resources, tmp_path):
