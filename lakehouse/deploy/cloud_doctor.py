@@ -11,11 +11,11 @@ from lakehouse.config.loader import Config
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.aws.iam.actions import needed
-from lakehouse.deploy.aws.iam.iam_role import IamRole
-from lakehouse.deploy.cloud_credentials import CloudCredentials
-from lakehouse.deploy.confluent.tableflow.catalog_integrations import OpenCatalogResource
-from lakehouse.deploy.planning.graph import deployment_resources
+from lakehouse.deploy.aws.iam_actions import needed
+from lakehouse.deploy.aws.iam_roles import IamRole
+from lakehouse.deploy.confluent.tableflow import OpenCatalogResource
+from lakehouse.deploy.credentials import CloudCredentials
+from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.snowflake.administrator import Administrator
 from resources.snowflake.snowflake_responses import single_value
 

@@ -1,6 +1,6 @@
 """The resources of a deployment, in Terraform's vocabulary but without a state file.
 
-A resource is one object in one cloud. The planner (lakehouse/deploy/planning/planner.py) plans, applies and destroys a
+A resource is one object in one cloud. The planner (lakehouse/deploy/planner.py) plans, applies and destroys a
 list of resources. It reads each of them from its cloud by name and tag every time, so an interrupted command is run
 again.
 """

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.confluent.keys import key_rotation
-from lakehouse.deploy.confluent.rotation_key import RotationKeyResource
+from lakehouse.deploy.confluent import key_rotation
+from lakehouse.deploy.confluent.api_keys import RotationKeyResource
 from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.snowflake import key_pair_rotation
-from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.snowflake.access import ServiceUserKey
 
 GRACE_DAYS = 1.0
 """Days for which a replaced key stays valid: longer than any run, which Dagster ends after two hours."""

@@ -4,8 +4,8 @@ from typing import Any
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
-from lakehouse.deploy.aws.table_locations import WAREHOUSE
-from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
+from lakehouse.deploy.aws.objects import WAREHOUSE
+from lakehouse.deploy.confluent.declared import DeclaredTopics
 from lakehouse.deploy.names import Names
 
 

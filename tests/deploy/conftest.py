@@ -26,10 +26,9 @@ from snowflake.connector.vendored import requests as snowflake_requests
 
 from lakehouse.cli.main import main
 from lakehouse.config import loader
-from lakehouse.deploy import cloud_credentials, rotation
-from lakehouse.deploy.cloud_credentials import ADMIN_SECRET
-from lakehouse.deploy.planning import graph
-from lakehouse.deploy.planning.planner import apply
+from lakehouse.deploy import credentials, graph, rotation
+from lakehouse.deploy.credentials import ADMIN_SECRET
+from lakehouse.deploy.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.iceberg_commands import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
@@ -246,7 +245,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> Failing:
         monkeypatch.setattr(transport, "send", failure.through(transport.send, *behavior))
     monkeypatch.setattr(time_util, "get_time_millis", lambda: failure.milliseconds)
     # Requests to Confluent are not repeated, and those to AWS are repeated without pauses.
-    monkeypatch.setattr(cloud_credentials, "DEADLINE_SECONDS", 1)
+    monkeypatch.setattr(credentials, "DEADLINE_SECONDS", 1)
     monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None))
     return failure
 

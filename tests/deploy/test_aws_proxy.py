@@ -10,7 +10,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 from moto.server import ThreadedMotoServer
 
-from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.aws import iam_policies
 from tests.support.clouds.aws.proxy import Strict
 from tests.support.servers.proxy import Proxy
 
@@ -128,7 +128,7 @@ def test_create_role_trusting_itself_is_refused(aws, name):
 
 
 def test_create_name_too_long_is_refused(aws, strict):
-    trust, access = json.dumps(ACCOUNT_TRUST), json.dumps(policies.bucket_policy(deployment()))
+    trust, access = json.dumps(ACCOUNT_TRUST), json.dumps(iam_policies.bucket_policy(deployment()))
     with refused("ValidationError", 400, "roleName.*less than or equal to 64"):
         aws("iam").create_role(RoleName="r" * 65, AssumeRolePolicyDocument=trust)
     with refused("ValidationError", 400, "policyName.*less than or equal to 128"):
@@ -139,7 +139,7 @@ def test_create_name_too_long_is_refused(aws, strict):
 
 def test_delete_policy_attached_or_versioned_is_refused(aws, name):
     client = aws("iam")
-    document = json.dumps(policies.snowflake_access(deployment(), policies.Tables("trading", "warehouse")))
+    document = json.dumps(iam_policies.snowflake_access(deployment(), iam_policies.Tables("trading", "warehouse")))
     client.create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(ACCOUNT_TRUST))
     arn = client.create_policy(PolicyName=name, PolicyDocument=document)["Policy"]["Arn"]
     client.create_policy_version(PolicyArn=arn, PolicyDocument=document)
@@ -160,7 +160,7 @@ def test_delete_policy_attached_or_versioned_is_refused(aws, name):
 @pytest.mark.parametrize("external_id", [{}, {"ExternalId": "another"}, {"ExternalId": "CHOSEN"}])
 def test_assume_role_without_external_id_is_refused(aws, strict, name, vendor, external_id):
     principal, key = vendor
-    trust = policies.snowflake_trust(principal, "chosen", principal, "chosen-too")
+    trust = iam_policies.snowflake_trust(principal, "chosen", principal, "chosen-too")
     role = aws("iam").create_role(RoleName=name, AssumeRolePolicyDocument=json.dumps(trust))["Role"]["Arn"]
 
     with refused("AccessDenied", 403, f"{principal} is not authorized to perform: sts:AssumeRole on resource: {role}"):
@@ -177,8 +177,8 @@ def test_assume_role_tags_without_trust_are_refused(aws, name, vendor):
     principal, key = vendor
     tagged = {"ExternalId": "chosen", "Tags": [{"Key": "topic", "Value": "t"}]}
     for kind, trust in {
-        "confluent": policies.confluent_trust(principal, "chosen"),
-        "snowflake": policies.snowflake_trust(principal, "chosen", principal, "chosen-too"),
+        "confluent": iam_policies.confluent_trust(principal, "chosen"),
+        "snowflake": iam_policies.snowflake_trust(principal, "chosen", principal, "chosen-too"),
     }.items():
         aws("iam").create_role(RoleName=f"{kind}-{name}", AssumeRolePolicyDocument=json.dumps(trust))
     arn = f"arn:aws:iam::{OURS}:role"
@@ -244,4 +244,4 @@ def test_put_secret_value_refusal_has_no_secret(aws, name):
 
 
 def deployment():
-    return policies.Deployment(OURS, "eu-west-1", "lake")
+    return iam_policies.Deployment(OURS, "eu-west-1", "lake")

@@ -9,7 +9,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.planning.planner import apply, destroy, plan
+from lakehouse.deploy.planner import apply, destroy, plan
 from lakehouse.deploy.waiting import TimedOut
 from resources.confluent.api_errors import ConfluentError
 from tests.support.clouds.aws.world import REGION, world

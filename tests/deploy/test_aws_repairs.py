@@ -9,8 +9,8 @@ from lakehouse.config.deployment import Existing
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
+from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
 from tests.support.clouds.aws.world import VENDOR
 
 pytestmark = pytest.mark.stack
@@ -297,7 +297,7 @@ def test_apply_changed_role_is_reported_and_repaired(aws, direct):
     resources = aws.resources(config())
     apply(resources, quiet)
     before, role = aws.state(), aws.names().role("writer")
-    trust = json.dumps(policies.own_trust(f"arn:aws:iam::{VENDOR}:user/confluent"))
+    trust = json.dumps(iam_policies.own_trust(f"arn:aws:iam::{VENDOR}:user/confluent"))
     direct("iam").update_assume_role_policy(RoleName=role, PolicyDocument=trust)
     direct("iam").put_role_policy(
         RoleName=role,

@@ -9,8 +9,8 @@ import pytest
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
+from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
 from resources.aws.secrets_manager import TAG
 from tests.support.clouds.aws import iam
 from tests.support.clouds.aws.world import ACCOUNT, CANARY, REGION, VENDOR, ForeignResource
@@ -82,34 +82,34 @@ def test_create_bucket_requires_tls(aws):
 def test_create_roles_have_their_policies_and_trust(aws, direct):
     apply(aws.resources(config()), quiet)
     names = aws.names()
-    place = policies.Deployment(ACCOUNT, REGION, names.bucket)
-    tables = policies.Tables("trading", "warehouse/trading")
-    tableflow = policies.tableflow_tables(names.tableflow_bucket, "1111-aaaa", "env-1", "lkc-1")
+    place = iam_policies.Deployment(ACCOUNT, REGION, names.bucket)
+    tables = iam_policies.Tables("trading", "warehouse/trading")
+    tableflow = iam_policies.tableflow_tables(names.tableflow_bucket, "1111-aaaa", "env-1", "lkc-1")
     vendor = f"arn:aws:iam::{VENDOR}:user"
-    spark = policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark")
+    spark = iam_policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark")
     expected = {
-        "writer": (spark, policies.writer_access(place, tables, names.ingestion_secrets, tableflow)),
+        "writer": (spark, iam_policies.writer_access(place, tables, names.ingestion_secrets, tableflow)),
         "rotation": (
-            policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/rotation"),
-            policies.rotation_access(place, names.secrets),
+            iam_policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/rotation"),
+            iam_policies.rotation_access(place, names.secrets),
         ),
-        "maintenance": (spark, policies.maintenance_access(place, tables)),
+        "maintenance": (spark, iam_policies.maintenance_access(place, tables)),
         "reader": (
             spark,
-            policies.reader_access(place, tables, tableflow, workgroup=names.workgroup, results="athena"),
+            iam_policies.reader_access(place, tables, tableflow, workgroup=names.workgroup, results="athena"),
         ),
         "confluent": (
-            policies.confluent_trust(f"{vendor}/confluent", "chosen-by-confluent"),
-            policies.confluent_access(place, tableflow),
+            iam_policies.confluent_trust(f"{vendor}/confluent", "chosen-by-confluent"),
+            iam_policies.confluent_access(place, tableflow),
         ),
         "snowflake": (
-            policies.snowflake_trust(
+            iam_policies.snowflake_trust(
                 f"{vendor}/snowflake-volume",
                 "lakehouse-prod-123456789012-volume",
                 f"{vendor}/snowflake-catalog",
                 "lakehouse-prod-123456789012-catalog",
             ),
-            policies.snowflake_access(place, tables, tableflow),
+            iam_policies.snowflake_access(place, tables, tableflow),
         ),
     }
     roles = {names.role(purpose): (trust, [access]) for purpose, (trust, access) in expected.items()}
@@ -129,7 +129,7 @@ def test_delete_keeps_data_until_confirmed(aws, direct):
     role = aws.names().role("reader")
     arn = direct("iam").create_policy(
         PolicyName="theirs",
-        PolicyDocument=json.dumps(policies.bucket_policy(policies.Deployment(ACCOUNT, REGION, "bucket"))),
+        PolicyDocument=json.dumps(iam_policies.bucket_policy(iam_policies.Deployment(ACCOUNT, REGION, "bucket"))),
     )["Policy"]["Arn"]
     direct("iam").attach_role_policy(RoleName=role, PolicyArn=arn)
     destroy(resources, quiet, delete_data=False)
@@ -185,7 +185,7 @@ def foreign_workgroup(direct, names):
 
 
 def foreign_role(direct, names):
-    trust = json.dumps(policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
+    trust = json.dumps(iam_policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
     direct("iam").create_role(RoleName=names.role("reader"), AssumeRolePolicyDocument=trust)
 
 

@@ -9,7 +9,7 @@ from botocore.httpsession import URLLib3Session
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.planning.planner import apply, destroy, plan
+from lakehouse.deploy.planner import apply, destroy, plan
 from tests.support.clouds.aws.world import world
 
 pytestmark = pytest.mark.stack

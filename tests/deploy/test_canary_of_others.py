@@ -13,7 +13,7 @@ from moto import mock_aws
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import UnclearState
-from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.verification.deployment_role import DeploymentRole
 from lakehouse.deploy.verification.verify import Verification

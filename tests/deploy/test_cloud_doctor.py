@@ -18,11 +18,11 @@ from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Table
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.polling import poll
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.aws.iam.actions import actions, needed
-from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.aws.iam_actions import actions, needed
 from lakehouse.deploy.cloud_doctor import examine
-from lakehouse.deploy.planning.planner import apply, destroy
+from lakehouse.deploy.credentials import CloudCredentials
+from lakehouse.deploy.planner import apply, destroy
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 from tests.support.clouds.aws.world import ACCOUNT, REGION
@@ -178,7 +178,9 @@ def test_required_permissions_cover_all_secrets_and_their_calls(aws):
     """The calls of `lakehouse deploy rotate`, which `create --day-count` makes as the administrator."""
     names, at = aws.names(), f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:"
     allowed = needed(names, "trading", ROLES, True)
-    [rotation] = policies.rotation_access(policies.Deployment(ACCOUNT, REGION, "lake"), names.secrets)["Statement"]
+    [rotation] = iam_policies.rotation_access(iam_policies.Deployment(ACCOUNT, REGION, "lake"), names.secrets)[
+        "Statement"
+    ]
     for name in names.secrets:
         granted = {action for arn, of in allowed.items() if fnmatchcase(f"{at}{name}-AbCdEf", arn) for action in of}
         assert set(rotation["Action"]) <= granted, name

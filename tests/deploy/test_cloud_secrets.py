@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from moto import mock_aws
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknownError, UnclearState, Unreachable
-from lakehouse.deploy.confluent.keys.account_key import JoinedLayout
+from lakehouse.deploy.confluent.account_key import JoinedLayout
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets, Version
 from resources.snowflake.snowflake_connection import private_key

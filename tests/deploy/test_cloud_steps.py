@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
-from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy, plan_reachable
+from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy, plan_reachable
 from lakehouse.deploy.resource import Resource, Undeletable, Updatable
 
 

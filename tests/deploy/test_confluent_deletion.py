@@ -9,7 +9,7 @@ from typing import Any
 import boto3
 import pytest
 
-from lakehouse.deploy.planning.planner import read_all
+from lakehouse.deploy.planner import read_all
 from resources.aws.secrets_manager import TAG
 from tests.support.clouds.confluent.deployment import KINDS, REGION, SMALL, Lake, left
 

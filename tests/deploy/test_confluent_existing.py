@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.config.deployment import Existing
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.deploy.planning.planner import plan_destroy
+from lakehouse.deploy.planner import plan_destroy
 from resources.confluent.api_keys import Scope
 from tests.support.clouds.confluent.deployment import SMALL, Lake, actions
 

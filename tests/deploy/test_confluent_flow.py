@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from lakehouse.deploy.confluent.delayed_access import wait_until_accepted
+from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from lakehouse.deploy.waiting import wait, wait_until_deleted
 from resources.confluent import clusters, connectors, flink
 from resources.confluent.api_keys import Scope

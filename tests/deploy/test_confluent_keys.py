@@ -9,8 +9,8 @@ import boto3
 import pytest
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.deploy.confluent.keys.key_rotation import Rotated, rotate
-from lakehouse.deploy.planning.planner import plan
+from lakehouse.deploy.confluent.key_rotation import Rotated, rotate
+from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import TimedOut
 from resources.confluent import api_client
 from tests.support.clouds.confluent.deployment import REGION, Ending, Lake

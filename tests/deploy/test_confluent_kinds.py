@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError
-from lakehouse.deploy.confluent.delayed_access import wait_until_accepted
+from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from lakehouse.deploy.waiting import Failed, wait
 from resources.confluent.api_client import Key
 from resources.confluent.api_errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound

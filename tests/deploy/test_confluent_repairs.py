@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
-from lakehouse.deploy.planning.planner import plan
+from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import Failed
 from resources.confluent.api_keys import Scope
 from tests.support.clouds.confluent.deployment import (

@@ -9,8 +9,8 @@ import traceback
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.confluent.keys.key_rotation import rotate
-from lakehouse.deploy.planning.planner import plan, plan_destroy, read_all
+from lakehouse.deploy.confluent.key_rotation import rotate
+from lakehouse.deploy.planner import plan, plan_destroy, read_all
 from resources.confluent.kafka_rest import Acl
 from tests.support.clouds.confluent.deployment import LARGE, REGION, Lake, account, actions, inventory, left
 from tests.support.clouds.confluent.server import Fault

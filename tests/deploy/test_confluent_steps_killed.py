@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakehouse.deploy.planning.planner import apply, plan
+from lakehouse.deploy.planner import apply, plan
 from resources.confluent import api_client
 from tests.support.clouds.confluent.deployment import SMALL, Ending, Lake, closure, inventory, left
 

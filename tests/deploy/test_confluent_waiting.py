@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
-from lakehouse.deploy.confluent.delayed_access import retry_while_forbidden, wait_until_accepted
+from lakehouse.deploy.confluent.confluent_resource import retry_while_forbidden, wait_until_accepted
 from lakehouse.deploy.waiting import Failed, TimedOut, wait, wait_until_deleted, wait_until_visible
 from resources.confluent.api_errors import Forbidden
 from tests.support.sleepless import Sleepless

@@ -4,7 +4,7 @@ import pytest
 
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
-from lakehouse.deploy.confluent.topics.declared_topics import DeclaredTopics
+from lakehouse.deploy.confluent.declared import DeclaredTopics
 
 
 def test_topics_of_dead_letters_include_those_of_routes():

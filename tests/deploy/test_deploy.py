@@ -19,9 +19,9 @@ from dagster._utils.error import serializable_error_info_from_exc_info
 from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.cloud_credentials import CloudCredentials
-from lakehouse.deploy.planning import planner
+from lakehouse.deploy import planner
+from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.settings import settings
@@ -186,7 +186,7 @@ MOMENTS = [
 def _create_trusted_role(clouds: Clouds, role: str) -> None:
     """Create Confluent's role, because AWS refuses trust in roles that do not exist."""
     iam = clouds.aws.strict.client("iam", account=role.split(":")[4])
-    trust = json.dumps(policies.own_trust(role))
+    trust = json.dumps(iam_policies.own_trust(role))
     iam.create_role(RoleName=role.rpartition("/")[2], AssumeRolePolicyDocument=trust)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from lakehouse.deploy.planning import planner
+from lakehouse.deploy import planner
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.world import REGION
 from tests.support.clouds.confluent.deployment import inventory

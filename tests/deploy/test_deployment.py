@@ -22,10 +22,10 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
-from lakehouse.deploy.cloud_credentials import CloudCredentials
-from lakehouse.deploy.planning.graph import deployment_resources, in_dependency_order
+from lakehouse.deploy.credentials import CloudCredentials
+from lakehouse.deploy.graph import deployment_resources, in_dependency_order
 from lakehouse.deploy.settings import settings
-from lakehouse.deploy.snowflake.integrations import client_of
+from lakehouse.deploy.snowflake.catalogs import client_of
 from resources.build import build_resources, lazy_resource
 from tests.support.servers.listener import Listener
 

@@ -18,9 +18,9 @@ import dagster as dg
 import pytest
 import requests
 
-from lakehouse.deploy.planning import planner
+from lakehouse.deploy import planner
 from lakehouse.deploy.rotation import Policy
-from lakehouse.deploy.verification.permission_probe import Finding
+from lakehouse.deploy.verification.deployment_role import Finding
 from lakehouse.deploy.verification.role_diagnosis import examine
 from lakehouse.deploy.verification.verify import Verification
 from lakehouse.local.home import Home

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from lakehouse.deploy.snowflake.access import Grants, reading
 from lakehouse.deploy.snowflake.administrator import Administrator
-from lakehouse.deploy.snowflake.grants import Grants, reading
 from resources.snowflake.snowflake_responses import Parse, R
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from lakehouse.deploy.planning.planner import plan
+from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import Failed, TimedOut
 from tests.support.clouds.confluent.deployment import SMALL, Lake, actions, inventory
 

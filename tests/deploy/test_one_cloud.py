@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from lakehouse.deploy.planning import planner
+from lakehouse.deploy import planner
 from tests.support.clouds.all_clouds import Clouds
 
 pytestmark = pytest.mark.stack

@@ -4,29 +4,31 @@ import json
 
 import pytest
 
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.aws.iam.policies import Deployment, Tables
+from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.aws.iam_policies import Deployment, Tables
 from tests.support.clouds.aws import iam
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
 TABLEFLOW_BUCKET = "tableflow-production"
 DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)
-BUCKET_POLICIES = [policies.bucket_policy(Deployment(ACCOUNT, REGION, bucket)) for bucket in (BUCKET, TABLEFLOW_BUCKET)]
+BUCKET_POLICIES = [
+    iam_policies.bucket_policy(Deployment(ACCOUNT, REGION, bucket)) for bucket in (BUCKET, TABLEFLOW_BUCKET)
+]
 OURS = Tables(database="trading", prefix="warehouse")
 ORGANIZATION, ENVIRONMENT, CLUSTER = "1111-aaaa", "env-abc123", "lkc-abc123"
-TABLEFLOW = policies.tableflow_tables(TABLEFLOW_BUCKET, ORGANIZATION, ENVIRONMENT, CLUSTER)
+TABLEFLOW = iam_policies.tableflow_tables(TABLEFLOW_BUCKET, ORGANIZATION, ENVIRONMENT, CLUSTER)
 
 RUNNER = f"arn:aws:iam::{ACCOUNT}:role/runner"
 
 SECRETS = ("/lakehouse/production/kafka", "/snowflake/production")
 
 ACCESS = {
-    "confluent": policies.confluent_access(DEPLOYMENT, TABLEFLOW),
-    "snowflake": policies.snowflake_access(DEPLOYMENT, OURS, TABLEFLOW),
-    "writer": policies.writer_access(DEPLOYMENT, OURS, SECRETS, TABLEFLOW),
-    "rotation": policies.rotation_access(DEPLOYMENT, (*SECRETS, "/lakehouse/production/manager")),
-    "maintenance": policies.maintenance_access(DEPLOYMENT, OURS),
-    "reader": policies.reader_access(DEPLOYMENT, OURS, TABLEFLOW, workgroup="lakehouse", results="athena"),
+    "confluent": iam_policies.confluent_access(DEPLOYMENT, TABLEFLOW),
+    "snowflake": iam_policies.snowflake_access(DEPLOYMENT, OURS, TABLEFLOW),
+    "writer": iam_policies.writer_access(DEPLOYMENT, OURS, SECRETS, TABLEFLOW),
+    "rotation": iam_policies.rotation_access(DEPLOYMENT, (*SECRETS, "/lakehouse/production/manager")),
+    "maintenance": iam_policies.maintenance_access(DEPLOYMENT, OURS),
+    "reader": iam_policies.reader_access(DEPLOYMENT, OURS, TABLEFLOW, workgroup="lakehouse", results="athena"),
 }
 ROLES = list(ACCESS)
 
@@ -246,7 +248,9 @@ def test_role_without_tls_is_denied(role, action, resource):
 
 
 def test_bucket_policy_grants_nothing():
-    decided = iam.decide([policies.bucket_policy(DEPLOYMENT)], "s3:GetObject", FILE, {"aws:SecureTransport": "true"})
+    decided = iam.decide(
+        [iam_policies.bucket_policy(DEPLOYMENT)], "s3:GetObject", FILE, {"aws:SecureTransport": "true"}
+    )
     assert decided == "implicitDeny"
 
 
@@ -257,7 +261,7 @@ def test_policy_fits_managed_policy_quota(document):
 
 
 @pytest.mark.filterwarnings("ignore:pkg_resources is deprecated")
-@pytest.mark.parametrize("document", [*ACCESS.values(), policies.bucket_policy(DEPLOYMENT)])
+@pytest.mark.parametrize("document", [*ACCESS.values(), iam_policies.bucket_policy(DEPLOYMENT)])
 def test_policy_linter_has_no_findings(document):
     import parliament
 

@@ -11,11 +11,11 @@ import pytest
 from snowflake.connector.errors import ProgrammingError
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.deploy.confluent.keys.key_rotation import rotate
+from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.resource import Outputs
 from lakehouse.deploy.rotation import Policy, recorded_outputs
 from lakehouse.deploy.rotation import rotate as rotate_deployment
-from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.snowflake.access import ServiceUserKey
 from resources.confluent.api_errors import Forbidden
 from resources.confluent.api_keys import Scope
 from resources.confluent.confluent_cloud import ConfluentCloud

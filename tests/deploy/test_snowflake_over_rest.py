@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import Clock
-from lakehouse.deploy.planning.planner import apply, destroy, plan
+from lakehouse.deploy.planner import apply, destroy, plan
 from lakehouse.deploy.waiting import TimedOut
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SECRET, WAREHOUSE, Polaris

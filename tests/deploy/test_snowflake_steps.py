@@ -13,8 +13,8 @@ import pytest
 from lakehouse.config.deployment import Existing
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.polling import Clock
-from lakehouse.deploy.aws.iam.policies import snowflake_trust
-from lakehouse.deploy.planning.planner import apply, destroy, plan, plan_destroy
+from lakehouse.deploy.aws.iam_policies import snowflake_trust
+from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
 from lakehouse.deploy.resource import Outputs
 from lakehouse.deploy.waiting import TimedOut
 from tests.support.clouds.snowflake.deployments import ACCOUNT, Deployed, aws, change, quiet, service_session

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.planning.planner import apply, destroy, plan
+from lakehouse.deploy.planner import apply, destroy, plan
 from tests.support.clouds.snowflake.deployments import Deployed, change, quiet, service_session
 from tests.support.clouds.snowflake.rotated_users import Killed, Wire
 

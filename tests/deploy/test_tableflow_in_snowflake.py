@@ -7,8 +7,8 @@ import json
 import pytest
 
 from lakehouse.config.deployment import OpenCatalog, Tableflow
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.planning import planner
+from lakehouse.deploy import planner
+from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.settings import settings
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.world import ACCOUNT, REGION
@@ -30,7 +30,7 @@ def tableflow(clouds: Clouds) -> Clouds:
     catalog = OpenCatalog(endpoint=clouds.rest.address, warehouse="lake", secret=SECRET, namespace="topics")
     clouds.tableflow = Tableflow(open_catalog=catalog)
     # IAM refuses trust in missing roles, and the simulated Confluent Cloud names this role.
-    trust = json.dumps(policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
+    trust = json.dumps(iam_policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
     confluent = clouds.aws.strict.client("iam", account="000000000000")
     confluent.create_role(RoleName="cspi-000009", AssumeRolePolicyDocument=trust)
     planner.apply(clouds.resources(), clouds.reported.append)

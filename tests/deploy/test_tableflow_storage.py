@@ -15,9 +15,9 @@ import yaml
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
-from lakehouse.deploy.confluent.keys.key_rotation import rotate
+from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.planning.planner import plan, plan_destroy
+from lakehouse.deploy.planner import plan, plan_destroy
 from lakehouse.deploy.waiting import Failed, TimedOut
 from resources.confluent.api_errors import InvalidRequest
 from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, account, actions, inventory

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from lakehouse.core.errors import ConfigError
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.aws.iam.policies import Deployment, Tables
+from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.aws.iam_policies import Deployment, Tables
 from tests.support.clouds.aws import iam
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
@@ -17,9 +17,9 @@ STORAGE, CATALOG = "arn:aws:iam::311111111111:user/storage", "arn:aws:iam::31111
 RUNNER = f"arn:aws:iam::{ACCOUNT}:role/runner"
 
 TRUST = {
-    "confluent": policies.confluent_trust(CONFLUENT, "their-id"),
-    "snowflake": policies.snowflake_trust(STORAGE, "storage-id", CATALOG, "catalog-id"),
-    "own": policies.own_trust(RUNNER),
+    "confluent": iam_policies.confluent_trust(CONFLUENT, "their-id"),
+    "snowflake": iam_policies.snowflake_trust(STORAGE, "storage-id", CATALOG, "catalog-id"),
+    "own": iam_policies.own_trust(RUNNER),
 }
 
 
@@ -71,20 +71,20 @@ def test_trust_policy_allows_tags_only_for_confluent(role, principal, tags):
         lambda: Tables("trading", ""),
         lambda: Tables("trading", "warehouse/"),
         lambda: Tables("trading\n", "warehouse"),
-        lambda: policies.tableflow_tables("bucket", "*", "env-abc123", "lkc-abc123"),
-        lambda: policies.writer_access(DEPLOYMENT, OURS, ["*"]),
-        lambda: policies.writer_access(DEPLOYMENT, OURS, [""]),
-        lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="*", results="athena"),
-        lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="*"),
-        lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="warehouse"),
-        lambda: policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="warehouse/results"),
-        lambda: policies.confluent_trust("*", "their-id"),
-        lambda: policies.confluent_trust("arn:aws:iam::211111111111:root", "their-id"),
-        lambda: policies.confluent_trust("arn:aws:iam::*:role/confluent", "their-id"),
-        lambda: policies.confluent_trust(CONFLUENT, ""),
-        lambda: policies.snowflake_trust(STORAGE, "storage-id", CATALOG, "*"),
-        lambda: policies.own_trust(),
-        lambda: policies.own_trust("arn:aws:iam::123456789012:root"),
+        lambda: iam_policies.tableflow_tables("bucket", "*", "env-abc123", "lkc-abc123"),
+        lambda: iam_policies.writer_access(DEPLOYMENT, OURS, ["*"]),
+        lambda: iam_policies.writer_access(DEPLOYMENT, OURS, [""]),
+        lambda: iam_policies.reader_access(DEPLOYMENT, OURS, workgroup="*", results="athena"),
+        lambda: iam_policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="*"),
+        lambda: iam_policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="warehouse"),
+        lambda: iam_policies.reader_access(DEPLOYMENT, OURS, workgroup="lakehouse", results="warehouse/results"),
+        lambda: iam_policies.confluent_trust("*", "their-id"),
+        lambda: iam_policies.confluent_trust("arn:aws:iam::211111111111:root", "their-id"),
+        lambda: iam_policies.confluent_trust("arn:aws:iam::*:role/confluent", "their-id"),
+        lambda: iam_policies.confluent_trust(CONFLUENT, ""),
+        lambda: iam_policies.snowflake_trust(STORAGE, "storage-id", CATALOG, "*"),
+        lambda: iam_policies.own_trust(),
+        lambda: iam_policies.own_trust("arn:aws:iam::123456789012:root"),
     ],
 )
 def test_policy_value_that_would_widen_it_is_refused(make):

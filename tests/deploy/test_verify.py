@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from click.testing import Result
 
+from lakehouse.deploy import planner
 from lakehouse.deploy.names import ACCOUNTS
-from lakehouse.deploy.planning import planner
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import Enforced
 from tests.support.clouds.aws.world import REGION

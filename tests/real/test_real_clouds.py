@@ -14,10 +14,10 @@ import pytest
 
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
-from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, CloudCredentials
+from lakehouse.deploy import planner
 from lakehouse.deploy.cloud_doctor import examine
-from lakehouse.deploy.planning import planner
-from lakehouse.deploy.planning.graph import deployment_resources
+from lakehouse.deploy.credentials import ADMIN_SECRET, CloudCredentials
+from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
 
 CLOUDS = ("aws", "confluent", "snowflake")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from lakehouse.deploy.planning import planner
-from lakehouse.deploy.planning.drawing import dot, mermaid
+from lakehouse.deploy import planner
+from lakehouse.deploy.drawing import dot, mermaid
 from lakehouse.deploy.resource import Resource
 
 

@@ -15,8 +15,8 @@ from snowflake.connector.errors import OperationalError, ProgrammingError
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import ConfigError, LakehouseError, OutcomeUnknownError
-from lakehouse.deploy.cloud_credentials import CloudCredentials
 from lakehouse.deploy.cloud_doctor import examine
+from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.snowflake import key_pair_rotation

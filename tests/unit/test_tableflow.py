@@ -9,7 +9,7 @@ from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
-from lakehouse.deploy.confluent.topics.declared_topics import tableflow_config
+from lakehouse.deploy.confluent.declared import tableflow_config
 
 REFERENCES = "{{type: references, column: k, table: {}}}"
 

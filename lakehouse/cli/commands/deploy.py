@@ -21,13 +21,11 @@ from lakehouse.cli.console import show_diagnostics
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.text.terminal import visible
-from lakehouse.deploy.cloud_credentials import CloudCredentials
-from lakehouse.deploy.planning import planner
-from lakehouse.deploy.planning.drawing import FORMATS
-from lakehouse.deploy.planning.one_cloud import OneCloud
-from lakehouse.deploy.planning.planner import Action, Change
+from lakehouse.deploy import planner
+from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
+from lakehouse.deploy.drawing import FORMATS
+from lakehouse.deploy.planner import Action, Change, OneCloud
 from lakehouse.deploy.resource import Outputs, Resource
-from lakehouse.deploy.rotation_credentials import RotationCredentials
 from lakehouse.deploy.settings import settings_of
 
 SIGNS: dict[Action, str] = {

@@ -13,7 +13,7 @@ from lakehouse.config import loader
 from lakehouse.config.loader import Config
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.text.terminal import visible
-from lakehouse.deploy.cloud_credentials import ADMIN_SECRET, CloudCredentials
+from lakehouse.deploy.credentials import ADMIN_SECRET, CloudCredentials
 from lakehouse.deploy.resource import Resource
 from resources.confluent import URL
 
@@ -111,7 +111,7 @@ def _confluent_secret(api_key: str) -> str:
 
 
 def resources_of(credentials: CloudCredentials) -> list[Resource[Any]]:
-    from lakehouse.deploy.planning.graph import deployment_resources
+    from lakehouse.deploy.graph import deployment_resources
 
     return deployment_resources(loader.load(environment=credentials.environment), credentials)
 

@@ -10,10 +10,8 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.aws.bucket import Bucket, ExistingBucket
-from lakehouse.deploy.aws.deployment_secrets import DeploymentSecrets
-from lakehouse.deploy.aws.glue_database import ExistingGlueDatabase, GlueDatabase
-from lakehouse.deploy.aws.iam.iam_roles import (
+from lakehouse.deploy.aws.bucket import Bucket, ExistingBucket, ExistingTableflowBucket, TableflowBucket
+from lakehouse.deploy.aws.iam_roles import (
     ConfluentRole,
     MaintenanceRole,
     ReaderRole,
@@ -21,9 +19,13 @@ from lakehouse.deploy.aws.iam.iam_roles import (
     SnowflakeRole,
     WriterRole,
 )
-from lakehouse.deploy.aws.table_locations import TableflowCluster
-from lakehouse.deploy.aws.tableflow_bucket import ExistingTableflowBucket, TableflowBucket
-from lakehouse.deploy.aws.workgroup import Workgroup
+from lakehouse.deploy.aws.objects import (
+    DeploymentSecrets,
+    ExistingGlueDatabase,
+    GlueDatabase,
+    TableflowCluster,
+    Workgroup,
+)
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.objects import Principal

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTT
 from botocore.parsers import ResponseParserError
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable, translate
-from lakehouse.deploy.aws.iam.actions import actions
+from lakehouse.deploy.aws.iam_actions import actions
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 

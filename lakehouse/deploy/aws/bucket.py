@@ -1,7 +1,11 @@
-"""The S3 bucket of a deployment: its own, which is encrypted, versioned and private, or one that lakehouse.yaml names.
+"""The S3 buckets of a deployment: its own, which are encrypted, versioned and private, or those in lakehouse.yaml.
 
 Settings that protect more than the declared ones are kept: a KMS key, further statements of the policy, rules of the
 lifecycle.
+
+Tableflow's tables have a bucket of their own. Nothing else may be in it: Confluent documents that Tableflow may delete
+existing objects when it is first enabled (Confluent, "Storage with Tableflow"). The state therefore contains an object
+of the bucket, and the first topic of a cluster is refused if there is one (lakehouse/deploy/confluent/tableflow.py).
 """
 
 import json
@@ -10,11 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.aws.aws_service import DENIED, Absent, AwsError, Response
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.aws.iam.policy_documents import same
-from lakehouse.deploy.aws.table_locations import RESULTS
+from lakehouse.deploy.aws.iam_policies import same
+from lakehouse.deploy.aws.objects import RESULTS, AwsResource
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import ExistingResource, Outputs, Updatable
 from resources.aws.secrets_manager import TAG
@@ -250,7 +253,7 @@ class ExistingBucket(AwsResource[BucketState], ExistingResource[BucketState]):
 def _settings(
     names: Names, bucket: str, kms_key: str, lifecycle: tuple[LifecycleRule, ...]
 ) -> tuple[BucketSetting, ...]:
-    demand_tls = policies.bucket_policy(policies.Deployment(names.account, names.region, bucket))
+    demand_tls = iam_policies.bucket_policy(iam_policies.Deployment(names.account, names.region, bucket))
     ownership = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     return (
         BucketSetting(
@@ -307,7 +310,7 @@ def _is_encrypted(response: Response, kms_key: str) -> bool:
     return any(rule.get("KMSMasterKeyID") == kms_key if kms_key else rule.get("SSEAlgorithm") for rule in rules)
 
 
-def _extended(response: Response, demanded: policies.Policy) -> policies.Policy:
+def _extended(response: Response, demanded: iam_policies.Policy) -> iam_policies.Policy:
     """Return the bucket's policy with the required statements and all manually added ones."""
     policy = json.loads(response["Policy"]) if response else {**demanded, "Statement": []}
     statements = policy["Statement"]
@@ -359,3 +362,49 @@ def _filter(rule: LifecycleRule) -> Response:
 
 def _prefix(filter_: Response) -> str:
     return str(filter_.get("And", filter_).get("Prefix", ""))
+
+
+@dataclass(frozen=True, repr=False)
+class TableflowBucket(Bucket):
+    """`aws/tableflow_bucket`, made for Tableflow."""
+
+    address = "aws/tableflow_bucket"
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.names.tableflow_bucket
+
+    @property
+    def lifecycle(self) -> tuple[LifecycleRule, ...]:
+        """The rules for files of tables: there are no query results."""
+        return TABLE_LIFECYCLE
+
+    def read(self, outputs: Outputs) -> BucketState | None:
+        """Read the bucket, its settings and whether it is empty."""
+        current = super().read(outputs)
+        return current and replace(current, first_object=_first_object(self))
+
+
+@dataclass(frozen=True, repr=False)
+class ExistingTableflowBucket(ExistingBucket):
+    """`aws/tableflow_bucket`, which existed before the deployment: used, never changed or deleted."""
+
+    address = "aws/tableflow_bucket"
+    key = "tableflow_bucket"
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.names.tableflow_bucket
+
+    def read(self, outputs: Outputs) -> BucketState:
+        """Read the bucket's region and whether it is empty."""
+        return replace(super().read(outputs), first_object=_first_object(self))
+
+
+def _first_object(bucket: Bucket | ExistingBucket) -> str:
+    """Return the key of an object of a bucket; empty if there is none."""
+    owner = bucket.names.account
+    response = bucket.service("s3").call("list_objects_v2", Bucket=bucket.bucket, ExpectedBucketOwner=owner, MaxKeys=1)
+    return next((str(file["Key"]) for file in response.get("Contents", ())), "")

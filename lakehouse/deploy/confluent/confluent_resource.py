@@ -1,17 +1,70 @@
-"""The base of Confluent resources: the API, names, and the waits for its asynchronous operations."""
+"""The base of Confluent resources: the API, names, and the waits for its asynchronous operations.
+
+The APIs of Confluent Cloud apply new roles and keys with a delay.
+"""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.confluent.delayed_access import retry_while_forbidden
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock, retry
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
-from lakehouse.deploy.waiting import P, wait, wait_until_deleted, wait_until_visible
+from lakehouse.deploy.waiting import EVERY_SECONDS, P, wait, wait_until, wait_until_deleted, wait_until_visible
+from resources.confluent.api_errors import ConfluentError, Forbidden
 from resources.confluent.confluent_cloud import ConfluentCloud
 
 Created = TypeVar("Created")
+
+
+def retry_while_forbidden(
+    what: str, do: Callable[[], Created], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK
+) -> Created:
+    """Call `do`, with retries while it is refused: new roles take effect with a delay.
+
+    Raises:
+        Forbidden: The call was still refused at the deadline.
+        LakehouseError: `do` failed otherwise.
+    """
+
+    def is_refused(error: BaseException) -> bool:
+        return isinstance(error, Forbidden)
+
+    try:
+        return retry(do, when=is_refused, pause=EVERY_SECONDS, deadline_seconds=deadline_seconds, clock=clock)
+    except Forbidden as error:
+        error.add_note(f"{what} was retried for {deadline_seconds:.0f} seconds")
+        raise
+
+
+def wait_until_accepted(
+    what: str,
+    use_key: Callable[[], Any],
+    *,
+    deadline_seconds: float,
+    in_a_row: int = 2,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Repeat a request with a new key until it succeeds `in_a_row` times: an API's servers accept a key one by one.
+
+    Raises:
+        TimedOut: The deadline passed; the message has the last error.
+    """
+    accepted = 0
+
+    def refusal() -> str | None:
+        nonlocal accepted
+        try:
+            use_key()
+        except ConfluentError as error:
+            accepted = 0
+            return str(error)
+        accepted += 1
+        return None if accepted == in_a_row else f"accepted {accepted} of {in_a_row} times in a row"
+
+    wait_until(refusal, lambda error: error, what, "not accepted yet", deadline_seconds, EVERY_SECONDS, clock)
+
+
 LISTED_SECONDS = 5 * 60
 """Until a list shows what was created. Reading it earlier could lead to a second creation."""
 RECOVERY_SECONDS = 5 * 60

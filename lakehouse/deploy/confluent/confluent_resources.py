@@ -1,20 +1,292 @@
 """The resources of a deployment in Confluent Cloud."""
 
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.loader import Config
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.bucket import BucketState
-from lakehouse.deploy.confluent.access.declared_access import ASSIGNER
-from lakehouse.deploy.confluent.access.permissions import PermissionsReport
-from lakehouse.deploy.confluent.access.service_accounts import AclsResource, RoleScopes
-from lakehouse.deploy.confluent.base_resources import BaseResources
-from lakehouse.deploy.confluent.flink_resources import FlinkTopicResource, StatementResource
-from lakehouse.deploy.confluent.keys.key_resources import KeyResources
-from lakehouse.deploy.confluent.tableflow.tableflow_resources import TableflowResources
-from lakehouse.deploy.confluent.topics.declared_topics import milliseconds
-from lakehouse.deploy.confluent.topics.topic_resources import DatagenResource, DeclaredTopicResource
+from lakehouse.deploy.confluent.access import (
+    AclsResource,
+    PermissionsReport,
+    RoleBindingsResource,
+    RoleScopes,
+    ServiceAccountResource,
+)
+from lakehouse.deploy.confluent.api_keys import (
+    ApiKeyResource,
+    CatalogKeyResource,
+    FlinkKeyResource,
+    KafkaKeyResource,
+    ManagerKeyResource,
+    RegistryKeyResource,
+    RotationKeyResource,
+    TableflowKeyResource,
+)
+from lakehouse.deploy.confluent.declared import ASSIGNER, DeclaredAccess, DeclaredTopics, milliseconds, tableflow_config
+from lakehouse.deploy.confluent.flink import FlinkTopicResource, StatementResource
+from lakehouse.deploy.confluent.foundation import (
+    ClusterResource,
+    ComputePoolResource,
+    EnvironmentResource,
+    ExistingCluster,
+    ExistingEnvironment,
+    SchemaRegistryResource,
+)
+from lakehouse.deploy.confluent.tableflow import (
+    CatalogIntegrationResource,
+    GlueCatalogResource,
+    OpenCatalogClient,
+    OpenCatalogResource,
+    OwnStorage,
+    ProviderIntegrationResource,
+    TableflowTopicResource,
+)
+from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource, TopicResource
+from lakehouse.deploy.names import ROTATION, Names
 from lakehouse.deploy.resource import Resource
+from resources.aws.secrets_manager import Secrets
+from resources.confluent.confluent_cloud import ConfluentCloud
+
+
+@dataclass(frozen=True)
+class BaseResources:
+    """The resources that keys, topics and Tableflow refer to."""
+
+    cloud: ConfluentCloud
+    secrets: Secrets
+    names: Names
+    config: Config
+    deployment: Deployment
+    clock: Clock = SYSTEM_CLOCK
+
+    @property
+    def common(self) -> tuple[ConfluentCloud, Names, Clock]:
+        """The first fields of every resource."""
+        return self.cloud, self.names, self.clock
+
+    @property
+    def has_tableflow(self) -> bool:
+        """True if Tableflow creates any table."""
+        return bool(self._topics.tables)
+
+    @property
+    def has_tableflow_bucket(self) -> bool:
+        """True if Tableflow creates any table in a bucket of the account."""
+        return self.has_tableflow and self.deployment.tableflow.storage == "own_bucket"
+
+    @cached_property
+    def environment(self) -> EnvironmentResource | ExistingEnvironment:
+        """The environment."""
+        if existing := self.names.existing.confluent_environment:
+            return ExistingEnvironment(*self.common, environment_id=existing)
+        return EnvironmentResource(*self.common, holds_data=self._topics.hold_data)
+
+    @cached_property
+    def cluster(self) -> ClusterResource | ExistingCluster:
+        """The Kafka cluster."""
+        if existing := self.names.existing.confluent_cluster:
+            return ExistingCluster(*self.common, environment=self.environment, cluster_id=existing)
+        return ClusterResource(*self.common, environment=self.environment, holds_data=self._topics.hold_data)
+
+    @cached_property
+    def registry(self) -> SchemaRegistryResource:
+        """The Schema Registry."""
+        return SchemaRegistryResource(*self.common, environment=self.environment, cluster=self.cluster)
+
+    @cached_property
+    def compute_pool(self) -> ComputePoolResource:
+        """Flink's compute pool, created only for statements."""
+        return ComputePoolResource(*self.common, environment=self.environment)
+
+    @property
+    def compute(self) -> tuple[ComputePoolResource, ...]:
+        """The compute pool; empty without statements."""
+        return (self.compute_pool,) if self.deployment.flink else ()
+
+    @cached_property
+    def accounts(self) -> dict[str, ServiceAccountResource]:
+        """The service accounts by purpose."""
+        return {
+            purpose: ServiceAccountResource(
+                *self.common,
+                secrets=self.secrets,
+                purpose=purpose,
+                secret_names=tuple(name for (owner, _), name in self._access.secrets.items() if owner == purpose),
+            )
+            for purpose in self._access.accounts
+        }
+
+    @cached_property
+    def role_bindings(self) -> dict[str, RoleBindingsResource]:
+        """The role bindings by purpose of the account."""
+        return {
+            purpose: RoleBindingsResource(
+                *self.common,
+                roles=roles,
+                account=self.accounts[purpose],
+                scopes=RoleScopes(self.environment, self.cluster, self.registry),
+                owned=tuple(self.accounts.values()) if purpose == ROTATION else (),
+            )
+            for purpose, roles in self._access.roles.items()
+        }
+
+    @cached_property
+    def _topics(self) -> DeclaredTopics:
+        return DeclaredTopics(self.config, self.deployment)
+
+    @cached_property
+    def _access(self) -> DeclaredAccess:
+        return DeclaredAccess(self._topics, self.names)
+
+
+@dataclass(frozen=True)
+class KeyResources:
+    """The keys of the service accounts by purpose and API."""
+
+    base: BaseResources
+    secrets: Mapping[tuple[str, str], str]
+    """The secret of each key, by purpose of the account and API."""
+
+    @property
+    def all(self) -> list[ApiKeyResource]:
+        """All keys, dependencies first."""
+        return list(self._keys.values())
+
+    @property
+    def manager(self) -> ApiKeyResource:
+        """The key with which topics and access control lists are created."""
+        return self._keys["app_manager", "kafka"]
+
+    @property
+    def registry(self) -> ApiKeyResource:
+        """The key with which subjects are listed."""
+        return self._keys["schema_registry", "schema_registry"]
+
+    @property
+    def tableflow(self) -> ApiKeyResource:
+        """The key for Tableflow, created only if Tableflow creates any table."""
+        return self._keys["app_manager", "tableflow"]
+
+    @property
+    def flink(self) -> ApiKeyResource:
+        """The key for Flink, created only for statements."""
+        return self._keys["flink", "flink"]
+
+    @cached_property
+    def _keys(self) -> dict[tuple[str, str], ApiKeyResource]:
+        return {(purpose, api): self._key(purpose, api) for purpose, api in self.secrets}
+
+    def _key(self, purpose: str, api: str) -> ApiKeyResource:
+        """Return the key of an account for an API."""
+        base = self.base
+        fields: dict[str, Any] = {
+            "account": base.accounts[purpose],
+            "secret": self.secrets[purpose, api],
+            "roles": base.role_bindings.get(purpose),
+        }
+        match api, purpose:
+            case "kafka", _:
+                kind = ManagerKeyResource if purpose == "app_manager" else KafkaKeyResource
+                return kind(*base.common, **fields, cluster=base.cluster)
+            case "schema_registry", _:
+                return RegistryKeyResource(*base.common, **fields, registry=base.registry)
+            case "tableflow", "spark":
+                return CatalogKeyResource(*base.common, **fields, environment=base.environment)
+            case "tableflow", _:
+                return TableflowKeyResource(*base.common, **fields, cluster=base.cluster)
+            case "flink", _:
+                fields |= {"environment": base.environment, "compute_pool": base.compute_pool}
+                return FlinkKeyResource(*base.common, **fields)
+            case _:
+                recorded = (base.environment, base.cluster, base.registry, *base.compute)
+                return RotationKeyResource(*base.common, **fields, recorded=recorded)
+
+
+@dataclass(frozen=True)
+class TableflowResources:
+    """Resources of Tableflow. In Confluent's own storage there are only the topics."""
+
+    base: BaseResources
+    topics: DeclaredTopics
+    keys: KeyResources
+    topic_resources: Mapping[str, TopicResource]
+    """The topics in Kafka by entry."""
+    producers: Mapping[str, Resource[Any]]
+    """The resources that write the records of topics, by entry; external producers write those of all others."""
+
+    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
+        """List the resources after the provider integration, dependencies first.
+
+        Args:
+            confluent_role: The IAM role that Tableflow assumes; None if it creates no table in the account.
+            bucket: The bucket of its tables; None in the same case.
+        """
+        if confluent_role is None or bucket is None:
+            return list(self._tables(None, ()))
+        # Tableflow acts with the permissions of its key's owner.
+        assigner = RoleBindingsResource(
+            *self.base.common,
+            roles=(ASSIGNER,),
+            account=self.base.accounts["app_manager"],
+            scopes=RoleScopes(self.base.environment, integration=self.provider_integration),
+            part="provider_integration",
+        )
+        catalogs = tuple(self._catalogs((assigner, confluent_role, bucket)))
+        return [assigner, *catalogs, *self._tables(OwnStorage(bucket, self.provider_integration), catalogs)]
+
+    @cached_property
+    def provider_integration(self) -> ProviderIntegrationResource:
+        """Tableflow's way into AWS, created only if Tableflow creates any table there."""
+        return ProviderIntegrationResource(*self.base.common, environment=self.base.environment)
+
+    @cached_property
+    def open_catalog(self) -> OpenCatalogClient | None:
+        """The client of the Open Catalog in which Tableflow registers its tables; None if it does not."""
+        declared = self.base.deployment.tableflow.open_catalog
+        is_used = declared and self.base.has_tableflow_bucket
+        return OpenCatalogClient(declared, self.base.secrets) if declared and is_used else None
+
+    def _catalogs(self, after: tuple[Resource[Any], ...]) -> Iterator[CatalogIntegrationResource]:
+        yield GlueCatalogResource(
+            *self.base.common,
+            cluster=self.base.cluster,
+            tableflow_key=self.keys.tableflow,
+            provider_integration=self.provider_integration,
+            after=after,
+        )
+        if self.open_catalog:
+            yield OpenCatalogResource(
+                *self.base.common,
+                cluster=self.base.cluster,
+                tableflow_key=self.keys.tableflow,
+                client=self.open_catalog,
+            )
+
+    def _tables(
+        self, storage: OwnStorage | None, catalogs: tuple[CatalogIntegrationResource, ...]
+    ) -> Iterator[TableflowTopicResource]:
+        for topic in self.topics.tables:
+            yield TableflowTopicResource(
+                *self.base.common,
+                entry=topic.name,
+                topic_name=topic.topic,
+                subject=topic.subject("value"),
+                config=tableflow_config(topic),
+                visible=topic.visible,
+                write_mode="UPSERT" if topic in self.topics.upserted else "APPEND",
+                cluster=self.base.cluster,
+                registry=self.base.registry,
+                topic=self.topic_resources[topic.name],
+                catalogs=catalogs,
+                storage=storage,
+                tableflow_key=self.keys.tableflow,
+                registry_key=self.keys.registry,
+                filled_by=self.producers.get(topic.name),
+            )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""The environment, its Kafka cluster and its Schema Registry.
+"""The environment, its Kafka cluster, its Schema Registry and Flink's compute pool.
 
 The environment and the cluster are the deployment's own, or existed before it and are named by lakehouse.yaml.
 """
+
+from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +12,8 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, Undeletable
 from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
-from resources.confluent.flink import ComputePool
+from resources.confluent.flink import READY as POOL_READY
+from resources.confluent.flink import ComputePool, Region
 from resources.confluent.organization import Environment
 from resources.confluent.tableflow import ProviderIntegration
 
@@ -191,3 +194,88 @@ def _missing(label: str, key: str) -> LakehouseError:
         f"This Cloud API key has no access to {label} in Confluent Cloud. None was created in its place. Correct "
         f"`existing.{key}` of the deployment in lakehouse.yaml, or use a key whose account has access"
     )
+
+
+POOL_SECONDS = 60 * 60
+MAX_CFU = 10
+
+
+@dataclass(frozen=True)
+class FlinkCompute:
+    """A compute pool, and the region to whose API its statements are sent."""
+
+    pool_id: str
+    region_id: str
+    http_endpoint: str
+
+    @staticmethod
+    def of(pool: ComputePool, region: Region) -> FlinkCompute:
+        """Combine a compute pool and its region."""
+        return FlinkCompute(pool.id, region.id, region.http_endpoint)
+
+    @property
+    def region(self) -> Region:
+        """The region."""
+        return Region(self.region_id, self.http_endpoint)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ComputePoolResource(ConfluentResource[FlinkCompute]):
+    """The compute pool in which statements run."""
+
+    address = "confluent/compute_pool"
+    environment: Resource[Environment]
+
+    @property
+    def label(self) -> str:
+        """The compute pool with its name."""
+        return f"compute pool '{self.names.confluent}'"
+
+    def read(self, outputs: Outputs) -> FlinkCompute | None:
+        """Read the compute pool by name.
+
+        Raises:
+            LakehouseError: Confluent offers no Flink in the region.
+        """
+        pool = self.cloud.compute_pools(outputs[self.environment].id).find(self.names.confluent)
+        return FlinkCompute.of(pool, self._region()) if pool else None
+
+    def require_creatable(self, outputs: Outputs) -> None:
+        """Refuse a region without Flink before anything is created.
+
+        Raises:
+            LakehouseError: Confluent offers no Flink in the region.
+        """
+        self._region()
+
+    def create(self, outputs: Outputs) -> FlinkCompute:
+        """Create the compute pool.
+
+        Raises:
+            LakehouseError: Confluent offers no Flink in the region.
+        """
+        region = self._region()
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pool = pools.create(self.names.confluent, self.names.region, MAX_CFU)
+        return FlinkCompute.of(pool, region)
+
+    def wait_until_ready(self, outputs: Outputs, current: FlinkCompute) -> FlinkCompute:
+        """Wait until the compute pool runs and is listed."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        self.wait_for_phase(lambda: pools.get(current.pool_id), POOL_READY, POOL_SECONDS)
+        return self.wait_until_listed(outputs, POOL_SECONDS)
+
+    def delete(self, outputs: Outputs, current: FlinkCompute) -> None:
+        """Delete the compute pool."""
+        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pools.delete(current.pool_id)
+        self.wait_until_gone(lambda: pools.get(current.pool_id), POOL_SECONDS)
+
+    def _region(self) -> Region:
+        region = self.cloud.regions().find(self.names.region)
+        if region is None:
+            raise LakehouseError(
+                f"Confluent Cloud offers no Flink in AWS region {self.names.region}. No compute pool was created. "
+                f"Choose another region for deployment '{self.names.deployment}', or remove its 'flink' statements"
+            )
+        return region

@@ -1,25 +1,90 @@
-"""An administrator's session in a Snowflake account, and the comment that names the deployment of an object."""
+"""An administrator's session in a Snowflake account, and the comment that names the deployment of an object.
+
+The session is opened when the first statement is run.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol
 
 from snowflake.connector.errors import Error, OperationalError
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 from resources.aws.secrets_manager import TAG
 from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import session_errors
+from resources.snowflake.snowflake_connection import connect, session_errors
 from resources.snowflake.snowflake_integrations import redact
 from resources.snowflake.snowflake_responses import Parse, R, Row, fetched, parsed, single_value, text_of, value_of
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from snowflake.connector import SnowflakeConnection
     from snowflake.connector.cursor import SnowflakeCursor
     from snowflake.connector.errors import Error
+
+
+@dataclass(frozen=True)
+class Login:
+    """The credentials of a user, and the role of the session."""
+
+    account: str
+    user: str
+    role: str
+    private_key: RSAPrivateKey | bytes = field(repr=False)
+    """As `private_key` returns it."""
+    remedy: str
+    """What to do about a refusal: a sentence without a full stop."""
+
+
+@dataclass(frozen=True)
+class LazySession:
+    """A session of the connector, with credentials that are looked up when it is opened."""
+
+    login: Callable[[], Login]
+
+    def cursor(self) -> SnowflakeCursor:
+        """Open a cursor, as PEP 249 has it."""
+        return self._connection.cursor()
+
+    @property
+    def account(self) -> str:
+        """The account identifier with which the session was opened."""
+        return str(self._connection.account)
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the connection, such as its host."""
+        return getattr(self._connection, name)
+
+    def close(self) -> None:
+        """Close the session, if it was opened."""
+        if "_connection" in self.__dict__:
+            self._connection.close()
+
+    @cached_property
+    def _connection(self) -> SnowflakeConnection:
+        login = self.login()
+
+        def refused(error: Error) -> LakehouseError:
+            return LakehouseError(
+                f"Snowflake refused user {login.user} of account {login.account} with role {login.role}: {error.msg} "
+                f"The login changed nothing. {login.remedy}"
+            )
+
+        return connect(
+            account=login.account,
+            user=login.user,
+            address={name: os.environ.get(f"SNOWFLAKE_{name.upper()}") for name in ("host", "port", "protocol")},
+            refused=refused,
+            private_key=login.private_key,
+            role=login.role,
+        )
+
 
 LOGGERS = ("connection", "cursor", "errors", "network")
 """Loggers of the connector that quote statements; `network` at level ERROR when there is no response."""

@@ -1,15 +1,28 @@
-"""The objects of a deployment in a Snowflake account: each is created by one statement and dropped by another."""
+"""The objects of a deployment in a Snowflake account: each is created by one statement and dropped by another.
+
+Some open AWS or a REST catalog to Snowflake, which is verified.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Updatable
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Undeletable, Updatable
 from lakehouse.deploy.snowflake.administrator import Administrator
+from lakehouse.deploy.waiting import wait
 from resources.confluent.clusters import Cluster
 from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_responses import Row, json_object, properties, text_of, value_of
+from resources.snowflake.snowflake_responses import (
+    Row,
+    UnknownForm,
+    json_object,
+    properties,
+    single_value,
+    text_of,
+    value_of,
+)
 
 CONTENTS = (
     *("OBJECTS", "STAGES", "FILE FORMATS", "SEQUENCES", "PIPES", "STREAMS", "TASKS", "ALERTS"),
@@ -197,3 +210,73 @@ def _principal(rows: list[Row]) -> Principal:
 
 def _schemas_and_names(rows: list[Row]) -> list[tuple[str, str]]:
     return [(text_of(row, "schema_name"), text_of(row, "name")) for row in rows]
+
+
+VERIFIED_WITHIN_SECONDS = 120
+"""A new IAM role is usually effective within seconds; AWS documents no limit."""
+
+UNREMARKABLE = ("PASSED", "SKIPPED", "", None)
+"""Values in responses of the SYSTEM$VERIFY functions that are no reason for a refusal."""
+
+
+@dataclass(frozen=True)
+class AccessState:
+    """Snowflake's response about its access, for `wait`."""
+
+    phase: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class AccessVerification(SnowflakeResource[AccessState], Updatable[AccessState], Undeletable[AccessState]):
+    """Snowflake's access to AWS by the deployment's IAM role. A new role is effective after some delay."""
+
+    retained_because = "is deleted with the objects that it verifies"
+    label: str
+    question: str
+    """The statement that verifies access."""
+    after: tuple[Resource[Any], ...]
+    """The resources that are verified."""
+    clock: Clock = SYSTEM_CLOCK
+
+    def read(self, outputs: Outputs) -> AccessState:
+        """Run the statement. The result is never None, so that dependents can be deleted without access."""
+        return self.administrator.read(self.question, _verification)
+
+    def create(self, outputs: Outputs) -> AccessState:
+        """Run the statement: there is nothing to create."""
+        return self.read(outputs)
+
+    def wait_until_ready(self, outputs: Outputs, current: AccessState) -> AccessState:
+        """Repeat the statement until Snowflake has access.
+
+        Raises:
+            TimedOut: It does not; the message has Snowflake's last response.
+        """
+        if current.phase == "verified":
+            return current
+        return wait(
+            self.label,
+            lambda: self.read(outputs),
+            ("verified",),
+            deadline_seconds=VERIFIED_WITHIN_SECONDS,
+            clock=self.clock,
+        )
+
+    def diff(self, outputs: Outputs, current: AccessState) -> list[str]:
+        """Name a refusal."""
+        return [] if current.phase == "verified" else [f"is refused: {current.detail}"]
+
+    def update(self, outputs: Outputs, current: AccessState) -> AccessState:
+        """Change nothing: `wait_until_ready` waits."""
+        return current
+
+
+def _verification(rows: list[Row]) -> AccessState:
+    response = json_object(single_value(rows, str))
+    success = value_of(response, "success")
+    if not isinstance(success, bool):
+        raise UnknownForm(f"has a success of type {type(success).__name__} instead of true or false")
+    # The reasons are in fields of their own: errorMessage, or one for each attempt.
+    reasons = [f"{key}: {value}" for key, value in response.items() if key != "success" and value not in UNREMARKABLE]
+    return AccessState("verified", "") if success else AccessState("refused", "; ".join(reasons))

@@ -9,8 +9,7 @@ import pyarrow as pa
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.deploy.verification.deployment_role import CANARY, MARK, DeploymentRole, Step
-from lakehouse.deploy.verification.permission_probe import Probe, Unchecked
+from lakehouse.deploy.verification.deployment_role import CANARY, MARK, DeploymentRole, Probe, Step, Unchecked
 from resources.iceberg.catalog import PROPERTIES
 
 ROWS = 3

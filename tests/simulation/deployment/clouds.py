@@ -22,8 +22,8 @@ import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-import lakehouse.deploy.confluent.keys.account_key
-import lakehouse.deploy.confluent.keys.key_rotation
+import lakehouse.deploy.confluent.account_key
+import lakehouse.deploy.confluent.key_rotation
 import lakehouse.deploy.snowflake.key_pair
 import lakehouse.deploy.snowflake.key_pair_rotation
 import resources.aws.assumed_role
@@ -32,12 +32,12 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.aws.deployment_secrets import DeploymentSecrets
+from lakehouse.deploy.aws.objects import DeploymentSecrets
 from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
+from lakehouse.deploy.snowflake.access import ServiceUserKey
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
-from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
 from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud
@@ -246,8 +246,8 @@ def simulated_clouds(world: CloudWorld, clouds: Clouds) -> Iterator[None]:
 
     clouds.confluent.state.now = lambda: datetime.fromtimestamp(world.true_now, UTC)
     dated = (
-        lakehouse.deploy.confluent.keys.account_key,
-        lakehouse.deploy.confluent.keys.key_rotation,
+        lakehouse.deploy.confluent.account_key,
+        lakehouse.deploy.confluent.key_rotation,
         lakehouse.deploy.snowflake.key_pair,
         lakehouse.deploy.snowflake.key_pair_rotation,
         resources.aws.secrets_manager,

@@ -10,7 +10,7 @@ from typing import Any
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.polling import Clock
-from lakehouse.deploy.planning.planner import Change, apply, destroy, plan
+from lakehouse.deploy.planner import Change, apply, destroy, plan
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
 from tests.simulation.choices import Choices

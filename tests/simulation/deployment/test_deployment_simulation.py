@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.polling import Clock
-from lakehouse.deploy.planning.planner import apply
+from lakehouse.deploy.planner import apply
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.waiting import TimedOut
@@ -36,15 +36,14 @@ def test_recorded_choices_replay_the_deployment_schedule():
 
 
 def test_simulation_runs_the_functions_of_planner_and_rotation():
-    from lakehouse.deploy import resource, rotation, waiting
-    from lakehouse.deploy.confluent.keys import account_key, key_rotation, stored_api_keys
-    from lakehouse.deploy.planning import planner
+    from lakehouse.deploy import planner, resource, rotation, waiting
+    from lakehouse.deploy.confluent import account_key, api_keys, key_rotation
     from lakehouse.deploy.snowflake import key_pair, key_pair_rotation
     from resources.aws import secrets_manager
     from resources.confluent import api_client
     from resources.snowflake import snowflake_connection
 
-    deployment = planner, resource, rotation, account_key, stored_api_keys, key_rotation, key_pair, key_pair_rotation
+    deployment = planner, resource, rotation, account_key, api_keys, key_rotation, key_pair, key_pair_rotation
     modules = *deployment, secrets_manager, snowflake_connection, api_client, waiting
     classes = {
         value

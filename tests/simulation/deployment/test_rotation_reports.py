@@ -10,7 +10,7 @@ from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.core.polling import Clock
 from lakehouse.deploy.resource import Outputs
 from lakehouse.deploy.rotation import Policy, rotate
-from lakehouse.deploy.snowflake.service_user_key import ServiceUserKey
+from lakehouse.deploy.snowflake.access import ServiceUserKey
 from tests.simulation.choices import Choices
 from tests.simulation.deployment.clouds import OURS, CloudWorld, simulated_clouds
 from tests.simulation.deployment.oracle import Oracle

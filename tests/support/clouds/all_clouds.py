@@ -7,11 +7,10 @@ from typing import Any
 
 from lakehouse.config.deployment import Deployment, Tableflow
 from lakehouse.config.loader import Config
-from lakehouse.deploy.cloud_credentials import CloudCredentials
-from lakehouse.deploy.planning.graph import deployment_resources
+from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
+from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, recorded_outputs, rotate
-from lakehouse.deploy.rotation_credentials import RotationCredentials
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.aws.world import ACCOUNT, REGION, World
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer

@@ -29,7 +29,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.deploy.aws.iam import policies
+from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.settings import settings
 from lakehouse.local import client_environment, jars
 from lakehouse.local.home import Home
@@ -77,7 +77,7 @@ def topics(names: Iterable[str]) -> Iterator[None]:
 
 def create_role(clouds: Clouds, arn: str) -> None:
     iam = clouds.aws.strict.client("iam", account=arn.split(":")[4])
-    trust = json.dumps(policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
+    trust = json.dumps(iam_policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
     iam.create_role(RoleName=arn.rpartition("/")[2], AssumeRolePolicyDocument=trust)
 
 

@@ -21,7 +21,7 @@ from lakehouse.core.errors import OutcomeUnknownError, Unreachable
 from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.planning.planner import Change, apply, destroy, plan
+from lakehouse.deploy.planner import Change, apply, destroy, plan
 from lakehouse.deploy.resource import Resource
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud

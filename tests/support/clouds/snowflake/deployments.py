@@ -22,7 +22,7 @@ from lakehouse.config.deployment import Existing
 from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.aws.iam.policies import snowflake_trust
+from lakehouse.deploy.aws.iam_policies import snowflake_trust
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.snowflake.objects import Principal

@@ -8,9 +8,9 @@ from functools import partial
 from typing import Any
 
 from lakehouse.core.errors import ConfigError, UnclearState
-from lakehouse.deploy.confluent.compute_pool import FlinkCompute
 from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
-from lakehouse.deploy.confluent.topics.topic_resources import TOPIC_SECONDS, TopicResource
+from lakehouse.deploy.confluent.foundation import FlinkCompute
+from lakehouse.deploy.confluent.topics import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.waiting import FAILED, state_of, unready, wait_until_deleted
 from resources.confluent.api_client import Key

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import attrgetter
 
-from lakehouse.deploy.planning.planner import Action, Change
+from lakehouse.deploy.planner import Action, Change
 
 COLOURS: Mapping[Action, str] = {
     "create": "#a6e3a1",

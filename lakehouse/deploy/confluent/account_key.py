@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.polling import Clock
-from lakehouse.deploy.confluent.delayed_access import wait_until_accepted
+from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, SecretJson, Secrets, Version
 from resources.confluent.api_client import Key
 from resources.confluent.api_keys import ApiKey, ApiKeys, Scope

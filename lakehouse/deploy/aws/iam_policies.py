@@ -395,3 +395,20 @@ def _plain(what: str, value: str) -> str:
     if not re.fullmatch(pattern, value, re.ASCII):
         raise ConfigError(f"A policy cannot name '{value}' as {what}. No policy was written. Write {example}")
     return value
+
+
+def same(one: Policy | None, other: Policy | None) -> bool:
+    """Return whether two documents mean the same: IAM reorders lists, and returns a list of one as a value.
+
+    Source: AWS IAM, "Grammar of the IAM JSON policy language".
+    """
+    return bool(_normalized(one) == _normalized(other))
+
+
+def _normalized(element: Any) -> Any:
+    if isinstance(element, dict):
+        return {key: _normalized(value) for key, value in element.items()}
+    if isinstance(element, list):
+        plain = sorted((_normalized(value) for value in element), key=repr)
+        return plain[0] if len(plain) == 1 else plain
+    return element

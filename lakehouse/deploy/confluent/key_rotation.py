@@ -17,9 +17,9 @@ from typing import Any
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.confluent.keys.account_key import AccountKey
-from lakehouse.deploy.confluent.keys.stored_api_keys import ApiKeyResource
-from lakehouse.deploy.planning.planner import naming_resource, needed_by, read_all
+from lakehouse.deploy.confluent.account_key import AccountKey
+from lakehouse.deploy.confluent.api_keys import ApiKeyResource
+from lakehouse.deploy.planner import naming_resource, needed_by, read_all
 from lakehouse.deploy.resource import Outputs, Resource
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Version
 from resources.confluent.api_client import Key

@@ -6,9 +6,9 @@ from typing import Any
 from lakehouse.config.loader import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
-from lakehouse.deploy.aws.table_locations import TableflowCluster
-from lakehouse.deploy.cloud_credentials import CloudCredentials
+from lakehouse.deploy.aws.objects import TableflowCluster
 from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
 

@@ -1,16 +1,18 @@
-"""An IAM role with one inline policy."""
+"""The IAM roles of a deployment, each with one inline policy."""
 
 import json
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lakehouse.deploy.aws.aws_resource import AwsResource
+from lakehouse.config.loader import Config
+from lakehouse.deploy.aws import iam_policies, objects
 from lakehouse.deploy.aws.aws_service import Response
-from lakehouse.deploy.aws.iam import policies
-from lakehouse.deploy.aws.iam.policies import Policy
-from lakehouse.deploy.aws.iam.policy_documents import same
+from lakehouse.deploy.aws.iam_policies import Policy, same
+from lakehouse.deploy.aws.objects import AwsResource, TableflowCluster
 from lakehouse.deploy.resource import Outputs, Resource, Updatable, undeclared_permissions
+from lakehouse.deploy.snowflake.objects import Principal
+from resources.confluent.tableflow import ProviderIntegration
 
 REGION_TAG = "lakehouse:region"
 """Distinguishes the roles of deployments in several regions: IAM has none."""
@@ -143,10 +145,10 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         self.wait_until_gone(self.label, lambda: self._find("get_role"))
 
     @property
-    def place(self) -> policies.Deployment:
+    def place(self) -> iam_policies.Deployment:
         """The account, region, bucket, key and endpoint that its policies name."""
         names = self.names
-        return policies.Deployment(names.account, names.region, names.bucket, self.kms_key, self.vpc_endpoint)
+        return iam_policies.Deployment(names.account, names.region, names.bucket, self.kms_key, self.vpc_endpoint)
 
     @property
     def _role(self) -> str:
@@ -166,3 +168,106 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
 
     def _find(self, method: str, **parameters: Any) -> Response | None:
         return self.service("iam").find(method, RoleName=self._role, **parameters)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ConfluentRole(IamRole):
+    """`aws/role/confluent`: Tableflow writes files and publishes tables."""
+
+    purpose = "confluent"
+    tableflow: TableflowCluster
+    provider_integration: Resource[ProviderIntegration]
+
+    def trust(self, outputs: Outputs) -> Policy:
+        """Trust Confluent's role, with the integration's external id."""
+        integration = outputs[self.provider_integration]
+        return iam_policies.confluent_trust(integration.iam_role_arn, integration.external_id)
+
+    def access(self, outputs: Outputs) -> Policy:
+        """Allow Tableflow's own tables."""
+        return iam_policies.confluent_access(self.place, self.tableflow.tables(outputs))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class SnowflakeRole(IamRole):
+    """`aws/role/snowflake`: Snowflake reads files and registrations."""
+
+    purpose = "snowflake"
+    config: Config
+    tableflow: TableflowCluster | None
+    """None if Tableflow creates no table."""
+    volume: Resource[Principal]
+    integration: Resource[Principal]
+
+    def trust(self, outputs: Outputs) -> Policy:
+        """Trust Snowflake's users of the volume and of the integration."""
+        volume, integration = outputs[self.volume], outputs[self.integration]
+        return iam_policies.snowflake_trust(
+            volume.iam_user_arn, volume.external_id, integration.iam_user_arn, integration.external_id
+        )
+
+    def access(self, outputs: Outputs) -> Policy:
+        """Allow all tables."""
+        return iam_policies.snowflake_access(self.place, *objects.all_tables(self.config, self.tableflow, outputs))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class OwnRole(IamRole):
+    """A role that the deployment's own programs assume."""
+
+    config: Config
+    principals: tuple[str, ...]
+
+    def trust(self, outputs: Outputs) -> Policy:
+        """Trust the principals that run the programs."""
+        return iam_policies.own_trust(*self.principals)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class WriterRole(OwnRole):
+    """`aws/role/writer`: ingestion."""
+
+    purpose = "writer"
+    tableflow: TableflowCluster | None
+    """None if Tableflow creates no table."""
+
+    def access(self, outputs: Outputs) -> Policy:
+        """Allow Spark's tables, those of Tableflow to be read, and the secrets of ingestion's own clients."""
+        spark, *tableflow = objects.all_tables(self.config, self.tableflow, outputs)
+        return iam_policies.writer_access(self.place, spark, self.names.ingestion_secrets, *tableflow)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RotationRole(OwnRole):
+    """`aws/role/rotation`: the replacement of keys."""
+
+    purpose = "rotation"
+
+    def access(self, outputs: Outputs) -> Policy:
+        """Allow the secrets of all keys."""
+        return iam_policies.rotation_access(self.place, self.names.secrets)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MaintenanceRole(OwnRole):
+    """`aws/role/maintenance`: compaction and expiry."""
+
+    purpose = "maintenance"
+
+    def access(self, outputs: Outputs) -> Policy:
+        """Allow Spark's tables."""
+        return iam_policies.maintenance_access(self.place, objects.spark_tables(self.config))
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ReaderRole(OwnRole):
+    """`aws/role/reader`: DuckDB and Athena."""
+
+    purpose = "reader"
+    tableflow: TableflowCluster | None
+    """None if Tableflow creates no table."""
+
+    def access(self, outputs: Outputs) -> Policy:
+        """Allow all tables, in the deployment's workgroup."""
+        tables = objects.all_tables(self.config, self.tableflow, outputs)
+        return iam_policies.reader_access(self.place, *tables, workgroup=self.names.workgroup, results=objects.RESULTS)

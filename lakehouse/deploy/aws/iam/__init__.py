@@ -1,1 +1,0 @@
-"""IAM roles and policies of a deployment."""

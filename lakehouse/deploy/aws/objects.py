@@ -1,0 +1,401 @@
+"""The base of AWS resources, and those that need no module of their own: secrets, Glue database, Athena workgroup."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from lakehouse.config.loader import Config
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
+from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.aws.aws_service import Aws, AwsError, Response, Service
+from lakehouse.deploy.aws.iam_policies import Tables, tableflow_tables
+from lakehouse.deploy.names import Names
+from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Updatable
+from lakehouse.deploy.waiting import wait_until_deleted
+from resources.aws.secrets_manager import RECOVERY_DAYS, TAG
+from resources.confluent.clusters import Cluster
+from resources.confluent.organization import Environment
+
+DELETION_SECONDS, EVERY_SECONDS = 120.0, 2.0
+"""Time limit of a deletion, and the pause between two requests for its state."""
+
+
+@dataclass(frozen=True, repr=False)
+class AwsResource(Resource[T]):
+    """A resource in one account and region."""
+
+    aws: Aws
+    names: Names
+    clock: Clock = SYSTEM_CLOCK
+
+    def service(self, name: str) -> Service:
+        """Return a service in the deployment's region."""
+        return self.aws.service(name)
+
+    @property
+    def tags(self) -> list[dict[str, str]]:
+        """The tags that mark ownership, as most services take them."""
+        return [{"Key": TAG, "Value": self.names.deployment}]
+
+    def require_ownership(
+        self, label: str, tags: Iterable[Mapping[str, str]] | Mapping[str, str], command: str
+    ) -> None:
+        """Require that the object belongs to the deployment.
+
+        Args:
+            label: The object, as messages name it.
+            tags: The tags that it has.
+            command: What gives the object the deployment's tag.
+
+        Raises:
+            UnclearState: One of the deployment's `tags` is not among them.
+        """
+        has = tags if isinstance(tags, Mapping) else {tag["Key"]: tag["Value"] for tag in tags}
+        for key, value in ((tag["Key"], tag["Value"]) for tag in self.tags):
+            if has.get(key) != value:
+                tag = f"the tag {key} = {has[key]}" if key in has else f"no tag {key}"
+                raise UnclearState(
+                    f"There is {label}, with {tag}: it does not belong to deployment '{self.names.deployment}' in "
+                    f"{self.names.region}. It was left unchanged. Remove it or choose another name; only if it is the "
+                    f"deployment's, run `{command}`"
+                )
+
+    def create_and_read(self, create: Callable[[], object], outputs: Outputs) -> T:
+        """Call `create` and read the resource, also after a refusal.
+
+        botocore repeats a call whose response was lost, and is then refused because of what it created itself.
+
+        Raises:
+            LakehouseError: The creation failed, or AWS does not show what it created.
+        """
+        try:
+            create()
+        except (AwsError, OutcomeUnknownError):
+            current = self.read(outputs)
+            if current is None:
+                raise
+            return current
+        return self.read_existing(outputs)
+
+    def wait_until_gone(self, label: str, look: Callable[[], Any]) -> None:
+        """Wait until `look` returns None.
+
+        Raises:
+            TimedOut: It exists after `DELETION_SECONDS`.
+        """
+        wait_until_deleted(
+            label, look, deadline_seconds=DELETION_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock
+        )
+
+
+WAREHOUSE = "warehouse"
+"""The prefix of the bucket under which Spark's tables are, by namespace."""
+RESULTS = "athena"
+"""The prefix of the bucket under which Athena keeps query results."""
+
+
+class TableflowCluster(NamedTuple):
+    """References to the Kafka cluster whose topics Tableflow keeps as tables in a bucket of the account."""
+
+    environment: Resource[Environment]
+    cluster: Resource[Cluster]
+    bucket: str
+
+    def tables(self, outputs: Outputs) -> Tables:
+        """Return the tables that Tableflow creates; their location contains Confluent's ids."""
+        environment, cluster = outputs[self.environment], outputs[self.cluster]
+        return tableflow_tables(self.bucket, environment.organization_id, environment.id, cluster.id)
+
+
+def location(names: Names, namespace: str) -> str:
+    """Return the s3:// URI under which a namespace's tables are."""
+    return f"s3://{names.bucket}/{WAREHOUSE}/{namespace}"
+
+
+def results(names: Names) -> str:
+    """Return the s3:// URI of Athena's results."""
+    return f"s3://{names.bucket}/{RESULTS}/"
+
+
+def spark_tables(config: Config) -> Tables:
+    """Return the tables that Spark creates."""
+    return Tables(config.namespace, f"{WAREHOUSE}/{config.namespace}")
+
+
+def all_tables(config: Config, tableflow: TableflowCluster | None, outputs: Outputs) -> tuple[Tables, ...]:
+    """Return Spark's tables, and Tableflow's if it creates any."""
+    return spark_tables(config), *((tableflow.tables(outputs),) if tableflow else ())
+
+
+SERVICE = "secretsmanager"
+
+
+@dataclass(frozen=True, repr=False)
+class DeploymentSecrets(AwsResource[tuple[str, ...]]):
+    """The resource `aws/secrets`. Its state is the names of the secrets."""
+
+    address = "aws/secrets"
+
+    @property
+    def label(self) -> str:
+        """The paths of the secrets."""
+        return f"secrets under '{self.names.confluent_secrets}/' and '{self.names.snowflake_secret}'"
+
+    def read(self, outputs: Outputs) -> tuple[str, ...] | None:
+        """List the names of the secrets, without deleted ones that can still be restored."""
+        return self._names() or None
+
+    def create(self, outputs: Outputs) -> tuple[str, ...]:
+        """Do nothing: the resource that has a secret's value creates it."""
+        return ()
+
+    def delete(self, outputs: Outputs, current: tuple[str, ...]) -> None:
+        """Delete the secrets. For `RECOVERY_DAYS`, each can be restored, as `lakehouse deploy create` does."""
+        for name in current:
+            if self._described(name):
+                try:
+                    self.service(SERVICE).find("delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
+                except AwsError:
+                    # The client repeats a call whose response was lost, and AWS refuses to delete a deleted secret.
+                    if self._described(name):
+                        raise
+        for name in current:
+            self.wait_until_gone(f"secret '{name}'", partial(self._described, name))
+
+    def _names(self) -> tuple[str, ...]:
+        # The known secrets are looked up by name, because the list, which has all others, lags behind by minutes
+        # (Secrets Manager, ListSecrets).
+        known = {*self.names.secrets}
+        return tuple(name for name in sorted(known | self._listed()) if self._is_owned(name))
+
+    def _listed(self) -> set[str]:
+        path, name = f"{self.names.confluent_secrets}/", self.names.snowflake_secret
+        begin = [{"Key": "name", "Values": [path, name]}]
+        secrets = self.service(SERVICE).items("list_secrets", "SecretList", Filters=begin)
+        return {secret["Name"] for secret in secrets if secret["Name"].startswith(path) or secret["Name"] == name}
+
+    def _is_owned(self, name: str) -> bool:
+        secret = self._described(name)
+        if secret is None:
+            return False
+        tag = f"--secret-id {name} --tags Key={TAG},Value={self.names.deployment}"
+        self.require_ownership(
+            f"secret '{name}'",
+            secret.get("Tags", ()),
+            f"aws secretsmanager tag-resource --region {self.names.region} {tag}",
+        )
+        return True
+
+    def _described(self, name: str) -> Response | None:
+        """Return the description of a secret in AWS; None if it does not exist or was deleted."""
+        secret = self.service(SERVICE).find("describe_secret", SecretId=name)
+        return None if secret is None or "DeletedDate" in secret else secret
+
+
+KEPT = ("Description", "Parameters", "CreateTableDefaultPermissions")
+"""Properties that an update deletes unless it contains them."""
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GlueDatabase(AwsResource[Response], Updatable[Response]):
+    """`aws/glue_database`, whose state is Glue's description."""
+
+    address = "aws/glue_database"
+    holds_data = True
+    namespace: str
+
+    @property
+    def label(self) -> str:
+        """The database with its name."""
+        return f"Glue database '{self.namespace}'"
+
+    def read(self, outputs: Outputs) -> Response | None:
+        """Read the database."""
+        glue = self.service("glue")
+        response = glue.find("get_database", **self._database)
+        if response is None:
+            return None
+        arn = f"arn:aws:glue:{self.names.region}:{self.names.account}:database/{self.namespace}"
+        tag = f"aws glue tag-resource --resource-arn {arn} --tags-to-add {TAG}={self.names.deployment}"
+        self.require_ownership(self.label, glue.call("get_tags", ResourceArn=arn)["Tags"], tag)
+        database: Response = response["Database"]
+        return database
+
+    def create(self, outputs: Outputs) -> Response:
+        """Create the database with its tag."""
+
+        def create() -> None:
+            self.service("glue").call(
+                "create_database",
+                CatalogId=self.names.account,
+                DatabaseInput={"Name": self.namespace, "LocationUri": self._location},
+                Tags={TAG: self.names.deployment},
+            )
+
+        return self.create_and_read(create, outputs)
+
+    def diff(self, outputs: Outputs, current: Response) -> list[str]:
+        """Compare the location, under which new tables are created."""
+        uri = current.get("LocationUri", "")
+        same = uri.rstrip("/") == self._location
+        return [] if same else [f"its location is '{uri}', not {self._location}"]
+
+    def update(self, outputs: Outputs, current: Response) -> Response:
+        """Correct the location. Existing tables stay where they are."""
+        right = {"Name": self.namespace, "LocationUri": self._location}
+        self.service("glue").call(
+            "update_database",
+            DatabaseInput=right | {key: current[key] for key in KEPT if key in current},
+            **self._database,
+        )
+        return current | right
+
+    def delete(self, outputs: Outputs, current: Response) -> None:
+        """Delete the registrations of its tables, then the database. Files stay in the bucket."""
+        glue = self.service("glue")
+        tables = {"CatalogId": self.names.account, "DatabaseName": self.namespace}
+        for table in list(glue.items("get_tables", "TableList", **tables)):
+            glue.find("delete_table", Name=table["Name"], **tables)
+        glue.find("delete_database", **self._database)
+        self.wait_until_gone(self.label, lambda: glue.find("get_database", **self._database))
+
+    @property
+    def _database(self) -> dict[str, str]:
+        return {"CatalogId": self.names.account, "Name": self.namespace}
+
+    @property
+    def _location(self) -> str:
+        return location(self.names, self.namespace)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
+    """`aws/glue_database`, whose state is Glue's description."""
+
+    address = "aws/glue_database"
+    namespace: str
+
+    @property
+    def label(self) -> str:
+        """The database with its name."""
+        return f"Glue database '{self.namespace}'"
+
+    def read(self, outputs: Outputs) -> Response:
+        """Read the database.
+
+        Raises:
+            LakehouseError: It does not exist, or its tables are created where the deployment's roles may not write.
+        """
+        response = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
+        if response is None:
+            raise LakehouseError(
+                f"There is no {self.label} in region {self.names.region}. None was created in its place. Correct "
+                f"`existing.glue_database` in lakehouse.yaml"
+            )
+        database: Response = response["Database"]
+        uri, needed = database.get("LocationUri", ""), location(self.names, self.namespace)
+        if uri.rstrip("/") != needed:
+            raise LakehouseError(
+                f"Tables of the {self.label} are created at '{uri}', where the deployment's roles may not write. "
+                f"It was left unchanged. Set its location to {needed}, or name another `existing.glue_database`"
+            )
+        return database
+
+
+@dataclass(frozen=True, repr=False)
+class Workgroup(AwsResource[Response], Updatable[Response]):
+    """`aws/workgroup`, whose state is Athena's description."""
+
+    address = "aws/workgroup"
+    kms_key: str = ""
+    """ARN of the key that encrypts results; empty for S3's own keys."""
+
+    @property
+    def label(self) -> str:
+        """The workgroup with its name."""
+        return f"Athena workgroup '{self.names.workgroup}'"
+
+    def read(self, outputs: Outputs) -> Response | None:
+        """Read the workgroup."""
+        current = self._get()
+        if current is None:
+            return None
+        arn = f"arn:aws:athena:{self.names.region}:{self.names.account}:workgroup/{self.names.workgroup}"
+        command = f"aws athena tag-resource --resource-arn {arn} --tags Key={TAG},Value={self.names.deployment}"
+        tags = self.service("athena").call("list_tags_for_resource", ResourceARN=arn)["Tags"]
+        self.require_ownership(self.label, tags, command)
+        return current
+
+    def create(self, outputs: Outputs) -> Response:
+        """Create the workgroup with its tag."""
+
+        def create() -> None:
+            configuration = {"ResultConfiguration": self._results, "EnforceWorkGroupConfiguration": True}
+            self.service("athena").call(
+                "create_work_group", Name=self.names.workgroup, Configuration=configuration, Tags=self.tags
+            )
+
+        return self.create_and_read(create, outputs)
+
+    def diff(self, outputs: Outputs, current: Response) -> list[str]:
+        """Compare where results go, their encryption, whether queries may override settings, and the state."""
+        configuration = current.get("Configuration", {})
+        has = configuration.get("ResultConfiguration", {})
+        wrong = {
+            f"results go to '{has.get('OutputLocation', '')}'": has.get("OutputLocation") != results(self.names),
+            "results are not encrypted": not has.get("EncryptionConfiguration"),
+            f"results are not encrypted with {self.kms_key}": bool(self.kms_key)
+            and has.get("EncryptionConfiguration", {}).get("KmsKey") != self.kms_key,
+            "queries may choose settings of their own": not configuration.get("EnforceWorkGroupConfiguration"),
+            "it is disabled": current.get("State") != "ENABLED",
+        }
+        return [phrase for phrase, is_wrong in wrong.items() if is_wrong]
+
+    def update(self, outputs: Outputs, current: Response) -> Response:
+        """Apply the settings, and enable it."""
+        has = current.get("Configuration", {}).get("ResultConfiguration", {}).get("EncryptionConfiguration")
+        encryption = {"EncryptionConfiguration": has} if has and not self.kms_key else {}
+        updates = {"ResultConfigurationUpdates": self._results | encryption, "EnforceWorkGroupConfiguration": True}
+        self.service("athena").call(
+            "update_work_group", WorkGroup=self.names.workgroup, ConfigurationUpdates=updates, State="ENABLED"
+        )
+        return {**current, **self.read_existing(outputs)}
+
+    def retained(self, outputs: Outputs, current: Response) -> str:
+        """Report saved queries, which are deleted with it."""
+        queries = list(self.service("athena").items("list_named_queries", "NamedQueryIds", WorkGroup=current["Name"]))
+        return "has saved queries, which would be deleted with it" if queries else ""
+
+    def delete(self, outputs: Outputs, current: Response) -> None:
+        """Delete the workgroup with its history."""
+        try:
+            self.service("athena").call("delete_work_group", WorkGroup=self.names.workgroup, RecursiveDeleteOption=True)
+        except AwsError as error:
+            if not _is_absent(error):
+                raise
+        self.wait_until_gone(self.label, self._get)
+
+    def _get(self) -> Response | None:
+        try:
+            response: Response = self.service("athena").call("get_work_group", WorkGroup=self.names.workgroup)
+            workgroup: Response = response["WorkGroup"]
+            return workgroup
+        except AwsError as error:
+            if _is_absent(error):
+                return None
+            raise
+
+    @property
+    def _results(self) -> Response:
+        return {
+            "OutputLocation": results(self.names),
+            "EncryptionConfiguration": {"EncryptionOption": "SSE_KMS", "KmsKey": self.kms_key}
+            if self.kms_key
+            else {"EncryptionOption": "SSE_S3"},
+        }
+
+
+def _is_absent(error: AwsError) -> bool:
+    # Athena has no error code of its own for this.
+    return error.code == "InvalidRequestException" and "not found" in str(error)

@@ -1,1 +1,0 @@
-"""Service accounts and their permissions in Confluent Cloud."""

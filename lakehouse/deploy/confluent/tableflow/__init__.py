@@ -1,1 +1,0 @@
-"""Tableflow's tables and the catalogs in which they are registered."""

@@ -1,1 +1,0 @@
-"""Topics in Confluent Cloud, and the connectors that fill some of them."""

@@ -1,1 +1,0 @@
-"""Plans of a deployment: order, differences, drawings."""
