@@ -61,11 +61,7 @@ class CloudCredentials:
 
     @cached_property
     def session(self) -> boto3.Session:
-        """A boto3 session in the deployment's region, with the credentials that AWS's tools find.
-
-        Raises:
-            ConfigError: Their profile does not exist.
-        """
+        """A boto3 session in the deployment's region, with the credentials that AWS's tools find."""
 
         def unusable(error: BotoCoreError) -> LakehouseError:
             return ConfigError(
@@ -96,13 +92,7 @@ class CloudCredentials:
         return LazySession(self.snowflake_login)
 
     def check_account(self) -> None:
-        """Refuse AWS credentials of another account than the deployment's.
-
-        Raises:
-            ConfigError: They are of another account.
-            LakehouseError: AWS refuses them, or the call cannot be made.
-            Unreachable: AWS does not answer.
-        """
+        """Refuse AWS credentials of another account than the deployment's."""
         account = Aws(self.session, self.deployment.region).service("sts").call("get_caller_identity")["Account"]
         if account != self.deployment.account:
             raise ConfigError(
@@ -111,13 +101,7 @@ class CloudCredentials:
             )
 
     def snowflake_login(self) -> Login:
-        """Return the administrator's credentials, from the secret in the kickstarter's layout.
-
-        Raises:
-            ConfigError: The secret does not exist or has another layout.
-            LakehouseError: AWS refuses.
-            Unreachable: AWS does not answer.
-        """
+        """Return the administrator's credentials, from the secret in the kickstarter's layout."""
         name = self.admin_secret
         version = self.secrets.read(name)
         if version is None:
@@ -148,19 +132,11 @@ class RotationCredentials(CloudCredentials):
 
     @cached_property
     def secrets(self) -> Secrets:
-        """The secrets of the deployment, with the IAM role for their replacement if the deployment has one."""
         role_arn = self.names.role_arn(ROTATION) if self.deployment.rotation_principals else ""
         return Secrets(self.deployment.region, self.deployment.name, role_arn)
 
     @cached_property
     def confluent(self) -> ConfluentCloud:
-        """Confluent Cloud, with the key of the account that owns the deployment's service accounts.
-
-        Raises:
-            UnclearState: The secret does not exist or has no key.
-            LakehouseError: AWS refuses.
-            Unreachable: AWS does not answer.
-        """
         secret = self.names.confluent_secret(ROTATION, "cloud")
         values = self._stored(secret).reveal()
         if missing := [name for name in (KEY, KEY_SECRET) if not values.get(name)]:
@@ -176,13 +152,6 @@ class RotationCredentials(CloudCredentials):
         )
 
     def snowflake_login(self) -> Login:
-        """Return the credentials of the user whose role owns the deployment's users.
-
-        Raises:
-            UnclearState: The secret does not exist or has another layout.
-            LakehouseError: AWS refuses.
-            Unreachable: AWS does not answer.
-        """
         secret = self.names.snowflake_rotation_secret
         try:
             pair = KeyPair.read(self._stored(secret))

@@ -55,9 +55,6 @@ def in_dependency_order(resources: Sequence[Resource[Any]]) -> list[Resource[Any
 
     The clouds depend on each other in turns: the trust policy of a role in AWS names principals of Confluent, and a
     later resource of Confluent uses the role.
-
-    Raises:
-        ValueError: A dependency is not among the resources, or resources depend on each other.
     """
     remaining, ordered = list(resources), list[Resource[Any]]()
     addresses: set[str] = set()

@@ -29,11 +29,7 @@ Report = Callable[[Change], None]
 
 
 def plan(resources: Sequence[Resource[Any]]) -> Iterator[Change]:
-    """Plan what `apply` would do. Nothing is changed.
-
-    Raises:
-        LakehouseError: A resource cannot be read or compared.
-    """
+    """Plan what `apply` would do. Nothing is changed."""
     outputs = Outputs()
     for resource in _in_order(resources):
         yield _planned(resource, outputs)
@@ -76,9 +72,6 @@ def apply(resources: Sequence[Resource[Any]], report: Report) -> Outputs:
 
     Returns:
         The outputs of all resources.
-
-    Raises:
-        LakehouseError: A resource failed, which a note names.
     """
     outputs = Outputs()
     for resource in _in_order(resources):
@@ -106,9 +99,6 @@ def destroy(resources: Sequence[Resource[Any]], report: Report, *, delete_data: 
         resources: The deployment, dependencies first.
         report: Called with each change.
         delete_data: Whether resources that hold data are deleted, too.
-
-    Raises:
-        LakehouseError: A resource failed, which a note names; those before it in the list still exist.
     """
     outputs, existing = _read_for_deletion(resources)
     for resource in reversed(resources):
@@ -158,11 +148,7 @@ def naming_resource(resource: Resource[Any]) -> Iterator[None]:
 
 
 def _in_order(resources: Sequence[Resource[Any]]) -> Sequence[Resource[Any]]:
-    """Return the resources.
-
-    Raises:
-        ValueError: Two have one address, or one comes before a dependency.
-    """
+    """Return the resources."""
     before: set[str] = set()
     for resource in resources:
         dependencies = [dependency.address for dependency in resource.depends_on]
@@ -261,25 +247,21 @@ class Foreign(Undeletable[Any]):
 
     @property
     def address(self) -> str:
-        """The address of the resource, by which its dependents find its state."""
         return self.original.address
 
     @property
     def label(self) -> str:
-        """The label of the resource."""
         return self.original.label
 
     @property
     def depends_on(self) -> tuple[Resource[Any], ...]:
-        """The resources that it is read with."""
         return self.original.read_depends_on
 
     def read(self, outputs: Outputs) -> Any:
-        """Read the resource."""
         return self.original.read(outputs)
 
     def create(self, outputs: Outputs) -> Any:
-        """Fail, because the resource existed when it was read before."""
+        # It existed when it was read before.
         raise LakehouseError(f"{self.label} was deleted in the meantime. It was not created. Run the command again")
 
 
@@ -295,22 +277,14 @@ class OneCloud:
     """The name of the deployment's environment, for commands."""
 
     def plan(self) -> Iterator[Change]:
-        """Plan what `apply` would do. What waits for another cloud is `unknown`, with the command that creates that.
-
-        Raises:
-            LakehouseError: A resource that another one depends on cannot be read.
-        """
+        """Plan what `apply` would do. What waits for another cloud is `unknown`, with the command that creates that."""
         changes = {change.resource.address: change for change in plan_reachable(self._ready)}
         for resource in self._selected:
             missing = self._missing.get(resource.address)
             yield Change(resource, "unknown", self._explanation(missing)) if missing else changes[resource.address]
 
     def apply(self, report: Report) -> None:
-        """Create and update what does not wait for another cloud.
-
-        Raises:
-            LakehouseError: Some resources wait, or one failed.
-        """
+        """Create and update what does not wait for another cloud."""
         apply(self._ready, lambda change: None if isinstance(change.resource, Foreign) else report(change))
         for resource in self._selected:
             if missing := self._missing.get(resource.address):
@@ -320,11 +294,7 @@ class OneCloud:
                 )
 
     def plan_destroy(self, *, delete_data: bool) -> Iterator[Change]:
-        """Plan what `destroy` would do, in its order.
-
-        Raises:
-            LakehouseError: Resources of other clouds need those that would be deleted.
-        """
+        """Plan what `destroy` would do, in its order."""
         changes = list(plan_destroy(self.deployment, delete_data=delete_data))
         deleted = [change for change in changes if change.action == "delete"]
         needed = {change.resource.address for change in deleted if self._is_selected(change.resource)}
@@ -339,11 +309,7 @@ class OneCloud:
         return (change for change in changes if self._is_selected(change.resource))
 
     def destroy(self, report: Report, *, delete_data: bool) -> None:
-        """Delete what exists, dependents first.
-
-        Raises:
-            LakehouseError: As `plan_destroy`, or a resource failed.
-        """
+        """Delete what exists, dependents first."""
         list(self.plan_destroy(delete_data=delete_data))
         resources = [resource if self._is_selected(resource) else Foreign(resource) for resource in self.deployment]
         destroy(

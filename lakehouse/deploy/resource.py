@@ -95,16 +95,10 @@ class Resource(ABC, Generic[T]):
 
         Raises:
             UnclearState: One of that name exists that does not belong to the deployment.
-            LakehouseError: The cloud refuses.
-            Unreachable: The cloud does not answer.
         """
 
     def read_existing(self, outputs: Outputs) -> T:
-        """Read the resource after it was created or updated.
-
-        Raises:
-            OutcomeUnknownError: Its cloud does not show it.
-        """
+        """Read the resource after it was created or updated."""
         current = self.read(outputs)
         if current is None:
             raise OutcomeUnknownError(
@@ -117,11 +111,7 @@ class Resource(ABC, Generic[T]):
         return "does not exist"
 
     def require_creatable(self, outputs: Outputs) -> None:
-        """Refuse a creation that would damage an existing object. Called while planning, even without dependencies.
-
-        Raises:
-            UnclearState: The creation would damage an existing object.
-        """
+        """Refuse a creation that would damage an existing object. Called while planning, even without dependencies."""
         return
 
     @abstractmethod
@@ -129,9 +119,7 @@ class Resource(ABC, Generic[T]):
         """Create the resource and return its state, which need not be ready.
 
         Raises:
-            LakehouseError: The cloud refuses.
             OutcomeUnknownError: It may have been created.
-            Unreachable: The cloud does not answer.
         """
 
     def wait_until_ready(self, outputs: Outputs, current: T) -> T:
@@ -160,11 +148,7 @@ class Updatable(Resource[T]):
 
     @abstractmethod
     def update(self, outputs: Outputs, current: T) -> T:
-        """Remove the differences and return the state afterwards.
-
-        Raises:
-            LakehouseError: The cloud refuses, or what differs cannot be changed.
-        """
+        """Remove the differences and return the state afterwards."""
 
 
 class Undeletable(Resource[T]):
@@ -176,7 +160,6 @@ class Undeletable(Resource[T]):
         """Do nothing: the planner retains it."""
 
     def retained(self, outputs: Outputs, current: T) -> str:
-        """Return the reason, whatever the state."""
         return self.retained_because
 
 
@@ -187,14 +170,9 @@ class ExistingResource(Undeletable[T]):
 
     @abstractmethod
     def read(self, outputs: Outputs) -> T:
-        """Read the resource.
-
-        Raises:
-            LakehouseError: It does not exist, or cannot be used.
-        """
+        """Read the resource."""
 
     def create(self, outputs: Outputs) -> T:
-        """Read the resource: it exists, or `read` raises."""
         return self.read(outputs)
 
 

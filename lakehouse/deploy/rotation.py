@@ -28,13 +28,7 @@ class Policy:
 
 
 def recorded_outputs(resources: Sequence[Resource[Any]]) -> Outputs:
-    """Return the recorded states of what the account that replaces keys may not read.
-
-    Raises:
-        UnclearState: They were not recorded.
-        LakehouseError: AWS refuses.
-        Unreachable: AWS does not answer.
-    """
+    """Return the recorded states of what the account that replaces keys may not read."""
     [key] = [resource for resource in resources if isinstance(resource, RotationKeyResource)]
     return key.recorded_outputs()
 
@@ -52,11 +46,6 @@ def rotate(
 
     Yields:
         What was done, a line for each key.
-
-    Raises:
-        UnclearState: It is not clear which key is in use.
-        LakehouseError: A system refuses.
-        Unreachable: A system does not answer.
     """
     for rotated in key_rotation.rotate(
         resources,

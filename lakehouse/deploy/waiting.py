@@ -56,11 +56,6 @@ def wait(
 
     Returns:
         The object in its last state.
-
-    Raises:
-        Failed: The phase is one of `failed` or `HALTED`.
-        TimedOut: The deadline passed; the message has the last phase.
-        LakehouseError: `look` failed.
     """
 
     def missing(current: P | None) -> str | None:
@@ -101,12 +96,7 @@ def wait_until_deleted(
     every_seconds: float = EVERY_SECONDS,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Wait until `look` returns None.
-
-    Raises:
-        TimedOut: The deadline passed.
-        LakehouseError: `look` failed.
-    """
+    """Wait until `look` returns None."""
 
     def missing(current: Any) -> str | None:
         return None if current is None else getattr(current, "phase", "not deleted")
@@ -117,12 +107,7 @@ def wait_until_deleted(
 def wait_until_visible(
     what: str, look: Callable[[], T | None], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK
 ) -> T:
-    """Wait until `look` returns an object: lists may show new objects with a delay.
-
-    Raises:
-        TimedOut: The deadline passed.
-        LakehouseError: `look` failed.
-    """
+    """Wait until `look` returns an object: lists may show new objects with a delay."""
 
     def missing(current: T | None) -> str | None:
         return "not visible" if current is None else None
@@ -153,10 +138,6 @@ def wait_until(
         deadline_seconds: Maximum time to wait.
         every_seconds: Time between two calls.
         clock: Measures the time, and pauses between calls.
-
-    Raises:
-        TimedOut: The deadline passed.
-        LakehouseError: `look` failed.
     """
 
     def observe() -> tuple[T | None, str | None]:

@@ -99,8 +99,6 @@ class Service:
             Absent: The resource does not exist.
             AwsError: AWS refuses the call.
             OutcomeUnknownError: The response to a creation was lost.
-            LakehouseError: The response to another change was lost.
-            Unreachable: AWS does not respond.
         """
         with self._translated_errors(method):
             response: Response = getattr(self._client, method)(**parameters)
@@ -114,11 +112,7 @@ class Service:
             return None
 
     def items(self, method: str, key: str, **parameters: Any) -> Iterator[Any]:
-        """Yield the items under `key` of all pages of a list.
-
-        Raises:
-            LakehouseError: As in `call`.
-        """
+        """Yield the items under `key` of all pages of a list."""
         pages = iter(self._client.get_paginator(method).paginate(**parameters))
         while True:
             with self._translated_errors(method):
@@ -128,11 +122,7 @@ class Service:
             yield from page.get(key, ())
 
     def wait(self, waiter: str, **parameters: Any) -> None:
-        """Wait until a new resource is visible, by one of botocore's waiters.
-
-        Raises:
-            LakehouseError: The resource is not visible after 40 seconds.
-        """
+        """Wait until a new resource is visible, by one of botocore's waiters."""
         try:
             self._client.get_waiter(waiter).wait(**parameters, WaiterConfig={"Delay": 2, "MaxAttempts": 20})
         except WaiterError as error:

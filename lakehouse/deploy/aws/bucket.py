@@ -112,11 +112,9 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
 
     @property
     def label(self) -> str:
-        """The bucket with its name."""
         return f"S3 bucket '{self.bucket}'"
 
     def read(self, outputs: Outputs) -> BucketState | None:
-        """Read the bucket and its settings."""
         try:
             tags = self._call("get_bucket_tagging")["TagSet"]
         except Absent as error:
@@ -133,7 +131,7 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return BucketState(name, tuple(setting for setting in self._settings if not self._is_set(setting)))
 
     def create(self, outputs: Outputs) -> BucketState:
-        """Create the bucket with its tag, then its settings. `diff` reports those that an interruption left out."""
+        # `diff` reports settings that an interruption leaves out.
         region = self.names.region
         place = {} if region == DEFAULT_REGION else {"LocationConstraint": region}
 
@@ -150,18 +148,15 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return self.update(outputs, self.create_and_read(create, outputs))
 
     def diff(self, outputs: Outputs, current: BucketState) -> list[str]:
-        """List the settings that are wrong."""
         return [setting.difference for setting in current.wrong]
 
     def update(self, outputs: Outputs, current: BucketState) -> BucketState:
-        """Apply the settings that are wrong."""
         for setting in current.wrong:
             self._call(f"put_{setting.name}", **setting.wanted(self._response(setting)))
         return replace(current, wrong=())
 
     def delete(self, outputs: Outputs, current: BucketState) -> None:
-        """Delete all versions of all objects, then the bucket; repeat while objects are still written."""
-
+        # Repeated while objects are still written.
         def look() -> str | None:
             try:
                 self._empty()
@@ -229,15 +224,9 @@ class ExistingBucket(AwsResource[BucketState], ExistingResource[BucketState]):
 
     @property
     def label(self) -> str:
-        """The bucket with its name."""
         return f"S3 bucket '{self.bucket}'"
 
     def read(self, outputs: Outputs) -> BucketState:
-        """Read the bucket's region.
-
-        Raises:
-            LakehouseError: It does not exist in the account, or is in another region.
-        """
         names, bucket = self.names, self.bucket
         response = self.service("s3").find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
         region = (response.get("LocationConstraint") or DEFAULT_REGION) if response else "nowhere"
@@ -372,16 +361,13 @@ class TableflowBucket(Bucket):
 
     @property
     def bucket(self) -> str:
-        """The bucket's name."""
         return self.names.tableflow_bucket
 
     @property
     def lifecycle(self) -> tuple[LifecycleRule, ...]:
-        """The rules for files of tables: there are no query results."""
         return TABLE_LIFECYCLE
 
     def read(self, outputs: Outputs) -> BucketState | None:
-        """Read the bucket, its settings and whether it is empty."""
         current = super().read(outputs)
         return current and replace(current, first_object=_first_object(self))
 
@@ -395,11 +381,9 @@ class ExistingTableflowBucket(ExistingBucket):
 
     @property
     def bucket(self) -> str:
-        """The bucket's name."""
         return self.names.tableflow_bucket
 
     def read(self, outputs: Outputs) -> BucketState:
-        """Read the bucket's region and whether it is empty."""
         return replace(super().read(outputs), first_object=_first_object(self))
 
 

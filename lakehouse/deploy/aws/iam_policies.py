@@ -39,11 +39,7 @@ _PLAIN = {
 
 @dataclass(frozen=True)
 class Deployment:
-    """The account, region and bucket of a deployment. The name of the bucket has no dot, as Snowflake requires.
-
-    Raises:
-        ConfigError: A value is invalid, or would widen a policy.
-    """
+    """The account, region and bucket of a deployment. The name of the bucket has no dot, as Snowflake requires."""
 
     account: str
     region: str
@@ -66,11 +62,7 @@ class Deployment:
 
 @dataclass(frozen=True)
 class Tables:
-    """The tables of one Glue database, and the prefix of their files (without a slash at either end).
-
-    Raises:
-        ConfigError: A value is invalid, or would widen a policy.
-    """
+    """The tables of one Glue database, and the prefix of their files (without a slash at either end)."""
 
     database: str
     prefix: str
@@ -126,9 +118,6 @@ def confluent_trust(principal: str, external_id: str) -> Policy:
     Args:
         principal: Value `config.iam_role_arn` of the provider integration.
         external_id: Value `config.external_id` of the provider integration.
-
-    Raises:
-        ConfigError: The principal is no role or user, or the external id is invalid.
     """
     assume = _trust(principal, external_id)
     # The key sts:ExternalId is AssumeRole's alone; and TagSession gives nothing without AssumeRole.
@@ -162,9 +151,6 @@ def snowflake_trust(
         storage_external_id: Value of STORAGE_AWS_EXTERNAL_ID.
         catalog_principal: User of the integration, from DESCRIBE CATALOG INTEGRATION.
         catalog_external_id: Value of SIGV4_EXTERNAL_ID.
-
-    Raises:
-        ConfigError: A principal is no role or user, or an external id is invalid.
     """
     return _document(
         _trust(storage_principal, storage_external_id),
@@ -184,9 +170,6 @@ def writer_access(
         tables: Spark's tables.
         secrets: Names of the secrets.
         tableflow: Tableflow's tables, if it creates any.
-
-    Raises:
-        ConfigError: One of `secrets` is no name.
     """
     # Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.aws.glue call;
     # AWS Secrets Manager, "Identity-based policies".
@@ -207,11 +190,7 @@ def writer_access(
 
 
 def rotation_access(deployment: Deployment, secrets: Iterable[str]) -> Policy:
-    """Allow rotation: read and replace the deployment's secrets.
-
-    Raises:
-        ConfigError: One of `secrets` is no name.
-    """
+    """Allow rotation: read and replace the deployment's secrets."""
     # Actions: those that resources.aws.secrets_manager calls.
     actions = ("GetSecretValue", "DescribeSecret", "ListSecretVersionIds", "PutSecretValue", "UpdateSecretVersionStage")
     return _document(_allow(_secrets(deployment, secrets), *(f"secretsmanager:{action}" for action in actions)))
@@ -239,9 +218,6 @@ def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, resul
 
     Actions: Amazon Athena, "Use IAM policies to control workgroup access", "Control access to Amazon S3 from Athena"
     and "Configure access to databases and tables in the AWS Glue Data Catalog" (which requires the database `default`).
-
-    Raises:
-        ConfigError: `workgroup` or `results` is invalid, or results would be stored among tables.
     """
     if any(f"{a}/".startswith(f"{b}/") for t in tables for a, b in ((t.prefix, results), (results, t.prefix))):
         raise ConfigError(
@@ -275,9 +251,6 @@ def own_trust(*principals: str) -> Policy:
 
     Source: AWS IAM, "Roles terms and concepts". External ids are for third parties (the same, "The confused deputy
     problem").
-
-    Raises:
-        ConfigError: There is no principal, or a principal is no role or user.
     """
     if not principals:
         raise ConfigError(

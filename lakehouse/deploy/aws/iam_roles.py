@@ -42,22 +42,19 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
 
     @property
     def address(self) -> str:
-        """The purpose, below `aws/role/`."""
         return f"aws/role/{self.purpose}"
 
     @property
     def tags(self) -> list[dict[str, str]]:
-        """The deployment's tag, and its region."""
         return [*super().tags, {"Key": REGION_TAG, "Value": self.names.region}]
 
     @property
     def label(self) -> str:
-        """The role with its name."""
         return f"IAM role '{self._role}'"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """Return nothing: a role exists independently of its principals."""
+        # A role exists independently of its principals.
         return ()
 
     @abstractmethod
@@ -69,7 +66,6 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         """Return what it may do."""
 
     def read(self, outputs: Outputs) -> RoleState | None:
-        """Read the role with both policies."""
         response = self._find("get_role")
         if response is None:
             return None
@@ -81,8 +77,7 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return RoleState(role["Arn"], role["AssumeRolePolicyDocument"], access and access["PolicyDocument"])
 
     def create(self, outputs: Outputs) -> RoleState:
-        """Create the role with its trust policy, then its permissions, which `diff` reports after an interruption."""
-
+        # `diff` reports what an interruption leaves out.
         def create() -> None:
             self._call(
                 "create_role",
@@ -96,12 +91,11 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return self.update(outputs, self.create_and_read(create, outputs))
 
     def wait_until_ready(self, outputs: Outputs, current: RoleState) -> RoleState:
-        """Wait until IAM returns it. Other services accept it later, for which the resources that use it wait."""
+        # Other services accept it later, for which the resources that use it wait.
         self.service("iam").wait("role_exists", RoleName=self._role)
         return current
 
     def diff(self, outputs: Outputs, current: RoleState) -> list[str]:
-        """Compare the trust policy and the permissions."""
         wrong = {
             "its trust policy differs": not same(current.trust, self.trust(outputs)),
             "it has no rights yet": current.access is None,
@@ -110,7 +104,6 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return [phrase for phrase, is_wrong in wrong.items() if is_wrong]
 
     def update(self, outputs: Outputs, current: RoleState) -> RoleState:
-        """Write the declared trust policy and permissions."""
         trust, access = self.trust(outputs), self.access(outputs)
         if not same(current.trust, trust):
             self._call("update_assume_role_policy", PolicyDocument=json.dumps(trust))
@@ -119,7 +112,6 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return RoleState(current.arn, trust, access)
 
     def warning(self, outputs: Outputs, current: RoleState) -> str:
-        """Name policies that the deployment did not give it: they may allow more than is declared."""
         remove = f"aws iam {{}} --role-name {self._role}"
         undeclared = [
             *(
@@ -135,7 +127,6 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         return undeclared_permissions(undeclared)
 
     def delete(self, outputs: Outputs, current: RoleState) -> None:
-        """Remove all policies of the role, including manually added ones, then delete it."""
         if self._find("get_role"):
             for name in self._inline():
                 self._find("delete_role_policy", PolicyName=name)
@@ -179,12 +170,10 @@ class ConfluentRole(IamRole):
     provider_integration: Resource[ProviderIntegration]
 
     def trust(self, outputs: Outputs) -> Policy:
-        """Trust Confluent's role, with the integration's external id."""
         integration = outputs[self.provider_integration]
         return iam_policies.confluent_trust(integration.iam_role_arn, integration.external_id)
 
     def access(self, outputs: Outputs) -> Policy:
-        """Allow Tableflow's own tables."""
         return iam_policies.confluent_access(self.place, self.tableflow.tables(outputs))
 
 
@@ -200,14 +189,12 @@ class SnowflakeRole(IamRole):
     integration: Resource[Principal]
 
     def trust(self, outputs: Outputs) -> Policy:
-        """Trust Snowflake's users of the volume and of the integration."""
         volume, integration = outputs[self.volume], outputs[self.integration]
         return iam_policies.snowflake_trust(
             volume.iam_user_arn, volume.external_id, integration.iam_user_arn, integration.external_id
         )
 
     def access(self, outputs: Outputs) -> Policy:
-        """Allow all tables."""
         return iam_policies.snowflake_access(self.place, *objects.all_tables(self.config, self.tableflow, outputs))
 
 
@@ -219,7 +206,6 @@ class OwnRole(IamRole):
     principals: tuple[str, ...]
 
     def trust(self, outputs: Outputs) -> Policy:
-        """Trust the principals that run the programs."""
         return iam_policies.own_trust(*self.principals)
 
 
@@ -232,7 +218,6 @@ class WriterRole(OwnRole):
     """None if Tableflow creates no table."""
 
     def access(self, outputs: Outputs) -> Policy:
-        """Allow Spark's tables, those of Tableflow to be read, and the secrets of ingestion's own clients."""
         spark, *tableflow = objects.all_tables(self.config, self.tableflow, outputs)
         return iam_policies.writer_access(self.place, spark, self.names.ingestion_secrets, *tableflow)
 
@@ -244,7 +229,6 @@ class RotationRole(OwnRole):
     purpose = "rotation"
 
     def access(self, outputs: Outputs) -> Policy:
-        """Allow the secrets of all keys."""
         return iam_policies.rotation_access(self.place, self.names.secrets)
 
 
@@ -255,7 +239,6 @@ class MaintenanceRole(OwnRole):
     purpose = "maintenance"
 
     def access(self, outputs: Outputs) -> Policy:
-        """Allow Spark's tables."""
         return iam_policies.maintenance_access(self.place, objects.spark_tables(self.config))
 
 
@@ -268,6 +251,5 @@ class ReaderRole(OwnRole):
     """None if Tableflow creates no table."""
 
     def access(self, outputs: Outputs) -> Policy:
-        """Allow all tables, in the deployment's workgroup."""
         tables = objects.all_tables(self.config, self.tableflow, outputs)
         return iam_policies.reader_access(self.place, *tables, workgroup=self.names.workgroup, results=objects.RESULTS)

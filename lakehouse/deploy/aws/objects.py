@@ -47,9 +47,6 @@ class AwsResource(Resource[T]):
             label: The object, as messages name it.
             tags: The tags that it has.
             command: What gives the object the deployment's tag.
-
-        Raises:
-            UnclearState: One of the deployment's `tags` is not among them.
         """
         has = tags if isinstance(tags, Mapping) else {tag["Key"]: tag["Value"] for tag in tags}
         for key, value in ((tag["Key"], tag["Value"]) for tag in self.tags):
@@ -65,9 +62,6 @@ class AwsResource(Resource[T]):
         """Call `create` and read the resource, also after a refusal.
 
         botocore repeats a call whose response was lost, and is then refused because of what it created itself.
-
-        Raises:
-            LakehouseError: The creation failed, or AWS does not show what it created.
         """
         try:
             create()
@@ -79,11 +73,7 @@ class AwsResource(Resource[T]):
         return self.read_existing(outputs)
 
     def wait_until_gone(self, label: str, look: Callable[[], Any]) -> None:
-        """Wait until `look` returns None.
-
-        Raises:
-            TimedOut: It exists after `DELETION_SECONDS`.
-        """
+        """Wait until `look` returns None."""
         wait_until_deleted(
             label, look, deadline_seconds=DELETION_SECONDS, every_seconds=EVERY_SECONDS, clock=self.clock
         )
@@ -139,19 +129,17 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
 
     @property
     def label(self) -> str:
-        """The paths of the secrets."""
         return f"secrets under '{self.names.confluent_secrets}/' and '{self.names.snowflake_secret}'"
 
     def read(self, outputs: Outputs) -> tuple[str, ...] | None:
-        """List the names of the secrets, without deleted ones that can still be restored."""
         return self._names() or None
 
     def create(self, outputs: Outputs) -> tuple[str, ...]:
-        """Do nothing: the resource that has a secret's value creates it."""
+        # The resource that has a secret's value creates it.
         return ()
 
     def delete(self, outputs: Outputs, current: tuple[str, ...]) -> None:
-        """Delete the secrets. For `RECOVERY_DAYS`, each can be restored, as `lakehouse deploy create` does."""
+        # For `RECOVERY_DAYS`, each can be restored, as `lakehouse deploy create` does.
         for name in current:
             if self._described(name):
                 try:
@@ -207,11 +195,9 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
 
     @property
     def label(self) -> str:
-        """The database with its name."""
         return f"Glue database '{self.namespace}'"
 
     def read(self, outputs: Outputs) -> Response | None:
-        """Read the database."""
         glue = self.service("glue")
         response = glue.find("get_database", **self._database)
         if response is None:
@@ -223,8 +209,6 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
         return database
 
     def create(self, outputs: Outputs) -> Response:
-        """Create the database with its tag."""
-
         def create() -> None:
             self.service("glue").call(
                 "create_database",
@@ -236,13 +220,12 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
         return self.create_and_read(create, outputs)
 
     def diff(self, outputs: Outputs, current: Response) -> list[str]:
-        """Compare the location, under which new tables are created."""
         uri = current.get("LocationUri", "")
         same = uri.rstrip("/") == self._location
         return [] if same else [f"its location is '{uri}', not {self._location}"]
 
     def update(self, outputs: Outputs, current: Response) -> Response:
-        """Correct the location. Existing tables stay where they are."""
+        # Existing tables stay where they are.
         right = {"Name": self.namespace, "LocationUri": self._location}
         self.service("glue").call(
             "update_database",
@@ -252,7 +235,7 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
         return current | right
 
     def delete(self, outputs: Outputs, current: Response) -> None:
-        """Delete the registrations of its tables, then the database. Files stay in the bucket."""
+        # The registrations of its tables go with it. Files stay in the bucket.
         glue = self.service("glue")
         tables = {"CatalogId": self.names.account, "DatabaseName": self.namespace}
         for table in list(glue.items("get_tables", "TableList", **tables)):
@@ -278,15 +261,9 @@ class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
 
     @property
     def label(self) -> str:
-        """The database with its name."""
         return f"Glue database '{self.namespace}'"
 
     def read(self, outputs: Outputs) -> Response:
-        """Read the database.
-
-        Raises:
-            LakehouseError: It does not exist, or its tables are created where the deployment's roles may not write.
-        """
         response = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
         if response is None:
             raise LakehouseError(
@@ -313,11 +290,9 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
 
     @property
     def label(self) -> str:
-        """The workgroup with its name."""
         return f"Athena workgroup '{self.names.workgroup}'"
 
     def read(self, outputs: Outputs) -> Response | None:
-        """Read the workgroup."""
         current = self._get()
         if current is None:
             return None
@@ -328,8 +303,6 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         return current
 
     def create(self, outputs: Outputs) -> Response:
-        """Create the workgroup with its tag."""
-
         def create() -> None:
             configuration = {"ResultConfiguration": self._results, "EnforceWorkGroupConfiguration": True}
             self.service("athena").call(
@@ -339,7 +312,6 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         return self.create_and_read(create, outputs)
 
     def diff(self, outputs: Outputs, current: Response) -> list[str]:
-        """Compare where results go, their encryption, whether queries may override settings, and the state."""
         configuration = current.get("Configuration", {})
         has = configuration.get("ResultConfiguration", {})
         wrong = {
@@ -353,7 +325,6 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         return [phrase for phrase, is_wrong in wrong.items() if is_wrong]
 
     def update(self, outputs: Outputs, current: Response) -> Response:
-        """Apply the settings, and enable it."""
         has = current.get("Configuration", {}).get("ResultConfiguration", {}).get("EncryptionConfiguration")
         encryption = {"EncryptionConfiguration": has} if has and not self.kms_key else {}
         updates = {"ResultConfigurationUpdates": self._results | encryption, "EnforceWorkGroupConfiguration": True}
@@ -363,12 +334,10 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         return {**current, **self.read_existing(outputs)}
 
     def retained(self, outputs: Outputs, current: Response) -> str:
-        """Report saved queries, which are deleted with it."""
         queries = list(self.service("athena").items("list_named_queries", "NamedQueryIds", WorkGroup=current["Name"]))
         return "has saved queries, which would be deleted with it" if queries else ""
 
     def delete(self, outputs: Outputs, current: Response) -> None:
-        """Delete the workgroup with its history."""
         try:
             self.service("athena").call("delete_work_group", WorkGroup=self.names.workgroup, RecursiveDeleteOption=True)
         except AwsError as error:

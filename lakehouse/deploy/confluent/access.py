@@ -35,20 +35,13 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
 
     @property
     def address(self) -> str:
-        """The purpose, below `confluent/account/`."""
         return f"confluent/account/{self.purpose}"
 
     @property
     def label(self) -> str:
-        """The account with its name."""
         return f"service account '{self.names.service_account(self.purpose)}'"
 
     def read(self, outputs: Outputs) -> ServiceAccount | None:
-        """Read the account by name.
-
-        Raises:
-            UnclearState: It belongs to a deployment in another AWS account or region.
-        """
         account = self.cloud.service_accounts().find(self.names.service_account(self.purpose))
         if account and account.description != self._description:
             raise UnclearState(
@@ -59,15 +52,12 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         return account
 
     def create(self, outputs: Outputs) -> ServiceAccount:
-        """Create the account."""
         return self.cloud.service_accounts().create(self.names.service_account(self.purpose), self._description)
 
     def wait_until_ready(self, outputs: Outputs, current: ServiceAccount) -> ServiceAccount:
-        """Wait until the account is listed."""
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: ServiceAccount) -> None:
-        """Delete the account's secrets, then the account."""
         # The resource of a key does not find the secret after an external deletion of the key or the cluster.
         for secret in self.secret_names:
             self.secrets.delete(secret)
@@ -125,12 +115,9 @@ class PermissionsResource(ConfluentResource[list[Permission]], Updatable[list[Pe
     account: ServiceAccountResource
 
     def create(self, outputs: Outputs) -> list[Permission]:
-        """Create all permissions."""
         return self.update(outputs, [])
 
     def wait_until_ready(self, outputs: Outputs, current: list[Permission]) -> list[Permission]:
-        """Wait until all are listed."""
-
         def all_listed() -> list[Permission] | None:
             listed = self.read(outputs) or []
             return None if self.diff(outputs, listed) else listed
@@ -151,27 +138,22 @@ class RoleBindingsResource(PermissionsResource[RoleBinding]):
 
     @property
     def address(self) -> str:
-        """The purpose and the part, below `confluent/roles/`."""
         return "/".join(part for part in ("confluent/roles", self.account.purpose, self.part) if part)
 
     @property
     def label(self) -> str:
-        """The roles with the account's purpose."""
         return f"roles of '{self.account.purpose}': {', '.join(dict.fromkeys(role.role for role in self.roles))}"
 
     def read(self, outputs: Outputs) -> list[RoleBinding] | None:
-        """List those of the declared bindings that exist; None if there are none."""
         declared = self._declared(outputs)
         organization = outputs[self.scopes.environment].organization_crn
         bindings = self.cloud.role_bindings().below(organization, outputs[self.account].principal)
         return [binding for binding in bindings if (binding.role, binding.crn_pattern) in declared] or None
 
     def diff(self, outputs: Outputs, current: list[RoleBinding]) -> list[str]:
-        """List the missing bindings."""
         return [f"{role} on {crn.rpartition('/')[2]} is missing" for role, crn in self._missing(outputs, current)]
 
     def update(self, outputs: Outputs, current: list[RoleBinding]) -> list[RoleBinding]:
-        """Create the missing bindings."""
         bindings = self.cloud.role_bindings()
         for role, crn in self._missing(outputs, current):
             # It exists, or may exist, which `wait_until_ready` checks. The others are still created.
@@ -180,7 +162,6 @@ class RoleBindingsResource(PermissionsResource[RoleBinding]):
         return current
 
     def delete(self, outputs: Outputs, current: list[RoleBinding]) -> None:
-        """Delete the declared bindings."""
         for binding in current:
             self.cloud.role_bindings().delete(binding)
 
@@ -204,27 +185,22 @@ class AclsResource(PermissionsResource[Acl]):
 
     @property
     def address(self) -> str:
-        """The purpose, below `confluent/acls/`."""
         return f"confluent/acls/{self.account.purpose}"
 
     @property
     def label(self) -> str:
-        """The lists with the account's purpose."""
         return f"ACLs of '{self.account.purpose}'"
 
     def read(self, outputs: Outputs) -> list[Acl] | None:
-        """List those of the declared lists that exist; None if there are none."""
         declared = self._declared(outputs)
         principal = outputs[self.account].principal
         return [acl for acl in self._acls(outputs).list(principal) if acl in declared] or None
 
     def diff(self, outputs: Outputs, current: list[Acl]) -> list[str]:
-        """List the missing lists."""
         missing = [acl for acl in self._declared(outputs) if acl not in current]
         return [f"{acl.operation} on {acl.resource_type} '{acl.resource_name}' is missing" for acl in missing]
 
     def update(self, outputs: Outputs, current: list[Acl]) -> list[Acl]:
-        """Create the missing lists."""
         acls, declared = self._acls(outputs), self._declared(outputs)
         for acl in declared:
             if acl not in current:
@@ -234,7 +210,6 @@ class AclsResource(PermissionsResource[Acl]):
         return declared
 
     def delete(self, outputs: Outputs, current: list[Acl]) -> None:
-        """Delete the declared lists."""
         for acl in current:
             self._acls(outputs).delete(acl)
 
@@ -270,15 +245,13 @@ class PermissionsReport(ConfluentResource[tuple[()]], Undeletable[tuple[()]]):
     manager_key: Resource[Key]
 
     def read(self, outputs: Outputs) -> tuple[()]:
-        """Return nothing, and never None: there is nothing to create. Rotating keys requires no permissions."""
+        # Never None: there is nothing to create. Rotating keys requires no permissions.
         return ()
 
     def create(self, outputs: Outputs) -> tuple[()]:
-        """Do nothing: the resources of roles and ACLs give permissions."""
         return ()
 
     def warning(self, outputs: Outputs, current: tuple[()]) -> str:
-        """List the undeclared permissions, and the page on which they can be removed."""
         undeclared = [phrase for account in self.accounts for phrase in self._undeclared(outputs, account)]
         where = "(remove them in Confluent Cloud under Accounts & access)"
         return f"{undeclared_permissions(undeclared)} {where}" if undeclared else ""

@@ -56,15 +56,9 @@ class JoinedLayout(Layout):
     """A layout with id and secret in one field, as `id:secret`."""
 
     def write(self, key: Key) -> SecretJson:
-        """Return the secret's content."""
         return SecretJson({self.id: f"{key.id}:{key.secret}", **self.beside})
 
     def read(self, value: SecretJson) -> Key:
-        """Read the key.
-
-        Raises:
-            KeyError: The field is missing, or has another form.
-        """
         key_id, _, secret = value.reveal()[self.id].partition(":")
         if not (key_id and secret):
             raise KeyError(f"{self.id} of the form id:secret")
@@ -90,13 +84,7 @@ class AccountKey:
     """Sends a request that the key must permit."""
 
     def find(self) -> Key | None:
-        """Return the secret's key; None if there is none, or it was deleted or has another owner or scope.
-
-        Raises:
-            UnclearState: The secret has another layout.
-            LakehouseError: A system refuses.
-            Unreachable: A system does not answer.
-        """
+        """Return the secret's key; None if there is none, or it was deleted or has another owner or scope."""
         version = self.version(CURRENT)
         return self.usable(version) if version else None
 
@@ -130,11 +118,7 @@ class AccountKey:
             ) from None
 
     def ids(self, versions: Iterable[Version]) -> list[str]:
-        """Return the ids of the keys of versions. One of another layout has no key, unless it is the current one.
-
-        Raises:
-            UnclearState: The current version has another layout.
-        """
+        """Return the ids of the keys of versions. One of another layout has no key, unless it is the current one."""
         ids = []
         for version in versions:
             try:
@@ -154,9 +138,6 @@ class AccountKey:
 
         Args:
             now: The time by which ages are computed; None is the present.
-
-        Raises:
-            UnclearState: The secret does not exist, and keys do that programs may use.
         """
         now = now or datetime.now(UTC)
         labelled = [version for stage in (CURRENT, PENDING, PREVIOUS) if (version := self.version(stage))]
@@ -182,11 +163,7 @@ class AccountKey:
             self.api_keys.delete(stray.id, self.owner_id)
 
     def create(self) -> Key:
-        """Make a new key, or the one that an earlier attempt has left behind, the secret's current one.
-
-        Raises:
-            CommitConflict: As `create_pending`, or another version has become current.
-        """
+        """Make a new key, or the one that an earlier attempt has left behind, the secret's current one."""
         since = datetime.now(UTC)
         # A restored secret has a current version already, over which an earlier attempt may have put its key.
         pending = self.version(PENDING)
@@ -199,11 +176,7 @@ class AccountKey:
         return key
 
     def create_pending(self) -> Key:
-        """Create a key and make it the secret's pending one.
-
-        Raises:
-            CommitConflict: This process was suspended meanwhile, so that another command may delete the key as a stray.
-        """
+        """Create a key and make it the secret's pending one."""
         since = datetime.now(UTC)
         key = self._create()
         self._put_pending(key, since)
@@ -229,9 +202,6 @@ class AccountKey:
         Args:
             key: The pending key, which the API accepts.
             over: The version that the caller knows as current.
-
-        Raises:
-            CommitConflict: The key was deleted, or another version has become current.
         """
 
         def value() -> SecretJson:
@@ -246,11 +216,7 @@ class AccountKey:
         self.secrets.replace(self.secret, value, over=over)
 
     def rewrite(self) -> Key:
-        """Write the secret's key again with the present settings beside it, and return it.
-
-        Raises:
-            CommitConflict: The secret or its key was changed at the same time.
-        """
+        """Write the secret's key again with the present settings beside it, and return it."""
         version = self.version(CURRENT)
         key = self.usable(version) if version else None
         if version is None or key is None:
@@ -263,11 +229,7 @@ class AccountKey:
         return key
 
     def wait_until_accepted(self, key: Key, clock: Clock) -> None:
-        """Wait until the API accepts the key.
-
-        Raises:
-            TimedOut: It does not; the message has the last refusal.
-        """
+        """Wait until the API accepts the key."""
         wait_until_accepted(
             f"API key {key.id} ('{self.name}')", lambda: self.use(key), deadline_seconds=KNOWN_SECONDS, clock=clock
         )

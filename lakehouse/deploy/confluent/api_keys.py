@@ -41,17 +41,15 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
 
     @property
     def address(self) -> str:
-        """The account's purpose and the API, below `confluent/key/`."""
         return f"confluent/key/{self.account.purpose}/{self.api}"
 
     @property
     def label(self) -> str:
-        """The key with its account, API and secret."""
         return f"API key of '{self.account.purpose}' for {self.api}, in the secret '{self.secret}'"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """All but the roles: a key exists without them, and the account that replaces keys may not read them."""
+        # A key exists without its roles, and the account that replaces keys may not read them.
         return tuple(dependency for dependency in self.depends_on if dependency is not self.roles)
 
     @abstractmethod
@@ -59,30 +57,21 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         """Return where the key is, and how it is created."""
 
     def read(self, outputs: Outputs) -> Key | None:
-        """Read the key from its secret."""
         return self.account_key(outputs).find()
 
     def absence(self, outputs: Outputs) -> str:
-        """Return that it does not exist, and which keys its creation deletes.
-
-        Raises:
-            UnclearState: The secret does not exist, and keys do that programs may use.
-        """
         return "; ".join(["does not exist", *self._deletions(outputs)])
 
     def create(self, outputs: Outputs) -> Key:
-        """Create the key and store it in its secret."""
         key_store = self.account_key(outputs)
         key_store.delete_strays()
         return key_store.create()
 
     def wait_until_ready(self, outputs: Outputs, current: Key) -> Key:
-        """Wait until the API accepts it."""
         self.account_key(outputs).wait_until_accepted(current, self.clock)
         return current
 
     def diff(self, outputs: Outputs, current: Key) -> list[str]:
-        """List keys that no secret holds, and outdated settings in the secret."""
         key_store = self.account_key(outputs)
         differences = self._deletions(outputs)
         version = key_store.version(CURRENT)
@@ -91,14 +80,12 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         return differences
 
     def update(self, outputs: Outputs, current: Key) -> Key:
-        """Delete keys that no secret holds, and write the secret again."""
         key_store = self.account_key(outputs)
         key_store.delete_strays()
         # A rotation may have replaced the key since it was read.
         return key_store.rewrite()
 
     def delete(self, outputs: Outputs, current: Key) -> None:
-        """Delete the secret, then all keys of the account for the API."""
         key_store = self.account_key(outputs)
         # The secret first: a key without one is still found by its account, with which it is deleted.
         self.account.secrets.delete(self.secret)
@@ -131,7 +118,6 @@ class KafkaKeyResource(ApiKeyResource):
     cluster: Resource[Cluster]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists topics."""
         cluster = outputs[self.cluster]
         servers = cluster.bootstrap_endpoint.removeprefix("SASL_SSL://")
         layout = Layout("sasl.username", "sasl.password", {"bootstrap.servers": servers})
@@ -145,7 +131,6 @@ class ManagerKeyResource(KafkaKeyResource):
     """The Kafka key with which topics and access control lists are created."""
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists topics and access control lists."""
         kafka_key, cluster = super().account_key(outputs), outputs[self.cluster]
 
         def use(key: Key) -> None:
@@ -163,7 +148,6 @@ class RegistryKeyResource(ApiKeyResource):
     registry: Resource[SchemaRegistryCluster]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists subjects."""
         registry = outputs[self.registry]
         user_info = f"{REGISTRY}.basic.auth.user.info"
         beside = {
@@ -184,7 +168,6 @@ class TableflowKeyResource(ApiKeyResource):
     cluster: Resource[Cluster]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists Tableflow's topics."""
         cluster = outputs[self.cluster]
         beside = {"environment.id": cluster.environment_id, "kafka.cluster.id": cluster.id}
         layout = Layout("api.key", "api.key.secret", beside)
@@ -201,7 +184,7 @@ class CatalogKeyResource(ApiKeyResource):
     environment: Resource[Environment]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists Tableflow's regions: for tables, it only has the right to read them."""
+        # Tried by a list of regions: for tables, the key only has the right to read them.
         environment = outputs[self.environment]
         host = f"https://tableflow.{self.names.region}.aws.confluent.cloud"
         place = f"organizations/{environment.organization_id}/environments/{environment.id}"
@@ -219,7 +202,6 @@ class FlinkKeyResource(ApiKeyResource):
     compute_pool: Resource[FlinkCompute]
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists statements."""
         environment, compute = outputs[self.environment], outputs[self.compute_pool]
         beside = {"compute.pool.id": compute.pool_id, "principal.id": outputs[self.account].id}
         layout = Layout("api.key", "api.key.secret", beside)
@@ -249,7 +231,6 @@ class RotationKeyResource(ApiKeyResource):
     """The resources whose states the secret holds."""
 
     def account_key(self, outputs: Outputs) -> AccountKey:
-        """Return the key, which lists the account's own keys."""
         states = {resource.address: asdict(outputs[resource]) for resource in self.recorded}
         layout = Layout(confluent_cloud.KEY, confluent_cloud.KEY_SECRET, {STATES: json.dumps(states, sort_keys=True)})
         owner_id = outputs[self.account].id
@@ -260,13 +241,7 @@ class RotationKeyResource(ApiKeyResource):
         return self._account_key(outputs, Scope.cloud(), layout, use)
 
     def recorded_outputs(self) -> Outputs:
-        """Read the recorded states.
-
-        Raises:
-            UnclearState: The secret does not exist, or has the states of another set of resources.
-            LakehouseError: AWS refuses.
-            Unreachable: AWS does not answer.
-        """
+        """Read the recorded states."""
         version = self.account.secrets.read(self.secret, CURRENT)
         outputs = Outputs()
         try:

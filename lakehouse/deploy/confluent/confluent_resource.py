@@ -20,12 +20,7 @@ Created = TypeVar("Created")
 def retry_while_forbidden(
     what: str, do: Callable[[], Created], *, deadline_seconds: float, clock: Clock = SYSTEM_CLOCK
 ) -> Created:
-    """Call `do`, with retries while it is refused: new roles take effect with a delay.
-
-    Raises:
-        Forbidden: The call was still refused at the deadline.
-        LakehouseError: `do` failed otherwise.
-    """
+    """Call `do`, with retries while it is refused: new roles take effect with a delay."""
 
     def is_refused(error: BaseException) -> bool:
         return isinstance(error, Forbidden)
@@ -45,11 +40,7 @@ def wait_until_accepted(
     in_a_row: int = 2,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Repeat a request with a new key until it succeeds `in_a_row` times: an API's servers accept a key one by one.
-
-    Raises:
-        TimedOut: The deadline passed; the message has the last error.
-    """
+    """Repeat a request with a new key until it succeeds `in_a_row` times: an API's servers accept a key one by one."""
     accepted = 0
 
     def refusal() -> str | None:
@@ -84,11 +75,7 @@ class ConfluentResource(Resource[T]):
     clock: Clock = SYSTEM_CLOCK
 
     def wait_until_listed(self, outputs: Outputs, deadline_seconds: float = LISTED_SECONDS) -> T:
-        """Wait until `read` finds it, and return its state.
-
-        Raises:
-            TimedOut: It is not listed at the deadline.
-        """
+        """Wait until `read` finds it, and return its state."""
         return wait_until_visible(
             self.label, lambda: self.read(outputs), deadline_seconds=deadline_seconds, clock=self.clock
         )

@@ -57,7 +57,6 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     @property
     def address(self) -> str:
-        """The declared name, below `confluent/statement/`."""
         return f"confluent/statement/{self.declared_name}"
 
     @property
@@ -67,16 +66,13 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
 
     @property
     def label(self) -> str:
-        """The statement with its name."""
         return f"Flink statement '{self.statement}'"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The environment, the account, the compute pool with the API's address, and the key of its statements."""
         return (self.environment, self.account, self.compute_pool, self.flink_key)
 
     def read(self, outputs: Outputs) -> list[Statement] | None:
-        """List the statements of the declared name; None if there are none."""
         account_id = outputs[self.account].id
         return [
             self._shown(statement)
@@ -86,12 +82,7 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         ] or None
 
     def require_creatable(self, outputs: Outputs) -> None:
-        """Refuse a `CREATE TABLE` whose topic exists: Flink refuses it, too, after the earlier statement was deleted.
-
-        Raises:
-            ConfigError: The table is in another cluster, so that no topic of the deployment would be created.
-            UnclearState: The topic exists, and the statement has no `IF NOT EXISTS`.
-        """
+        # Flink refuses such a table, too, but only after the earlier statement was deleted.
         created = CREATED.match(self.sql)
         self._require_own_cluster(outputs, created["place"] if created else "")
         is_unknown = any(resource not in outputs for resource in (self.cluster, self.manager_key))
@@ -106,8 +97,6 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
             )
 
     def create(self, outputs: Outputs) -> list[Statement]:
-        """Start the statement, as soon as the account is allowed to."""
-
         def create() -> Statement:
             return self._statements(outputs).create(
                 self.statement,
@@ -121,7 +110,6 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         return [self.when_granted(create)]
 
     def wait_until_ready(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
-        """Wait until the statement runs or has completed, and is listed."""
         statements = self._statements(outputs)
         name = next((statement.name for statement in current if self._is_declared(statement)), self.statement)
 
@@ -133,11 +121,6 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         return self.wait_until_listed(outputs)
 
     def diff(self, outputs: Outputs, current: list[Statement]) -> list[str]:
-        """List statements with other SQL, those that have failed or are being deleted, and second ones.
-
-        Raises:
-            UnclearState: As `require_creatable`, if the declared statement has to be started.
-        """
         right, others = self._divided(current)
         if not right:
             self.require_creatable(outputs)
@@ -147,18 +130,15 @@ class StatementResource(ConfluentResource[list[Statement]], Updatable[list[State
         return [self._difference(statement) for statement in others]
 
     def warning(self, outputs: Outputs, current: list[Statement]) -> str:
-        """Return the state of a statement that does not run."""
         right, _ = self._divided(current)
         return "; ".join(filter(None, (unready(statement, READY) for statement in right)))
 
     def update(self, outputs: Outputs, current: list[Statement]) -> list[Statement]:
-        """Delete what has other SQL, failed or runs twice, and start the declared statement unless it runs."""
         right, others = self._divided(current)
         self.delete(outputs, others)
         return right or self.create(outputs)
 
     def delete(self, outputs: Outputs, current: list[Statement]) -> None:
-        """Delete all statements of the declared name."""
         statements = self._statements(outputs)
         for statement in current:
             statements.delete(statement.name)
@@ -231,7 +211,7 @@ class FlinkTopicResource(TopicResource):
     statement: Resource[list[Statement]]
 
     def create(self, outputs: Outputs) -> Topic:
-        """Wait until the statement has created it."""
+        # The statement creates it.
         return self.wait_until_listed(outputs, TOPIC_SECONDS)
 
 

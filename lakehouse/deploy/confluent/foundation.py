@@ -33,28 +33,22 @@ class EnvironmentResource(ConfluentResource[Environment]):
 
     @property
     def label(self) -> str:
-        """The environment with its name."""
         return f"environment '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Environment | None:
-        """Read the environment by name."""
         return self.cloud.environments().find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> Environment:
-        """Create the environment."""
         return self.cloud.environments().create(self.names.confluent)
 
     def wait_until_ready(self, outputs: Outputs, current: Environment) -> Environment:
-        """Wait until the environment is listed."""
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Environment) -> None:
-        """Delete the environment with its contents."""
         self.cloud.environments().delete(current.id)
         self.wait_until_gone(lambda: self.read(outputs), LISTED_SECONDS)
 
     def retained(self, outputs: Outputs, current: Environment) -> str:
-        """Name resources in it that the deployment did not create, or the deletion protection of its cluster."""
         clusters = self.cloud.clusters(current.id).list()
         contents: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
             "cluster": clusters,
@@ -83,32 +77,26 @@ class ClusterResource(ConfluentResource[Cluster]):
 
     @property
     def label(self) -> str:
-        """The cluster with its name."""
         return f"Kafka cluster '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Cluster | None:
-        """Read the cluster by name."""
         return self.cloud.clusters(outputs[self.environment].id).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> Cluster:
-        """Create the cluster."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         return clusters.create(self.names.confluent, self.names.region)
 
     def wait_until_ready(self, outputs: Outputs, current: Cluster) -> Cluster:
-        """Wait until the cluster runs and is listed."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         self.wait_for_phase(lambda: clusters.get(current.id), READY, CLUSTER_SECONDS)
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Cluster) -> None:
-        """Delete the cluster with all its topics."""
         clusters = self.cloud.clusters(outputs[self.environment].id)
         clusters.delete(current.id)
         self.wait_until_gone(lambda: clusters.get(current.id), CLUSTER_DELETION_SECONDS)
 
     def retained(self, outputs: Outputs, current: Cluster) -> str:
-        """Name the cluster's deletion protection."""
         return "has deletion protection" if current.protected else ""
 
 
@@ -123,19 +111,15 @@ class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletab
 
     @property
     def label(self) -> str:
-        """The Schema Registry with the environment's name."""
         return f"Schema Registry of '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> SchemaRegistryCluster | None:
-        """Read the environment's only one."""
         return self.cloud.schema_registry_clusters(outputs[self.environment].id).find()
 
     def create(self, outputs: Outputs) -> SchemaRegistryCluster:
-        """Wait until Confluent has created it."""
         return self.wait_until_listed(outputs, REGISTRY_SECONDS)
 
     def wait_until_ready(self, outputs: Outputs, current: SchemaRegistryCluster) -> SchemaRegistryCluster:
-        """Wait until the Schema Registry runs."""
         return self.wait_for_phase(lambda: self.read(outputs), READY, REGISTRY_SECONDS)
 
 
@@ -148,15 +132,9 @@ class ExistingEnvironment(ConfluentResource[Environment], ExistingResource[Envir
 
     @property
     def label(self) -> str:
-        """The environment with its id."""
         return f"environment '{self.environment_id}'"
 
     def read(self, outputs: Outputs) -> Environment:
-        """Read the environment by id.
-
-        Raises:
-            LakehouseError: It does not exist.
-        """
         for environment in self.cloud.environments().list():
             if environment.id == self.environment_id:
                 return environment
@@ -173,15 +151,9 @@ class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
 
     @property
     def label(self) -> str:
-        """The cluster with its id."""
         return f"Kafka cluster '{self.cluster_id}'"
 
     def read(self, outputs: Outputs) -> Cluster:
-        """Read the cluster by id.
-
-        Raises:
-            LakehouseError: It does not exist.
-        """
         cluster = self.cloud.clusters(outputs[self.environment].id).get(self.cluster_id)
         if cluster is None:
             raise _missing(self.label, "confluent_cluster")
@@ -228,45 +200,27 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
 
     @property
     def label(self) -> str:
-        """The compute pool with its name."""
         return f"compute pool '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> FlinkCompute | None:
-        """Read the compute pool by name.
-
-        Raises:
-            LakehouseError: Confluent offers no Flink in the region.
-        """
         pool = self.cloud.compute_pools(outputs[self.environment].id).find(self.names.confluent)
         return FlinkCompute.of(pool, self._region()) if pool else None
 
     def require_creatable(self, outputs: Outputs) -> None:
-        """Refuse a region without Flink before anything is created.
-
-        Raises:
-            LakehouseError: Confluent offers no Flink in the region.
-        """
         self._region()
 
     def create(self, outputs: Outputs) -> FlinkCompute:
-        """Create the compute pool.
-
-        Raises:
-            LakehouseError: Confluent offers no Flink in the region.
-        """
         region = self._region()
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         pool = pools.create(self.names.confluent, self.names.region, MAX_CFU)
         return FlinkCompute.of(pool, region)
 
     def wait_until_ready(self, outputs: Outputs, current: FlinkCompute) -> FlinkCompute:
-        """Wait until the compute pool runs and is listed."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         self.wait_for_phase(lambda: pools.get(current.pool_id), POOL_READY, POOL_SECONDS)
         return self.wait_until_listed(outputs, POOL_SECONDS)
 
     def delete(self, outputs: Outputs, current: FlinkCompute) -> None:
-        """Delete the compute pool."""
         pools = self.cloud.compute_pools(outputs[self.environment].id)
         pools.delete(current.pool_id)
         self.wait_until_gone(lambda: pools.get(current.pool_id), POOL_SECONDS)

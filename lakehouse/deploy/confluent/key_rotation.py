@@ -61,12 +61,6 @@ def rotate(
 
     Yields:
         The result for each key, before the next one is rotated.
-
-    Raises:
-        UnclearState: A key does not exist.
-        CommitConflict: Another writer changed a secret.
-        LakehouseError: A system refuses.
-        Unreachable: A system does not answer.
     """
     if retained < 1:
         raise ValueError("the key in use is always retained")

@@ -42,13 +42,7 @@ class OpenCatalogClient:
     secrets: Secrets
 
     def credentials(self) -> tuple[str, str]:
-        """Return the client's id and secret.
-
-        Raises:
-            ConfigError: The secret does not exist or lacks one of them.
-            LakehouseError: AWS refuses the request.
-            Unreachable: AWS does not answer.
-        """
+        """Return the client's id and secret."""
         name = self.declared.secret
         version = self.secrets.read(name)
         values = version.value.reveal() if version else {}
@@ -81,23 +75,19 @@ class CatalogIntegrationResource(ConfluentResource[CatalogIntegration], Updatabl
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The cluster and the key that opens its Tableflow."""
         return (self.cluster, self.tableflow_key)
 
     def read(self, outputs: Outputs) -> CatalogIntegration | None:
-        """Read the integration by name."""
         return self.catalogs(outputs).find(self.name)
 
     def create(self, outputs: Outputs) -> CatalogIntegration:
-        """Create the integration, as soon as the key is allowed to."""
         return self.when_granted(lambda: self.catalogs(outputs).create(self.name, self.config(outputs)))
 
     def wait_until_ready(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Wait until the integration has begun."""
         return self.wait_for_phase(lambda: self.read(outputs), BEGUN, LISTED_SECONDS)
 
     def delete(self, outputs: Outputs, current: CatalogIntegration) -> None:
-        """Delete the integration. The catalog keeps what was registered."""
+        # The catalog keeps what was registered.
         catalogs = self.catalogs(outputs)
         catalogs.delete(current.id)
         self.wait_until_gone(lambda: catalogs.get(current.id), LISTED_SECONDS)
@@ -118,29 +108,24 @@ class GlueCatalogResource(CatalogIntegrationResource):
 
     @property
     def name(self) -> str:
-        """The deployment's name."""
         return self.names.confluent
 
     @property
     def label(self) -> str:
-        """The catalog integration with its name."""
         return f"catalog integration '{self.name}' with AWS Glue"
 
     def config(self, outputs: Outputs) -> dict[str, str]:
-        """Return the provider integration by which Tableflow reaches Glue."""
         return glue(outputs[self.provider_integration].id)
 
     def diff(self, outputs: Outputs, current: CatalogIntegration) -> list[str]:
-        """Compare the provider integration that it uses."""
         uses, right = current.config.get("provider_integration_id"), outputs[self.provider_integration].id
         return [] if uses == right else [f"it uses provider integration '{uses}' instead of '{right}'"]
 
     def warning(self, outputs: Outputs, current: CatalogIntegration) -> str:
-        """Return the state of an integration that has failed."""
         return unready(current, BEGUN)
 
     def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Replace the integration: none can be moved to another provider integration. Glue keeps what was published."""
+        # None can be moved to another provider integration. Glue keeps what was published.
         self.delete(outputs, current)
         return self.create(outputs)
 
@@ -157,16 +142,13 @@ class OpenCatalogResource(CatalogIntegrationResource):
 
     @property
     def name(self) -> str:
-        """The deployment's name, with the kind."""
         return f"{self.names.confluent}-open-catalog"
 
     @property
     def label(self) -> str:
-        """The catalog integration with its name."""
         return f"catalog integration '{self.name}' with Open Catalog '{self.client.declared.warehouse}'"
 
     def config(self, outputs: Outputs) -> dict[str, str]:
-        """Return the catalog, the client's id and its secret."""
         declared = self.client.declared
         client_id, client_secret = self.client.credentials()
         config = {
@@ -180,7 +162,7 @@ class OpenCatalogResource(CatalogIntegrationResource):
         return config | ({"custom_namespace": declared.namespace} if declared.namespace else {})
 
     def diff(self, outputs: Outputs, current: CatalogIntegration) -> list[str]:
-        """Compare all settings but the secret, and report a failure: the secret may have been replaced."""
+        # The secret cannot be compared. After a failure it is sent again, because it may have been replaced.
         differences = [
             f"{setting} is {current.config.get(setting)!r} instead of {right!r}"
             for setting, right in self._shown(outputs).items()
@@ -189,7 +171,6 @@ class OpenCatalogResource(CatalogIntegrationResource):
         return differences + ([f"it has failed: {current.detail}"] if current.phase in FAILED else [])
 
     def update(self, outputs: Outputs, current: CatalogIntegration) -> CatalogIntegration:
-        """Send all settings again, with the secret as it is now."""
         return self.catalogs(outputs).change(current.id, self.config(outputs))
 
     def _shown(self, outputs: Outputs) -> Mapping[str, str]:
@@ -210,25 +191,20 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
 
     @property
     def label(self) -> str:
-        """The provider integration with its name."""
         return f"provider integration '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> ProviderIntegration | None:
-        """Read the integration by name."""
         return self.cloud.provider_integrations(outputs[self.environment].id).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> ProviderIntegration:
-        """Create the integration for the role that it will assume."""
         integrations = self.cloud.provider_integrations(outputs[self.environment].id)
         return integrations.create(self.names.confluent, self.names.role_arn("confluent"))
 
     def wait_until_ready(self, outputs: Outputs, current: ProviderIntegration) -> ProviderIntegration:
-        """Wait until the integration is listed."""
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: ProviderIntegration) -> None:
-        """Delete the integration once nothing uses it: Tableflow stops some time after it confirms the deletion."""
-
+        # Tableflow stops some time after it confirms the deletion.
         def used() -> ProviderIntegration | None:
             now = self.read(outputs)
             return now if now and now.usages else None
@@ -277,35 +253,25 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
 
     @property
     def address(self) -> str:
-        """The entry, below `confluent/tableflow/`."""
         return f"confluent/tableflow/{self.entry}"
 
     @property
     def label(self) -> str:
-        """Tableflow with the topic's name."""
         return f"Tableflow of topic '{self.topic_name}'"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The cluster and the key that opens its Tableflow."""
         return (self.cluster, self.tableflow_key)
 
     def read(self, outputs: Outputs) -> TableflowTopic | None:
-        """Read the table by the topic's name."""
         table = self._tables(outputs).find(self.topic_name)
         return table and replace(table, detail=self.visible(table.detail))
 
     @property
     def holds_data(self) -> bool:
-        """True in Confluent's storage, where the table is deleted with it."""
         return self.storage is None
 
     def require_creatable(self, outputs: Outputs) -> None:
-        """Refuse the first topic of the cluster whose table would be in a bucket that is not empty.
-
-        Raises:
-            UnclearState: The bucket has an object, and no topic of the cluster uses the bucket.
-        """
         if self.storage is None or self.storage.bucket not in outputs:
             return
         bucket = outputs[self.storage.bucket]
@@ -324,11 +290,6 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         return any(table.storage.get("bucket_name") == bucket for table in self._tables(outputs).list())
 
     def create(self, outputs: Outputs) -> TableflowTopic:
-        """Turn Tableflow on for the topic.
-
-        Raises:
-            LakehouseError: The topic has no schema yet.
-        """
         if self.subject not in self.cloud.subjects(outputs[self.registry], outputs[self.registry_key]).list():
             raise LakehouseError(
                 f"Topic '{self.topic_name}' has no schema yet (subject '{self.subject}'), so Tableflow cannot make a "
@@ -339,8 +300,6 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         return self.when_granted(lambda: tables.create(self.topic_name, storage, self.config))
 
     def wait_until_ready(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
-        """Wait until Tableflow has begun or, if the deployment fills the topic, until all catalogs have the table."""
-
         def synced() -> TableflowTopic | None:
             now = self.read(outputs)
             return now if now and now.synced else None
@@ -354,20 +313,13 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         )
 
     def diff(self, outputs: Outputs, current: TableflowTopic) -> list[str]:
-        """Compare all settings, also those that cannot be changed."""
         differences = {**self._fixed(outputs, current), **self._changeable(current)}
         return [f"{setting} is {now!r} instead of {right!r}" for setting, (now, right) in differences.items()]
 
     def warning(self, outputs: Outputs, current: TableflowTopic) -> str:
-        """Return the state of a table that is not maintained."""
         return unready(current, self._ready)
 
     def update(self, outputs: Outputs, current: TableflowTopic) -> TableflowTopic:
-        """Apply the settings that differ.
-
-        Raises:
-            LakehouseError: One of them cannot be changed for an existing table.
-        """
         if fixed := self._fixed(outputs, current):
             raise LakehouseError(
                 f"{self.label} differs in {', '.join(fixed)}, which Confluent sets once for a table. It was left "
@@ -378,7 +330,6 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         return self._tables(outputs).change(self.topic_name, changed)
 
     def delete(self, outputs: Outputs, current: TableflowTopic) -> None:
-        """Turn Tableflow off for the topic."""
         self._tables(outputs).delete(self.topic_name)
         self.wait_until_gone(lambda: self.read(outputs), TABLE_DELETION_SECONDS)
 
@@ -387,11 +338,7 @@ class TableflowTopicResource(ConfluentResource[TableflowTopic], Updatable[Tablef
         return frozenset({"RUNNING"}) if self.filled_by else BEGUN
 
     def _require_write_mode(self, current: TableflowTopic) -> None:
-        """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round.
-
-        Raises:
-            LakehouseError: The topic's settings give the table another write mode.
-        """
+        """Refuse a table in which Tableflow appends instead of replacing rows, or the other way round."""
         if current.write_mode not in ("", self.write_mode):
             policy = "compact" if self.write_mode == "UPSERT" else "delete"
             raise LakehouseError(

@@ -40,34 +40,27 @@ class TopicResource(ConfluentResource[Topic]):
 
     @property
     def address(self) -> str:
-        """The entry, below `confluent/topic/`."""
         return f"confluent/topic/{self.entry}"
 
     @property
     def label(self) -> str:
-        """The topic with its name in Kafka."""
         return f"topic '{self.topic}'"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The cluster and the key that opens it."""
         return (self.cluster, self.manager_key)
 
     def read(self, outputs: Outputs) -> Topic | None:
-        """Read the topic by name."""
         return self.topics(outputs).find(self.topic)
 
     def wait_until_ready(self, outputs: Outputs, current: Topic) -> Topic:
-        """Wait until the topic is listed."""
         return self.wait_until_listed(outputs, TOPIC_SECONDS)
 
     def delete(self, outputs: Outputs, current: Topic) -> None:
-        """Delete the topic with its records."""
         self.topics(outputs).delete(self.topic)
         self.wait_until_gone(lambda: self.read(outputs), TOPIC_DELETION_SECONDS)
 
     def retained(self, outputs: Outputs, current: Topic) -> str:
-        """Name the cluster, if it existed before the deployment."""
         return "is in a cluster that existed before the deployment" if self.is_in_existing_cluster else ""
 
     def topics(self, outputs: Outputs) -> Topics:
@@ -86,16 +79,10 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
     """True if Kafka keeps only the last record of each key."""
 
     def create(self, outputs: Outputs) -> Topic:
-        """Create the topic, as soon as the key is allowed to."""
         topics, settings = self.topics(outputs), (self.topic, self.partitions, self.retention_ms)
         return self.when_granted(lambda: topics.create(*settings, compacted=self.compacted))
 
     def diff(self, outputs: Outputs, current: Topic) -> list[str]:
-        """Compare the retention.
-
-        Raises:
-            UnclearState: It has fewer partitions than declared: more would move keys between them.
-        """
         if current.partitions < self.partitions:
             raise UnclearState(
                 f"Topic '{self.topic}' has {current.partitions} partitions and lakehouse.yaml declares "
@@ -108,13 +95,11 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
         return [] if kept_ms == self.retention_ms else [f"retention.ms is {kept_ms} instead of {self.retention_ms}"]
 
     def update(self, outputs: Outputs, current: Topic) -> Topic:
-        """Set the retention."""
         assert self.retention_ms is not None, "without a declared retention there is no difference"
         self.topics(outputs).set_retention(self.topic, self.retention_ms)
         return current
 
     def warning(self, outputs: Outputs, current: Topic) -> str:
-        """Name additional partitions."""
         if current.partitions <= self.partitions:
             return ""
         return f"has {current.partitions} partitions, not {self.partitions}: Kafka cannot remove any, and all are read"
@@ -143,25 +128,17 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
 
     @property
     def address(self) -> str:
-        """The entry, below `confluent/connector/`."""
         return f"confluent/connector/{self.entry}"
 
     @property
     def label(self) -> str:
-        """The connector with its name."""
         return f"Datagen connector '{self.connector}'"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """The cluster."""
         return (self.cluster,)
 
     def read(self, outputs: Outputs) -> Connector | None:
-        """Read the connector by name.
-
-        Raises:
-            UnclearState: An existing cluster has one of the name that another program created.
-        """
         connectors = self.cloud.connectors(outputs[self.cluster]).list()
         current = next((connector for connector in connectors if connector.name == self.connector), None)
         account_id = outputs[self.account].id if self.account in outputs else ""
@@ -174,14 +151,12 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         return current and self._shown(current)
 
     def create(self, outputs: Outputs) -> Connector:
-        """Validate the connector's configuration, then create it."""
         connectors, config = self.cloud.connectors(outputs[self.cluster]), self._config(outputs)
         connectors.validate(config)
         connectors.put(config)
         return Connector(self.connector, "PROVISIONING", config=config)
 
     def wait_until_ready(self, outputs: Outputs, current: Connector) -> Connector:
-        """Wait until the connector runs and has registered its schema."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         subjects = self.cloud.subjects(outputs[self.registry], outputs[self.registry_key])
 
@@ -199,7 +174,6 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         return current
 
     def diff(self, outputs: Outputs, current: Connector) -> list[str]:
-        """Compare the configuration."""
         return [
             f"{setting} is {current.config.get(setting)!r} instead of {value!r}"
             for setting, value in self._config(outputs).items()
@@ -207,15 +181,12 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         ]
 
     def warning(self, outputs: Outputs, current: Connector) -> str:
-        """Return the state of a connector that does not run, or some of whose tasks do not."""
         return unready(current, READY) or (f"is {state_of(current)}" if current.detail else "")
 
     def update(self, outputs: Outputs, current: Connector) -> Connector:
-        """Put the declared configuration."""
         return self.create(outputs)
 
     def delete(self, outputs: Outputs, current: Connector) -> None:
-        """Delete the connector."""
         connectors = self.cloud.connectors(outputs[self.cluster])
         connectors.delete(self.connector)
         self.wait_until_gone(lambda: connectors.find(self.connector), CONNECTOR_SECONDS)

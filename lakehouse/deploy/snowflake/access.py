@@ -70,30 +70,25 @@ class Grants(SnowflakeResource[Held], Updatable[Held], Undeletable[Held]):
 
     @property
     def label(self) -> str:
-        """The grants with the names of the roles."""
         return f"grants of Snowflake roles {', '.join(sorted(self._roles))}"
 
     def read(self, outputs: Outputs) -> Held:
-        """List all that the roles have. Never None: some alone are not all."""
+        # Never None: some alone are not all.
         return frozenset((role, having) for role in self._roles for having in self._held_by(role))
 
     def create(self, outputs: Outputs) -> Held:
-        """Grant everything."""
         return self.update(outputs, frozenset())
 
     def diff(self, outputs: Outputs, current: Held) -> list[str]:
-        """List the missing grants."""
         return [f"{grant.role} lacks {grant.having}" for grant in self._missing(current)]
 
     def update(self, outputs: Outputs, current: Held) -> Held:
-        """Grant what is missing."""
         for grant in self._missing(current):
             for statement in grant.statements:
                 self.administrator.change(statement)
         return self.read(outputs)
 
     def warning(self, outputs: Outputs, current: Held) -> str:
-        """List undeclared grants, except those on the tables of its schemas."""
         expected = {(grant.role, grant.having) for grant in self.declared}
         schemas = tuple(f"{having.removeprefix(FUTURE)}." for _, having in expected if having.startswith(FUTURE))
 
@@ -175,15 +170,12 @@ class ServiceUserKey(Undeletable[Keys]):
 
     @property
     def label(self) -> str:
-        """The key pair with the user's name."""
         return f"key pair of Snowflake user '{self.name}'"
 
     def read(self, outputs: Outputs) -> Keys | None:
-        """Read the keys; None while no slot of the user has one."""
         return key_pair_rotation.installed(self.user())
 
     def create(self, outputs: Outputs) -> Keys:
-        """Create the first key pair and wait until it logs in."""
         return key_pair_rotation.install(self.user())
 
 

@@ -120,13 +120,7 @@ class Administrator:
         return self.session.account
 
     def read(self, statement: str, parse: Parse[R]) -> R:
-        """Run a statement that changes nothing, and parse its rows.
-
-        Raises:
-            UnknownResponse: The rows have an unknown form.
-            LakehouseError: Snowflake refuses.
-            Unreachable: Snowflake does not answer.
-        """
+        """Run a statement that changes nothing, and parse its rows."""
         with session_errors(self.account, lambda error: self._refusal(statement, error)):
             rows = self._executed(statement)
         return parsed(self.account, statement, rows, parse)
@@ -135,7 +129,6 @@ class Administrator:
         """Run a statement with side effects.
 
         Raises:
-            LakehouseError: Snowflake refuses.
             OutcomeUnknownError: The response was lost.
         """
         failure: Error | None = None
@@ -160,7 +153,6 @@ class Administrator:
 
         Raises:
             UnclearState: It does not belong to the deployment.
-            LakehouseError: As `read`.
         """
         shown = self.read(sql.show(kind, *name), lambda rows: _commented(rows, name[-1]))
         if shown is None:

@@ -38,17 +38,11 @@ class GlueIntegration(AwsAccess):
     """A catalog integration with AWS Glue."""
 
     def read(self, outputs: Outputs) -> Principal | None:
-        """Read the integration by name, and its settings by DESC CATALOG INTEGRATION."""
         if self.row() is None:
             return None
         return self.administrator.read(sql.describe(KIND, *self.identifier), _principal)
 
     def update(self, outputs: Outputs, current: Principal) -> Principal:
-        """Set the refresh interval.
-
-        Raises:
-            LakehouseError: Anything else differs.
-        """
         apply_settings(self.administrator, self.label, self.identifier[0], self.declared, current.settings)
         return self.read_existing(outputs)
 
@@ -70,22 +64,19 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
 
     @property
     def label(self) -> str:
-        """The integration with its name."""
         return f"Snowflake catalog integration '{self.integration}' with {self.catalog_label}"
 
     @property
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
-        """Nothing: it exists without the cluster whose id it names."""
+        # It exists without the cluster whose id it names.
         return ()
 
     def read(self, outputs: Outputs) -> Mapping[str, str] | None:
-        """Read what DESC CATALOG INTEGRATION shows, which is everything but the client's secret."""
         if self.administrator.find(KIND, self.integration) is None:
             return None
         return self.administrator.read(sql.describe(KIND, self.integration), described_integration)
 
     def create(self, outputs: Outputs) -> Mapping[str, str]:
-        """Create the integration."""
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
         self.administrator.change(
             integrations.create_rest_catalog_integration(
@@ -104,20 +95,14 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
         return self.read_existing(outputs)
 
     def diff(self, outputs: Outputs, current: Mapping[str, str]) -> list[str]:
-        """Compare the settings. The secret cannot be read; the verification tries it."""
+        # The secret cannot be read; the verification tries it.
         return differing(self._declared(outputs), current)
 
     def update(self, outputs: Outputs, current: Mapping[str, str]) -> Mapping[str, str]:
-        """Set the refresh interval.
-
-        Raises:
-            LakehouseError: Anything else differs.
-        """
         apply_settings(self.administrator, self.label, self.integration, self._declared(outputs), current)
         return self.read_existing(outputs)
 
     def delete(self, outputs: Outputs, current: Mapping[str, str]) -> None:
-        """Drop the integration."""
         self.administrator.change(sql.drop(KIND, self.integration))
 
     def _declared(self, outputs: Outputs) -> dict[str, str]:
@@ -142,7 +127,6 @@ class RestAccessVerification(AccessVerification):
     rest_catalog: Callable[[], RestCatalog]
 
     def update(self, outputs: Outputs, current: AccessState) -> AccessState:
-        """Set the secret."""
         secret = client_of(self.rest_catalog()).client_secret
         self.administrator.change(integrations.set_client_secret(self.integration, secret))
         return self.read(outputs)
@@ -169,11 +153,7 @@ def _principal(rows: list[Row]) -> Principal:
 def apply_settings(
     administrator: Administrator, label: str, name: str, declared: Mapping[str, str], settings: Mapping[str, Any]
 ) -> None:
-    """Set the refresh interval of an integration: besides secrets, the only setting that Snowflake lets anybody change.
-
-    Raises:
-        LakehouseError: Anything else differs.
-    """
+    """Set the refresh interval of an integration: besides secrets, the only setting that Snowflake lets anybody set."""
     others = {key: value for key, value in declared.items() if key != REFRESH}
     if differences := differing(others, settings):
         raise left_as_it_is(label, differences)
@@ -181,11 +161,7 @@ def apply_settings(
 
 
 def client_of(rest_catalog: RestCatalog) -> ClientCredentials:
-    """Return the client that enters the catalog.
-
-    Raises:
-        ConfigError: There is none.
-    """
+    """Return the client that enters the catalog."""
     client = rest_catalog.client()
     if client is None:
         raise ConfigError(
@@ -238,15 +214,10 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
 
     @property
     def label(self) -> str:
-        """The tables with their schema."""
         return f"Snowflake Iceberg tables in {'.'.join(self.schema.identifier)}"
 
     def read(self, outputs: Outputs) -> TableNames:
-        """List the tables. Never None: some alone are not all.
-
-        Raises:
-            UnclearState: A table of a topic's name is on another volume.
-        """
+        # Never None: some alone are not all.
         [database, schema], [volume] = self.schema.identifier, self.volume.identifier
         volumes = self.administrator.read(sql.show_iceberg_tables(database), _volumes)
         on_volume = {name: used == volume for name, used in volumes.items()}
@@ -259,15 +230,12 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
         return tuple(sorted(name for name, is_on_volume in on_volume.items() if is_on_volume))
 
     def create(self, outputs: Outputs) -> TableNames:
-        """Create the tables that the catalog has."""
         return self.update(outputs, self.read(outputs))
 
     def diff(self, outputs: Outputs, current: TableNames) -> list[str]:
-        """List the tables that the catalog has and Snowflake lacks."""
         return [f"{source.name} is missing" for source in self._missing(outputs, current)]
 
     def update(self, outputs: Outputs, current: TableNames) -> TableNames:
-        """Create the missing tables."""
         missing = self._missing(outputs, current)
         database, schema = self.schema.identifier
         with self.administrator.acting_as(self.role, self.warehouse):
@@ -288,12 +256,10 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
         return self.read(outputs)
 
     def delete(self, outputs: Outputs, current: TableNames) -> None:
-        """Drop all tables on the volume; the catalog and the files are unchanged."""
         for name in current:
             self.administrator.change(sql.drop("ICEBERG TABLE", *name))
 
     def retained(self, outputs: Outputs, current: TableNames) -> str:
-        """Report that the catalog has no tables, if so."""
         return "" if current else "there are none"
 
     def _missing(self, outputs: Outputs, current: TableNames) -> list[Source]:

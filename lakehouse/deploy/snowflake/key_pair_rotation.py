@@ -69,13 +69,7 @@ class Keys:
 
 
 def install(user: ServiceUser) -> Keys:
-    """Set the first key of a user without keys; a user that has the secret's key is unchanged.
-
-    Raises:
-        UnclearState: The user has keys and none of them is the secret's.
-        LakehouseError: A system refuses.
-        Unreachable: A system does not answer.
-    """
+    """Set the first key of a user without keys; a user that has the secret's key is unchanged."""
     if keys := installed(user):
         return keys
     user.secrets.create(
@@ -92,11 +86,7 @@ def install(user: ServiceUser) -> Keys:
 
 
 def installed(user: ServiceUser) -> Keys | None:
-    """Return a user's keys; None if no slot has one.
-
-    Raises:
-        LakehouseError: As `install`.
-    """
+    """Return a user's keys; None if no slot has one."""
     return _state(user, timedelta()) if any(_slots(user).values()) else None
 
 
@@ -107,12 +97,6 @@ def rotate(user: ServiceUser, grace_days: float, day_count: float = 0) -> Keys:
         user: The user and its secret.
         grace_days: How many days a replaced key keeps logging in.
         day_count: The age in days at which a key is replaced.
-
-    Raises:
-        UnclearState: It is not clear which slot is in use, or the other slot holds a key that is not the secret's
-            previous or pending one.
-        LakehouseError: A system refuses.
-        Unreachable: A system does not answer.
     """
     grace = timedelta(days=grace_days)
     # Read before all else: as long as the label stays, no rotation has begun since.
@@ -150,10 +134,6 @@ def retire(user: ServiceUser, grace_days: float) -> Keys:
     Args:
         user: The user and its secret.
         grace_days: How many days after its replacement a key keeps logging in.
-
-    Raises:
-        UnclearState: A rotation was not finished, or as `rotate`.
-        LakehouseError: As `rotate`.
     """
     grace = timedelta(days=grace_days)
     _, key = _current(user)
@@ -245,11 +225,7 @@ def _key(user: ServiceUser, version: Version) -> KeyPair:
 
 
 def _slots(user: ServiceUser) -> dict[KeySlot, str | None]:
-    """Return the fingerprint of each slot's key, as Snowflake shows it.
-
-    Raises:
-        UnknownResponse: Snowflake does not show a slot, which may have a key.
-    """
+    """Return the fingerprint of each slot's key, as Snowflake shows it."""
     statement = sql.describe_user(user.name)
     with session_errors(_where(user), _refusal(user, statement)):
         rows = _executed(user, statement)
@@ -331,12 +307,7 @@ def _log_in(user: ServiceUser, key: KeyPair, effect: str) -> None:
 
 
 def _change(user: ServiceUser, statement: str) -> None:
-    """Change a user.
-
-    Raises:
-        LakehouseError: Snowflake refuses.
-        OutcomeUnknownError: The response was lost.
-    """
+    """Change a user."""
 
     def lost(error: Error) -> LakehouseError:
         return OutcomeUnknownError(

@@ -56,16 +56,13 @@ class NamedObject(SnowflakeResource[T]):
 
     @property
     def label(self) -> str:
-        """The object with its name: `Snowflake warehouse 'LAKEHOUSE_PRODUCTION_WAREHOUSE'`."""
         return f"Snowflake {self.kind.lower()} '{'.'.join(self.identifier)}'"
 
     def create(self, outputs: Outputs) -> T:
-        """Create the object."""
         self.administrator.change(self.creation)
         return self.read_existing(outputs)
 
     def delete(self, outputs: Outputs, current: T) -> None:
-        """Drop the object."""
         self.administrator.change(sql.drop(self.kind, *self.identifier))
 
     def row(self) -> Row | None:
@@ -78,7 +75,6 @@ class AccountObject(NamedObject[Row]):
     """A role, user, warehouse, database or schema, whose state is its row of SHOW."""
 
     def read(self, outputs: Outputs) -> Row | None:
-        """Read the object by name."""
         return self.row()
 
 
@@ -87,7 +83,7 @@ class Container(AccountObject):
     """A database or schema. It is retained while it holds anything that the deployment did not create."""
 
     def retained(self, outputs: Outputs, current: Row) -> str:
-        """Name schemas and objects of others. Called after the deployment's own tables were dropped."""
+        # Called after the deployment's own tables were dropped.
         database, *schema = self.identifier
         others = [
             f"{within}.{name}"
@@ -118,15 +114,9 @@ class ExistingObject(SnowflakeResource[Row], ExistingResource[Row]):
 
     @property
     def label(self) -> str:
-        """The object with its name."""
         return f"Snowflake {self.kind.lower()} '{self.name}'"
 
     def read(self, outputs: Outputs) -> Row:
-        """Read the object by name.
-
-        Raises:
-            LakehouseError: It does not exist.
-        """
         rows = self.administrator.read(
             sql.show(self.kind, self.name), lambda rows: [row for row in rows if text_of(row, "name") == self.name]
         )
@@ -156,7 +146,6 @@ class AwsAccess(NamedObject[Principal], Updatable[Principal]):
     """Settings in the words of DESC. One that Snowflake does not show is not compared."""
 
     def diff(self, outputs: Outputs, current: Principal) -> list[str]:
-        """Compare the settings."""
         return differing(self.declared, current.settings)
 
 
@@ -165,17 +154,11 @@ class ExternalVolume(AwsAccess):
     """An external volume with one location."""
 
     def read(self, outputs: Outputs) -> Principal | None:
-        """Read the volume by name, and its location by DESC EXTERNAL VOLUME."""
         if self.row() is None:
             return None
         return self.administrator.read(sql.describe(self.kind, *self.identifier), _principal)
 
     def update(self, outputs: Outputs, current: Principal) -> Principal:
-        """Refuse.
-
-        Raises:
-            LakehouseError: Always, because tables depend on it.
-        """
         raise left_as_it_is(self.label, self.diff(outputs, current))
 
 
@@ -240,19 +223,13 @@ class AccessVerification(SnowflakeResource[AccessState], Updatable[AccessState],
     clock: Clock = SYSTEM_CLOCK
 
     def read(self, outputs: Outputs) -> AccessState:
-        """Run the statement. The result is never None, so that dependents can be deleted without access."""
+        # Never None, so that dependents can be deleted without access.
         return self.administrator.read(self.question, _verification)
 
     def create(self, outputs: Outputs) -> AccessState:
-        """Run the statement: there is nothing to create."""
         return self.read(outputs)
 
     def wait_until_ready(self, outputs: Outputs, current: AccessState) -> AccessState:
-        """Repeat the statement until Snowflake has access.
-
-        Raises:
-            TimedOut: It does not; the message has Snowflake's last response.
-        """
         if current.phase == "verified":
             return current
         return wait(
@@ -264,11 +241,10 @@ class AccessVerification(SnowflakeResource[AccessState], Updatable[AccessState],
         )
 
     def diff(self, outputs: Outputs, current: AccessState) -> list[str]:
-        """Name a refusal."""
         return [] if current.phase == "verified" else [f"is refused: {current.detail}"]
 
     def update(self, outputs: Outputs, current: AccessState) -> AccessState:
-        """Change nothing: `wait_until_ready` waits."""
+        # `wait_until_ready` waits.
         return current
 
 

@@ -82,7 +82,6 @@ class Canary:
 
         Raises:
             UnclearState: Glue or Snowflake has a table of this name that no verification created.
-            LakehouseError: AWS refuses.
         """
         glue, s3 = role.service("glue"), role.service("s3")
         table = {"CatalogId": role.names.account, "DatabaseName": role.namespace, "Name": CANARY}

@@ -83,7 +83,6 @@ def _read_keys(account: ServiceAccountResource, keys: list[ApiKeyResource], outp
 
     Raises:
         Forbidden: The account is not visible.
-        LakehouseError: A key does not exist, or a system refuses.
     """
     owner = account.read(outputs)
     if owner is None:
@@ -118,13 +117,7 @@ class Verification:
     """Has SYSTEMS as attributes, `athena` only if the environment has it."""
 
     def run(self) -> Iterator[Finding]:
-        """Yield a finding for each permission. The canary table is removed at the end, also after a failure.
-
-        Raises:
-            ConfigError: A topic has the canary table's name.
-            UnclearState: Another table has its name.
-            LakehouseError: AWS STS does not answer.
-        """
+        """Yield a finding for each permission. The canary table is removed at the end, also after a failure."""
         if CANARY in {topic.table for topic in self.config.topics.values()}:
             raise ConfigError(
                 f"A topic of lakehouse.yaml has the table '{CANARY}', which a verification would remove. Nothing was "
@@ -282,11 +275,7 @@ def _run(steps: Iterable[Step]) -> Iterator[Finding]:
 
 
 def _clean(canary: Canary, removers: Sequence[DeploymentRole]) -> list[str]:
-    """Remove the canary table with the first role that is allowed to, and return what could not be removed.
-
-    Raises:
-        UnclearState: Another table has its name.
-    """
+    """Remove the canary table with the first role that is allowed to, and return what could not be removed."""
     refusal: list[str] = []
     for role in removers:
         try:
