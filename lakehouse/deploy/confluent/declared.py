@@ -1,4 +1,4 @@
-"""What lakehouse.yaml declares for Confluent Cloud: topics, and the permissions and keys of each service account."""
+"""Declarations of lakehouse.yaml for Confluent Cloud: topics, and permissions and keys of each service account."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

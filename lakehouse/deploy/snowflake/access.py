@@ -1,4 +1,4 @@
-"""Who may use a deployment in Snowflake: roles, grants, users and their first key pairs.
+"""Access to a deployment in Snowflake: roles, grants, users and their first key pairs.
 
 There are two users: the lakehouse's service user, and the one that replaces the keys of both. The role SECURITY_ROLE
 owns both users and has no other privilege. Only the second user has the role, and its key is in a secret of its own, so
