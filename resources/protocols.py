@@ -1,12 +1,14 @@
-"""Protocols of the clients that the pipeline uses: what it calls, so that other implementations can replace them.
+"""Protocols of the resources: what callers use of them, so that other implementations can replace them.
 
-The simulation implements them in memory. `Catalog` has none: it is this project's own code on pyiceberg's interface of
-catalogs, which is where another catalog takes its place.
+The simulation implements the clients in memory. `Catalog` has no protocol: it is this project's own code on pyiceberg's
+interface of catalogs, which is where another catalog takes its place.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+
+from lakehouse.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,9 +22,10 @@ if TYPE_CHECKING:
     from lakehouse.core.errors import LakehouseError
     from lakehouse.core.tables.table_ref import TableRef
     from lakehouse.formats.schema import RegisteredSchema
+    from resources.iceberg.catalog import Catalog
     from resources.iceberg.table_chain import TableChain
     from resources.kafka.kafka import Offsets, TopicDescription
-    from resources.kafka.kafka_messages import Headers, Received
+    from resources.kafka.messages import Headers, Received
 
 
 class KafkaClient(Protocol):
@@ -136,3 +139,56 @@ class ReadableCatalog(Protocol):
 
     def spark_settings(self) -> dict[str, str]:
         """Return the settings of a Spark session that reads the catalog."""
+
+
+Resource = TypeVar("Resource")
+
+
+class Resources(Protocol):
+    """The resources that an asset, check, sensor or command requires, such as Dagster's `context.resources`.
+
+    Those of the pipeline are declared here. `resource_of` returns any other by its key.
+    """
+
+    @property
+    def kafka(self) -> KafkaClient:
+        """The Kafka cluster."""
+
+    @property
+    def schema_registry(self) -> RegistryClient:
+        """The schema registry."""
+
+    @property
+    def spark(self) -> SparkClient:
+        """The Spark server."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The Iceberg catalog."""
+
+
+def resource_of(resources: Resources, key: str, type_: type[Resource]) -> Resource:
+    """Return the resource with a key, which is of a class.
+
+    Raises:
+        ConfigError: The environment has none.
+        TypeError: It is of another class.
+    """
+    if (resource := find_resource(resources, key, type_)) is None:
+        raise ConfigError(
+            f"The current environment (LAKEHOUSE_ENV) has no '{key}'. Nothing was changed. Add its settings in "
+            f"lakehouse.yaml"
+        )
+    return resource
+
+
+def find_resource(resources: Resources, key: str, type_: type[Resource]) -> Resource | None:
+    """Return the resource with a key, which is of a class; None if the environment has none.
+
+    Raises:
+        TypeError: It is of another class.
+    """
+    resource = getattr(resources, key, None)
+    if resource is not None and not isinstance(resource, type_):
+        raise TypeError(f"resource '{key}' is a {type(resource).__qualname__}, not a {type_.__qualname__}")
+    return resource

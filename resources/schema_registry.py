@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable, translate
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
-from resources.aws.aws_secrets import read_secret_fields
+from resources.aws.secrets_manager import read_secret_fields
 from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:

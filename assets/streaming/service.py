@@ -22,8 +22,8 @@ from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished, reader_publishers, request_publications
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
-from resources.by_key import Resources
 from resources.kafka.stream_group import GroupUnavailable
+from resources.protocols import Resources
 
 END_SECONDS = 30
 """Time limit for readers to publish the last commits when a stream ends, and again for the events sent to Dagster.

@@ -19,9 +19,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, is_transient
 from lakehouse.core.text.markdown import escaped
-from resources.confluent.clusters import Cluster
+from resources.confluent.clusters import Cluster, Connector
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.connectors import Connector
 from resources.confluent.tableflow import TableflowTopic
 
 RESOURCE = "confluent_cloud"

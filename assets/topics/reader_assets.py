@@ -19,9 +19,9 @@ from lakehouse.readers import configured
 from lakehouse.readers.engine_totals import TableTotals, differences
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
-from resources.by_key import Resources
 from resources.iceberg.catalog import published_table
 from resources.iceberg.snapshots import commits, live_rows_at
+from resources.protocols import Resources
 
 
 def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefinition:

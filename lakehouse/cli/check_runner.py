@@ -21,7 +21,7 @@ from lakehouse.core.errors import logged_reason
 from lakehouse.core.text.markdown import plain
 from lakehouse.core.text.terminal import visible
 from lakehouse.pipeline.table_location import catalog_of, table_of
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.commits.audit import CheckResult

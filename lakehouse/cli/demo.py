@@ -25,7 +25,7 @@ from lakehouse.local import show, stack
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Credentials, Home
 from lakehouse.local.processes.process import running
-from resources.by_key import Resources, resource_of
+from resources.protocols import Resources, resource_of
 from resources.snowflake.snowflake import Snowflake
 
 FILL_SECONDS = 120

@@ -23,7 +23,7 @@ from lakehouse.formats.evolution import Change, changes
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_naming
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
 """Rules of changes that do not affect readers of existing columns."""

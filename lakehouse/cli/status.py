@@ -7,8 +7,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import logged_reason
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
-from resources.by_key import Resources, resource_of
 from resources.kafka.kafka import Kafka
+from resources.protocols import Resources, resource_of
 
 
 @dataclass(frozen=True)

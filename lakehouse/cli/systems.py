@@ -12,8 +12,8 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, translate
 from resources.build import build_resources, require_variables
-from resources.by_key import Resources, resource_of
 from resources.kafka.kafka import Kafka
+from resources.protocols import Resources, resource_of
 
 
 @contextmanager

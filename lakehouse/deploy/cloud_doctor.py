@@ -17,7 +17,7 @@ from lakehouse.deploy.confluent.tableflow import OpenCatalogResource
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.snowflake.administrator import Administrator
-from resources.snowflake.snowflake_responses import single_value
+from resources.snowflake.session import single_value
 
 SERVICES = ("s3", "glue", "athena", "secretsmanager")
 """The services that a region must have."""

@@ -62,7 +62,7 @@ def variables(home: Home, port_by_name: Mapping[str, int], credentials: Credenti
         "ICEBERG_WAREHOUSE": f"s3://{BUCKET}/warehouse",
         "GLUE_CATALOG_ID": ACCOUNT,
         # Without TLS, PySpark sends a token to `localhost` only, so scripts need this name. [::1] is reserved
-        # (reserved.py), and this project's channel connects to 127.0.0.1 (resources/spark/spark_channel.py).
+        # (reserved.py), and this project's channel connects to 127.0.0.1 (resources/spark/connection.py).
         "SPARK_REMOTE": f"sc://localhost:{port_by_name['spark']}",
         "SPARK_CONNECT_AUTHENTICATE_TOKEN": credentials.spark_token,
         "SNOWFLAKE_ACCOUNT": "LOCAL",

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from resources.aws.glue import Glue
 from resources.build import with_own_connections
-from resources.by_key import Resources, find_resource
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.tableflow_catalog import TableflowCatalog
-from resources.protocols import KafkaClient, RegistryClient, SparkClient
+from resources.protocols import KafkaClient, RegistryClient, Resources, SparkClient, find_resource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

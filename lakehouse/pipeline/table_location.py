@@ -6,9 +6,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.aws.glue import Glue
-from resources.by_key import Resources, find_resource, resource_of
 from resources.iceberg.tableflow_catalog import TableflowCatalog
-from resources.protocols import ReadableCatalog
+from resources.protocols import ReadableCatalog, Resources, find_resource, resource_of
 
 TABLEFLOW_CATALOG = "tableflow_catalog"
 """The key of the resource with the tables in Confluent's storage."""

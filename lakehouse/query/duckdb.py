@@ -11,9 +11,9 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.query.result import Result
-from resources.by_key import Resources
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import require_position_deletes
+from resources.protocols import Resources
 
 NOT_IN_ARROW = ("BIGNUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE", "UHUGEINT", "VARIANT")
 """Types whose values DuckDB changes or encodes when it converts them to Arrow. They are printed as DuckDB's text."""

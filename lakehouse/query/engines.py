@@ -15,7 +15,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables import naming
 from lakehouse.query.result import Result
 from resources.aws.athena import Athena
-from resources.by_key import Resources, find_resource, resource_of
+from resources.protocols import Resources, find_resource, resource_of
 from resources.snowflake.snowflake import Snowflake
 
 ENGINES = {

@@ -13,7 +13,7 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
 from lakehouse.readers.reader import Reader, Registration
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 GROUP = "lakehouse.readers"
 

@@ -9,7 +9,7 @@ from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
 from resources.aws.glue import Glue
-from resources.by_key import Resources, resource_of
+from resources.protocols import Resources, resource_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -45,7 +45,7 @@ class GlueReader(MetadataPointer):
                 f"Tableflow registers its tables in Glue itself, but Glue has {location} as "
                 f"{'.'.join(ref.identifier)}. Nothing was changed. Check the catalog integration of Tableflow with Glue"
             )
-        from resources.iceberg.catalogs.glue_catalog import GlueBackend
+        from resources.iceberg.catalog_types import GlueBackend
 
         if isinstance(catalog.backend, GlueBackend):
             location = expected.metadata_location if expected else "no such table"

@@ -18,7 +18,7 @@ from lakehouse.config.loader import Config
 from lakehouse.config.topic import Topic
 from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import reader_of
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from openlineage.client.event_v2 import RunEvent

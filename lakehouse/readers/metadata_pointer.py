@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.reader import Reader, Registration
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

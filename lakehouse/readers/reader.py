@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lakehouse.config.topic import Topic
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.tables.table_ref import TableRef
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -57,7 +57,7 @@ class Reader(ABC):
     status`, publication by streams, and lineage are built from this protocol.
 
     Every method takes the Dagster resources of an environment: at least `catalog` and the reader's own, which
-    `resource_of` returns with its type (resources/by_key.py).
+    `resource_of` returns with its type (resources/protocols.py).
 
     Attributes:
         name: The first part of its assets' keys.

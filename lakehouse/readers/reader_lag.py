@@ -14,13 +14,12 @@ from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
-from resources.by_key import Resources
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import commits
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
-from resources.kafka.readable_offsets import leaderless_error
-from resources.protocols import KafkaClient
+from resources.kafka.offsets import leaderless_error
+from resources.protocols import KafkaClient, Resources
 
 
 def required_resources(stage: str) -> frozenset[str]:

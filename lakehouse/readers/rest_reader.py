@@ -8,8 +8,8 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import redact_credentials
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
-from resources.by_key import Resources, resource_of
 from resources.iceberg.rest_catalog import RestCatalog
+from resources.protocols import Resources, resource_of
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

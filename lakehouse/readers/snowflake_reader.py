@@ -13,7 +13,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.engine_totals import TableTotals
 from lakehouse.readers.reader import Publish, Reader, Registration
-from resources.by_key import Resources, resource_of
+from resources.protocols import Resources, resource_of
 from resources.snowflake.snowflake import Snowflake
 
 if TYPE_CHECKING:

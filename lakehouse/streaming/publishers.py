@@ -18,7 +18,7 @@ from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
 from lakehouse.streaming.stream_events import Commit, Event, TopicServed
 from resources.build import with_own_connections
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.iceberg.pauses import require_unpaused
-from resources.kafka.readable_offsets import readable_offsets
+from resources.kafka.offsets import readable_offsets
 from resources.protocols import KafkaClient
 
 MAX_EVENTS = 100

@@ -19,7 +19,7 @@ from pydantic import Field
 
 from lakehouse.core.errors import LakehouseError, Unreachable, translate
 from lakehouse.core.polling import doubling, poll
-from resources.aws.assumed_role import boto3_session
+from resources.aws.clients import boto3_session
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient

@@ -20,9 +20,8 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
 from lakehouse.formats.columns import glue_comment
-from resources.aws import glue_errors
-from resources.aws.assumed_role import boto3_session
-from resources.iceberg.conflicts import not_iceberg_error
+from resources.aws.clients import boto3_session, glue_error
+from resources.iceberg.commits import not_iceberg_error
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
@@ -210,9 +209,9 @@ class Glue(dg.ConfigurableResource):
                 )
             if code in ("AlreadyExistsException", "EntityNotFoundException"):
                 return None
-            return glue_errors.to_error(error, self.region)
+            return glue_error(error, self.region)
 
-        unreachable = partial(glue_errors.to_error, region=self.region)
+        unreachable = partial(glue_error, region=self.region)
         return translate({ClientError: rejected, BotoCoreError: unreachable})
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
@@ -16,19 +18,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
+from botocore.parsers import ResponseParserError
 
 from lakehouse.core.errors import (
     CommitConflict,
+    ConfigError,
     LakehouseError,
     OutcomeUnknownError,
     UnclearState,
     Unreachable,
     translate,
 )
-from resources.aws.secret_responses import UNUSABLE, problem_of, verify
 
 if TYPE_CHECKING:
     from mypy_boto3_secretsmanager import SecretsManagerClient
+
 
 TAG = "lakehouse:deployment"
 """Tag of an AWS resource; its value is the name of the resource's deployment."""
@@ -81,7 +85,7 @@ class Secrets:
         """Boto3's client, with time-outs and retries: a token in each write makes its repetition safe."""
         from botocore.config import Config
 
-        from resources.aws.assumed_role import boto3_session
+        from resources.aws.clients import boto3_session
 
         for logger in ("botocore.endpoint", "botocore.parsers"):
             logging.getLogger(logger).addFilter(_without_secrets)
@@ -397,3 +401,84 @@ def _parse(text: str) -> SecretJson | None:
         return None
     is_valid = isinstance(values, dict) and all(isinstance(value, str) for value in values.values())
     return SecretJson(values) if is_valid else None
+
+
+FIELDS: Mapping[str, Mapping[str, type]] = {
+    "DescribeSecret": {"LastChangedDate": datetime},
+    "GetSecretValue": {"VersionId": str, "CreatedDate": datetime},
+    "ListSecretVersionIds": {"Versions": list},
+    "PutSecretValue": {"VersionId": str, "VersionStages": list},
+}
+"""The fields that a response must have besides its `Name`, by operation (AWS Secrets Manager API, Actions)."""
+
+
+class UnusableResponse(Exception):
+    """A successful response lacks a field. The message has names of fields, and no values."""
+
+
+UNUSABLE = (UnusableResponse, ResponseParserError, AttributeError, LookupError, TypeError, ValueError)
+"""Errors for a response of an unknown form. botocore raises those of Python for JSON of another structure."""
+
+
+def verify(http_response: Any, parsed: Mapping[str, Any], model: Any, **others: Any) -> None:
+    """Verify a parsed response, as a handler of botocore's event `after-call`.
+
+    Raises:
+        UnusableResponse: It lacks a field, or a field has another type.
+    """
+    if http_response.status_code >= 300:
+        return
+    required = {"Name": str, **FIELDS.get(model.name, {})}
+    if missing := [name for name, kind in required.items() if not isinstance(parsed.get(name), kind)]:
+        raise UnusableResponse(f"no valid {' and '.join(missing)}")
+
+
+def problem_of(error: Exception) -> str:
+    """Return the problem of an unusable response as a phrase that quotes none of it: it may have a secret."""
+    return str(error) if isinstance(error, UnusableResponse) else type(error).__name__
+
+
+MAX_AGE_SECONDS = 300
+"""Secrets are read again after this time, so that long-lived processes use a rotated key. The old one remains valid for
+days."""
+
+cache: dict[tuple[str, str, str], tuple[float, Mapping[str, str]]] = {}
+"""Time and fields of the last reading, by region, name and role."""
+
+
+def read_secret_fields(name: str, *fields: str, role_arn: str = "") -> Mapping[str, str]:
+    """Return the fields of a secret in the region AWS_REGION.
+
+    Args:
+        name: Name of the secret.
+        fields: Fields that are required.
+        role_arn: IAM role to assume; if empty, the credentials of the environment apply.
+
+    Raises:
+        ConfigError: AWS_REGION is not set, the secret does not exist, or one of the fields is missing or empty.
+        LakehouseError: AWS refuses the request.
+        Unreachable: AWS does not respond.
+    """
+    region = os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    if not region:
+        raise ConfigError(
+            f"The secret '{name}' cannot be read without a region. No login was attempted. Set AWS_REGION to the "
+            f"region of the secret"
+        )
+    read_at, values = cache.get((region, name, role_arn), (0.0, {}))
+    if not values or time.monotonic() - read_at > MAX_AGE_SECONDS:
+        version = Secrets(region, role_arn=role_arn).read(name)
+        if version is None:
+            raise ConfigError(
+                f"There is no secret '{name}' in region {region}. No login was attempted. Correct `secret` in "
+                f"lakehouse.yaml, or AWS_REGION; if it was deleted, restore it: aws secretsmanager restore-secret "
+                f"--region {region} --secret-id {name}"
+            )
+        values = version.value.reveal()
+        cache[region, name, role_arn] = (time.monotonic(), values)
+    if missing := [field for field in fields if not values.get(field)]:
+        raise ConfigError(
+            f"The secret '{name}' in region {region} has no {', '.join(missing)}. No login was attempted. Use the "
+            f"secret that `lakehouse deploy create` created for this system"
+        )
+    return values

@@ -8,15 +8,22 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse.core.errors import ConfigError
-from resources.aws.aws_secrets import read_secret_fields
+from resources.aws.secrets_manager import read_secret_fields
 from resources.confluent import URL
 from resources.confluent.api_client import ApiClient, Key
-from resources.confluent.api_keys import ApiKeys
-from resources.confluent.clusters import Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters, Subjects
-from resources.confluent.connectors import Connector, Connectors
+from resources.confluent.clusters import (
+    Acls,
+    Cluster,
+    Clusters,
+    Connector,
+    Connectors,
+    SchemaRegistryCluster,
+    SchemaRegistryClusters,
+    Subjects,
+    Topics,
+)
 from resources.confluent.flink import ComputePools, Region, Regions, Statements
-from resources.confluent.kafka_rest import Acls, Topics
-from resources.confluent.organization import Environment, Environments, RoleBindings, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environment, Environments, RoleBindings, ServiceAccounts
 from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopic, TableflowTopics
 from resources.masked_field import masked_field, secret_field
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.api_client import ApiClient, single_match
-from resources.confluent.traces import shortened
+from resources.confluent.api_client import ApiClient, shortened, single_match
 
 READY = frozenset({"PROVISIONED"})
 

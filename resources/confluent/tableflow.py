@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.api_client import ApiClient, single_match
-from resources.confluent.traces import shortened
+from resources.confluent.api_client import ApiClient, shortened, single_match
 
 MANAGED: Mapping[str, str] = MappingProxyType({"kind": "Managed"})
 """Storage that Confluent manages."""

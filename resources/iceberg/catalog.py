@@ -17,9 +17,15 @@ from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
-from resources.iceberg.catalog_settings import CatalogSettings
-from resources.iceberg.conflicts import detect_conflict, dropped_error, not_iceberg_error, unknown_outcome
-from resources.iceberg.publication import publication, require_format
+from resources.iceberg.catalog_backend import CatalogSettings
+from resources.iceberg.commits import (
+    detect_conflict,
+    dropped_error,
+    not_iceberg_error,
+    publication,
+    require_format,
+    unknown_outcome,
+)
 from resources.iceberg.snapshots import history, with_counts
 from resources.iceberg.table_chain import FIRST, SUCCESSOR, TableChain, successor
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
-    from resources.iceberg.catalogs.backend import CatalogBackend
+    from resources.iceberg.catalog_backend import CatalogBackend
 
 PROPERTIES = {
     # Snowflake supports position deletes, which format version 2 has, but no equality deletes.
@@ -66,7 +72,7 @@ class Catalog(CatalogSettings):
         Raises:
             ConfigError: The type is unknown.
         """
-        from resources.iceberg.catalogs import backend_of
+        from resources.iceberg.catalog_types import backend_of
 
         return backend_of(self.type)
 

@@ -27,8 +27,8 @@ from lakehouse.core.errors import (
     Unreachable,
     redact_credentials,
 )
+from resources.http_json import ClientCredentials
 from resources.masked_field import masked_field, secret_field
-from resources.oauth import ClientCredentials
 
 SYSTEM = "The REST catalog"
 TIMEOUT_SECONDS = 30

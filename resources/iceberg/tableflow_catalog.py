@@ -18,11 +18,11 @@ from requests import RequestException
 from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-from resources.aws.aws_secrets import read_secret_fields
+from resources.aws.secrets_manager import read_secret_fields
+from resources.http_json import ClientCredentials
 from resources.iceberg.catalog import spark_catalog
 from resources.iceberg.table_chain import TableChain
 from resources.masked_field import masked_field, secret_field
-from resources.oauth import ClientCredentials
 
 if TYPE_CHECKING:
     from pyiceberg.catalog.rest import RestCatalog

@@ -15,17 +15,16 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState, translate
 from lakehouse.core.polling import poll
-from resources.aws.aws_secrets import read_secret_fields
+from resources.aws.secrets_manager import read_secret_fields
+from resources.kafka.errors import LOGIN_SECONDS, POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election, to_error
 from resources.kafka.jaas import jaas_config
-from resources.kafka.kafka_errors import to_error
-from resources.kafka.kafka_messages import Headers, Received, received
-from resources.kafka.kafka_retry import LOGIN_SECONDS, POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election
-from resources.kafka.oldest_records import timestamps
+from resources.kafka.messages import Headers, Received, received, timestamps
 from resources.masked_field import secret_field
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, IsolationLevel, Producer
     from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka writes the text of each exception to stderr as well.
@@ -269,7 +268,7 @@ class Kafka(dg.ConfigurableResource):
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, int | None]:
-        """Return the same as `oldest_records.timestamps`, with records of open transactions, which are pending too.
+        """Return the same as `messages.timestamps`, with records of open transactions, which are pending too.
 
         Raises:
             LakehouseError: A timestamp could not be determined.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from zlib import crc32
 
 from lakehouse.core.errors import LakehouseError, Unreachable
-from resources.kafka.kafka_retry import LOGIN_SECONDS
+from resources.kafka.errors import LOGIN_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, TopicPartition

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.polling import poll
-from resources.kafka.kafka_retry import POLL_SECONDS
+from resources.kafka.errors import POLL_SECONDS
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
 
-    from resources.kafka.kafka_messages import Headers
+    from resources.kafka.messages import Headers
     from resources.protocols import KafkaClient
 
 TIMEOUT_SECONDS = 300

@@ -13,18 +13,25 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.tables import naming
-from resources.aws.aws_secrets import read_secret_fields
-from resources.snowflake import snowflake_integrations as integrations
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import (
+from resources.aws.secrets_manager import read_secret_fields
+from resources.snowflake import sql
+from resources.snowflake import sql as integrations
+from resources.snowflake.session import (
+    Parse,
+    R,
+    Row,
     connect,
     dagster_application,
+    json_object,
     location,
+    parsed,
     private_key,
     session_errors,
+    single_value,
+    text_of,
     unreachable,
+    value_of,
 )
-from resources.snowflake.snowflake_responses import Parse, R, Row, json_object, parsed, single_value, text_of, value_of
 
 if TYPE_CHECKING:
     from snowflake.connector import SnowflakeConnection

@@ -15,15 +15,14 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import ClockSkew, Stalled, Unreachable
-from resources.iceberg.clocks import require_spark_clock
+from resources.iceberg.commits import require_spark_clock
 from resources.masked_field import masked_field
-from resources.spark.spark_logs import silence_failed_queries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.connect.shell.progress import StageInfo
 
-    from resources.spark.spark_channel import Channel
+    from resources.spark.connection import Channel
 
 
 TIMEOUT_SECONDS = 10
@@ -136,8 +135,7 @@ class Spark(dg.ConfigurableResource):
         from pyspark.errors import PySparkException
         from pyspark.sql.connect.session import SparkSession
 
-        from resources.spark.deadlines import Deadlines
-        from resources.spark.retries import Retries
+        from resources.spark.connection import Deadlines, Retries, silence_failed_queries
 
         channel = self._channel()
         where = channel.endpoint
@@ -189,7 +187,7 @@ class Spark(dg.ConfigurableResource):
         """
         from pyspark.errors import PySparkException
 
-        from resources.spark.spark_channel import Channel
+        from resources.spark.connection import Channel
 
         with suppress(PySparkException, ValueError):
             return Channel(self.remote)
@@ -214,7 +212,7 @@ class Spark(dg.ConfigurableResource):
 
 def _is_over(session: Any) -> bool:
     """Return whether a session was closed, as by another resource's run, or ended by the server."""
-    from resources.spark.retries import is_ended
+    from resources.spark.connection import is_ended
 
     if is_ended(session.client):
         # Otherwise PySpark sends it another request when the process ends.

@@ -21,7 +21,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.pipeline.replay import replay
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.catalogs import registered
+from resources.iceberg.catalog_types import registered
 from tests.integration.test_ingestion import WITH_VENUE
 from tests.support.processes.cluster import free_ports
 from tests.support.servers.postgresql import postgresql

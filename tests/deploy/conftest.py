@@ -32,8 +32,8 @@ from lakehouse.deploy.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.iceberg_commands import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
-from resources.confluent.api_keys import Scope
 from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.organization import Scope
 from resources.confluent.tableflow import own_bucket
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import SNOWFLAKE

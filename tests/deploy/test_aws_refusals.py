@@ -11,7 +11,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.planner import apply, destroy, plan
 from lakehouse.deploy.waiting import TimedOut
-from resources.confluent.api_errors import ConfluentError
+from resources.confluent.api_client import ConfluentError
 from tests.support.clouds.aws.world import REGION, world
 from tests.support.sleepless import Sleepless
 

@@ -20,8 +20,8 @@ from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknown
 from lakehouse.deploy.confluent.account_key import JoinedLayout
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets, Version
-from resources.snowflake.snowflake_connection import private_key
-from resources.snowflake.snowflake_sql import KeySlot
+from resources.snowflake.session import private_key
+from resources.snowflake.sql import KeySlot
 from tests.support.clouds.aws.world import REGION, World
 from tests.support.servers.proxy import Request, Response
 

@@ -12,11 +12,18 @@ import pytest
 
 from lakehouse.core.errors import OutcomeUnknownError, UnclearState, Unreachable
 from resources.confluent import URL
-from resources.confluent.api_client import ApiClient, Key
-from resources.confluent.api_errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound, RateLimited
-from resources.confluent.api_keys import Scope
+from resources.confluent.api_client import (
+    ApiClient,
+    Conflict,
+    ConfluentError,
+    Forbidden,
+    InvalidRequest,
+    Key,
+    NotFound,
+    RateLimited,
+)
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import Environments, ServiceAccounts
+from resources.confluent.organization import Environments, Scope, ServiceAccounts
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
 

@@ -9,13 +9,10 @@ from urllib.parse import parse_qsl
 
 import pytest
 
-from resources.confluent.api_errors import error_message
-from resources.confluent.api_keys import ApiKey
-from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.connectors import Connector
+from resources.confluent.api_client import error_message
+from resources.confluent.clusters import Acl, Cluster, Connector, SchemaRegistryCluster, Topic
 from resources.confluent.flink import ComputePool, Statement
-from resources.confluent.kafka_rest import Acl, Topic
-from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
+from resources.confluent.organization import ApiKey, Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import CatalogIntegration, ProviderIntegration, TableflowTopic
 from tests.support.clouds.confluent.contract import SPECS, Operation
 

@@ -6,10 +6,11 @@ from typing import Any
 
 from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from lakehouse.deploy.waiting import wait, wait_until_deleted
-from resources.confluent import clusters, connectors, flink
-from resources.confluent.api_keys import Scope
+from resources.confluent import clusters, flink
+from resources.confluent import clusters as connectors
+from resources.confluent.clusters import Acl
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.kafka_rest import Acl
+from resources.confluent.organization import Scope
 from resources.confluent.tableflow import glue, own_bucket
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
@@ -73,7 +74,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     source = confluent.connectors(cluster)
     source.validate(config)
     source.put(config)
-    ready("connector", lambda: source.find("Source"), connectors.READY)
+    ready("connector", lambda: source.find("Source"), connectors.CONNECTOR_READY)
     assert [connector.name for connector in source.list()] == ["Source"]
     assert subjects.list() == ["trades-value"]
 

@@ -11,13 +11,10 @@ import pytest
 from lakehouse.core.errors import OutcomeUnknownError
 from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from lakehouse.deploy.waiting import Failed, wait
-from resources.confluent.api_client import Key
-from resources.confluent.api_errors import Conflict, ConfluentError, Forbidden, InvalidRequest, NotFound
-from resources.confluent.api_keys import Scope
-from resources.confluent.clusters import Cluster
+from resources.confluent.api_client import Conflict, ConfluentError, Forbidden, InvalidRequest, Key, NotFound
+from resources.confluent.clusters import Acl, Cluster
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.kafka_rest import Acl
-from resources.confluent.organization import Environment, ServiceAccount
+from resources.confluent.organization import Environment, Scope, ServiceAccount
 from resources.confluent.tableflow import glue
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 from tests.support.sleepless import Sleepless

@@ -14,7 +14,7 @@ import pytest
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import Failed
-from resources.confluent.api_keys import Scope
+from resources.confluent.organization import Scope
 from tests.support.clouds.confluent.deployment import (
     LARGE,
     REGION,

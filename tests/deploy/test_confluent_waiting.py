@@ -11,7 +11,7 @@ import pytest
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
 from lakehouse.deploy.confluent.confluent_resource import retry_while_forbidden, wait_until_accepted
 from lakehouse.deploy.waiting import Failed, TimedOut, wait, wait_until_deleted, wait_until_visible
-from resources.confluent.api_errors import Forbidden
+from resources.confluent.api_client import Forbidden
 from tests.support.sleepless import Sleepless
 
 

@@ -17,7 +17,7 @@ import pytest
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.deploy.snowflake.key_pair_rotation import install, retire, rotate
 from resources.aws.secrets_manager import SecretJson, Secrets
-from resources.snowflake.snowflake_sql import KeySlot
+from resources.snowflake.sql import KeySlot
 from tests.support.clouds.snowflake.deployments import change
 from tests.support.clouds.snowflake.rotated_users import Case, Killed, Wire, secrets_manager
 from tests.support.clouds.snowflake.server import key_pair

@@ -19,7 +19,7 @@ from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planner import plan, plan_destroy
 from lakehouse.deploy.waiting import Failed, TimedOut
-from resources.confluent.api_errors import InvalidRequest
+from resources.confluent.api_client import InvalidRequest
 from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, Lake, account, actions, inventory
 from tests.support.clouds.confluent.server import Fault
 from tests.support.clouds.confluent.state import ORGANIZATION_ID

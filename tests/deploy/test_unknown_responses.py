@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from resources.confluent.api_client import Key
-from resources.confluent.api_errors import ConfluentError
-from resources.confluent.api_keys import Scope
-from resources.confluent.clusters import Cluster, SchemaRegistryCluster
+from resources.confluent.api_client import ConfluentError, Key
+from resources.confluent.clusters import Cluster, SchemaRegistryCluster, Topics
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.flink import Region
-from resources.confluent.kafka_rest import Topics
-from resources.confluent.organization import Environment
+from resources.confluent.organization import Environment, Scope
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 
 SECRET = "hunter2"

@@ -16,7 +16,7 @@ from pyiceberg.expressions import LessThan
 
 from lakehouse.config.loader import PROJECT
 from lakehouse.core.errors import LakehouseError
-from resources.snowflake.snowflake_connection import dagster_application
+from resources.snowflake.session import dagster_application
 from tests.support.clouds.snowflake.server import BIG, TRADES, Lake, Server, trades
 
 pytestmark = pytest.mark.stack

@@ -18,8 +18,8 @@ from lakehouse.local.processes import process
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
+from resources.spark.connection import Channel
 from resources.spark.spark import Spark
-from resources.spark.spark_channel import Channel
 from tests.integration.test_stream import running, until
 from tests.support.topics import Stream
 
@@ -83,7 +83,7 @@ def forwarded(port):
 
 def test_lost_server_is_an_error_of_the_project(resources, monkeypatch):
     """Not PySpark's error: a command would print its traceback, and a batch would be searched for a bad record."""
-    monkeypatch.setattr("resources.spark.retries.RETRIES", 2)
+    monkeypatch.setattr("resources.spark.connection.RETRIES", 2)
     address = urlsplit(resources.spark.remote)
     sessions = []
     with forwarded(address.port) as port:
@@ -115,7 +115,7 @@ def test_session_closed_by_server_is_opened_again(spark):
 def test_restarted_server_is_an_error_of_the_project(stack, resources, monkeypatch):
     """Not PySpark's error: a command would print its traceback, and a batch would be searched for a bad record."""
     # The server starts again within the retries of the query that runs, even on a busy machine.
-    monkeypatch.setattr("resources.spark.retries.RETRIES", 20)
+    monkeypatch.setattr("resources.spark.connection.RETRIES", 20)
     connections = [Spark(remote=resources.spark.remote).with_own_session() for _ in range(4)]
     counted, analyzed, configured, running_query = [spark.session({}) for spark in connections]
     progress = []
@@ -161,7 +161,7 @@ def test_batch_without_counts_is_not_published(resources, monkeypatch, mode):
     stream = Stream(resources, settings={"mode": mode})
     stream.produce_trades(range(3))
     with monkeypatch.context() as patch:
-        patch.setattr("resources.spark.spark_channel.Channel", ChannelWithoutCounts)
+        patch.setattr("resources.spark.connection.Channel", ChannelWithoutCounts)
         spark = Spark(remote=resources.spark.remote).with_own_session()
         spark.session({})
     with pytest.raises(Unreachable, match="counts of a write did not arrive"):

@@ -12,7 +12,7 @@ from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka import bookmark_topic
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
-from resources.kafka.kafka_messages import Received
+from resources.kafka.messages import Received
 
 BOOKMARK = Bookmark("cluster", "source", "target", "uuid", 7, 2, {0: 10, 1: 0, 11: 3}, "by hand")
 

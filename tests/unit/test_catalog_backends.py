@@ -6,7 +6,7 @@ import pytest
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.catalogs import registered
+from resources.iceberg.catalog_types import registered
 
 
 @pytest.mark.parametrize("use", [Catalog.iceberg, Catalog.spark_settings, Catalog.file_io, Catalog.cleaning.fget])

@@ -20,7 +20,7 @@ from lakehouse.core.errors import (
     is_transient,
     translate,
 )
-from resources.confluent.api_errors import Forbidden, RateLimited
+from resources.confluent.api_client import Forbidden, RateLimited
 from resources.iceberg.rest_catalog import IncompleteReplacement
 
 UNREACHABLE = Unreachable("Kafka", "there:9092", "the network", "refused")

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from resources.oauth import ClientCredentials
+from resources.http_json import ClientCredentials
 from tests.support.servers.listener import Listener
 
 

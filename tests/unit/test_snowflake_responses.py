@@ -27,7 +27,7 @@ from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
 from resources.aws.secrets_manager import Secrets
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake.snowflake import Snowflake
-from resources.snowflake.snowflake_sql import KeySlot
+from resources.snowflake.sql import KeySlot
 
 VALUE = "hunter2"
 NAMES = Names("lake", "123456789012", "us-east-1")

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 
 import pyspark.sql.connect.logging
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
-from resources.spark.spark_logs import silence_failed_queries
+from resources.spark.connection import silence_failed_queries
 
 if sys.argv[1] == "silenced":
     silence_failed_queries()

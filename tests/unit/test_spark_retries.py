@@ -4,7 +4,7 @@ import pytest
 from pyspark.errors import PySparkRuntimeError
 
 from lakehouse.core.errors import TransientError
-from resources.spark.retries import Retries, is_ended
+from resources.spark.connection import Retries, is_ended
 
 LOST = PySparkRuntimeError(
     errorClass="RESPONSE_ALREADY_RECEIVED", messageParameters={"error_type": "INVALID_HANDLE.SESSION_NOT_FOUND"}

@@ -21,7 +21,7 @@ from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from lakehouse.readers.reader_lag import measure_lag
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
-from resources.kafka.kafka_messages import Received as Message
+from resources.kafka.messages import Received as Message
 
 NAME = "orders"
 END = 1_000
@@ -151,7 +151,7 @@ def test_lag_without_evidence_is_unknown(systems, case):
 
 
 def test_lag_silent_broker_is_unknown(systems, monkeypatch):
-    monkeypatch.setattr("resources.kafka.oldest_records.TIMEOUT_SECONDS", 0.01)
+    monkeypatch.setattr("resources.kafka.messages.TIMEOUT_SECONDS", 0.01)
     Broker.log["receives"] = []
     lag = lag_of(systems)
     assert not lag.is_fresh and "Kafka sent nothing within" in lag.description

@@ -24,7 +24,7 @@ from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 from lakehouse.pipeline.replay import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 
 @click.command()

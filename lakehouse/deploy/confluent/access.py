@@ -14,10 +14,8 @@ from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, Conflu
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
 from lakehouse.deploy.waiting import wait_until_visible
 from resources.aws.secrets_manager import Secrets
-from resources.confluent.api_client import Key
-from resources.confluent.api_errors import Conflict
-from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.kafka_rest import Acl, Acls
+from resources.confluent.api_client import Conflict, Key
+from resources.confluent.clusters import Acl, Acls, Cluster, SchemaRegistryCluster
 from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import ProviderIntegration
 

@@ -14,9 +14,8 @@ from lakehouse.deploy.confluent.topics import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.waiting import FAILED, state_of, unready, wait_until_deleted
 from resources.confluent.api_client import Key
-from resources.confluent.clusters import Cluster
+from resources.confluent.clusters import Cluster, Topic
 from resources.confluent.flink import Statement, Statements
-from resources.confluent.kafka_rest import Topic
 from resources.confluent.organization import Environment, ServiceAccount
 
 STATEMENT_SECONDS = 30 * 60

@@ -15,8 +15,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from resources.aws.secrets_manager import SecretJson
-from resources.snowflake.snowflake_connection import private_key
-from resources.snowflake.snowflake_sql import KeySlot
+from resources.snowflake.session import private_key
+from resources.snowflake.sql import KeySlot
 
 BITS = 2048
 """The least that Snowflake accepts (Key-pair authentication)."""

@@ -26,10 +26,20 @@ from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknown
 from lakehouse.deploy.snowflake.administrator import Session
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import connect, location, session_errors, unreachable
-from resources.snowflake.snowflake_responses import Row, UnknownForm, fetched, parsed, properties, text_of
-from resources.snowflake.snowflake_sql import KeySlot
+from resources.snowflake import sql
+from resources.snowflake.session import (
+    Row,
+    UnknownForm,
+    connect,
+    fetched,
+    location,
+    parsed,
+    properties,
+    session_errors,
+    text_of,
+    unreachable,
+)
+from resources.snowflake.sql import KeySlot
 
 if TYPE_CHECKING:
     from snowflake.connector.errors import Error

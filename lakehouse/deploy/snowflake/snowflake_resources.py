@@ -33,8 +33,8 @@ from resources.aws.glue import Glue
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.clusters import Cluster
 from resources.iceberg.rest_catalog import RestCatalog
-from resources.snowflake import snowflake_integrations as integrations
-from resources.snowflake import snowflake_sql as sql
+from resources.snowflake import sql
+from resources.snowflake import sql as integrations
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,8 @@ from lakehouse.config.loader import Config
 from lakehouse.core.diagnostic import Diagnostic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Service
-from resources.aws.assumed_role import boto3_session
-from resources.by_key import Resources
+from resources.aws.clients import boto3_session
+from resources.protocols import Resources
 
 ROLE_SETTINGS = {
     "ingestion": ("catalog", "role_arn"),

@@ -22,7 +22,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.replay import Replayed, read_again, replay_context
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.conflicts import detect_conflict
+from resources.iceberg.commits import detect_conflict
 
 DECODES = "decodes"
 """Name of the check result about decoding, besides the topic's own checks."""

@@ -17,7 +17,7 @@ from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
-from resources.iceberg.conflicts import dropped_error
+from resources.iceberg.commits import dropped_error
 from spark.tables import write
 from spark.tables.target import Target
 

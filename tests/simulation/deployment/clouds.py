@@ -26,7 +26,7 @@ import lakehouse.deploy.confluent.account_key
 import lakehouse.deploy.confluent.key_rotation
 import lakehouse.deploy.snowflake.key_pair
 import lakehouse.deploy.snowflake.key_pair_rotation
-import resources.aws.assumed_role
+import resources.aws.clients
 import resources.aws.secrets_manager
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.loader import Config
@@ -138,7 +138,7 @@ class Clouds:
         cloud = _organization(self.confluent.admin_secret)
         secrets = Secrets(region, NAME)
         confluent = ConfluentResources(cloud, secrets, names, CONFIG, deployment, clock)
-        kept = DeploymentSecrets(Aws(resources.aws.assumed_role.boto3_session("", region), region), names, clock)
+        kept = DeploymentSecrets(Aws(resources.aws.clients.boto3_session("", region), region), names, clock)
         session = MemorySession(world, self.snowflake)
         users = SnowflakeResources(session, secrets, names, CONFIG, clock).users
         user = users.user(users.service)
@@ -254,9 +254,7 @@ def simulated_clouds(world: CloudWorld, clouds: Clouds) -> Iterator[None]:
     )
     names: dict[Any, dict[str, Any]] = {
         requests: {"request": _transport(world, clouds)},
-        resources.aws.assumed_role: {
-            "boto3_session": lambda role_arn, region: _Boto3Session(world, clouds.secrets[region])
-        },
+        resources.aws.clients: {"boto3_session": lambda role_arn, region: _Boto3Session(world, clouds.secrets[region])},
         snowflake.connector: {
             "connect": lambda user, private_key, **settings: log_in(world, clouds.snowflake, user, private_key)
         },

@@ -25,8 +25,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.catalogs.sql_catalog import SqlBackend
-from resources.iceberg.clock_checked import ClockChecked
+from resources.iceberg.catalog_types import ClockChecked, SqlBackend
 from tests.simulation.systems.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
 

@@ -10,8 +10,8 @@ from confluent_kafka import KafkaError, KafkaException
 
 from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable
 from lakehouse.core.offsets.batch import Batch
+from resources.kafka.errors import to_error
 from resources.kafka.kafka import Offsets, TopicDescription
-from resources.kafka.kafka_errors import to_error
 from tests.simulation.systems.kafka import MemoryKafka, Record
 from tests.simulation.world import Machine, World
 

@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from lakehouse.core.errors import translate
+from resources.kafka.errors import to_error
 from resources.kafka.kafka import Headers, Offsets, Received, TopicDescription
-from resources.kafka.kafka_errors import to_error
 from resources.kafka.transactions import TIMEOUT_SECONDS
 from tests.simulation.systems.kafka import MemoryKafka
 

@@ -244,7 +244,7 @@ MISSING = 2003
 
 
 class MemorySnowflakeServer:
-    """The statements of snowflake_sql.py in resources/snowflake that create, refresh and describe a table over Glue."""
+    """The statements of resources/snowflake/sql.py that create, refresh and describe a table over Glue."""
 
     def __init__(self, world: World, iceberg: MemoryIcebergCatalog, glue: MemoryGlueClient, on_shown: Shown):
         self._world, self._iceberg, self._glue, self._on_shown = world, iceberg, glue, on_shown

@@ -1,6 +1,6 @@
 """A catalog in an SQLite file, whose `uri` is the path."""
 
-from resources.iceberg.catalogs.sql_catalog import SqlBackend
+from resources.iceberg.catalog_types import SqlBackend
 
 
 class FileBackend(SqlBackend):

@@ -9,7 +9,7 @@ from pyiceberg.table import Table
 from lakehouse.config.topic import Topic
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
-from resources.by_key import Resources, resource_of
+from resources.protocols import Resources, resource_of
 
 
 class Shelf(dg.ConfigurableResource):

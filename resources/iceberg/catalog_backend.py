@@ -1,17 +1,59 @@
-"""The protocol of a type of Iceberg catalog, which configures pyiceberg and Spark alike."""
+"""The protocol of a type of Iceberg catalog, which translates a catalog's settings for pyiceberg and Spark alike."""
 
+from __future__ import annotations
+
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from pyiceberg.catalog import Catalog as IcebergCatalog
-from pyiceberg.catalog import load_catalog
+import dagster as dg
+from pydantic import Field, field_validator, model_validator
 
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-from resources.aws.assumed_role import SESSION_NAME
-from resources.iceberg.catalog_settings import CatalogSettings
+from resources.aws.clients import SESSION_NAME
+from resources.masked_field import masked_field
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog as IcebergCatalog
+
+
+class CatalogSettings(dg.ConfigurableResource):
+    """Address and IAM roles of an Iceberg catalog."""
+
+    type: str = Field(description="`sql` (a database), `glue`, or a type of another distribution.")
+    warehouse: str = Field(description="Folder of the tables, as an S3 URI.")
+    uri: str | None = masked_field(None, "For `sql`: the database as an SQLAlchemy URL.")
+    s3_endpoint: str | None = masked_field(None, "Address of S3, if it is not AWS.")
+    region: str | None = Field(None, description="AWS region of S3 and Glue.")
+    role_arn: str = Field(
+        default="", description="IAM role to assume; if empty, the credentials of the environment apply."
+    )
+    maintenance_role_arn: str = Field(default="", description="IAM role of maintenance, which deletes files.")
+    reader_role_arn: str = Field(default="", description="IAM role of queries with DuckDB.")
+
+    @field_validator("warehouse")
+    @classmethod
+    def _without_slash(cls, warehouse: str) -> str:
+        """Return the folder without slashes at its end; a reference to a variable is not a folder yet."""
+        return warehouse if isinstance(warehouse, dg.EnvVar) else re.sub(r"(?<=[^:/])/+$", "", warehouse)
+
+    @model_validator(mode="after")
+    def _require_region(self) -> Self:
+        """Require the region in which roles are assumed: Spark's client of STS has no default.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        roles = [name for name in ("role_arn", "maintenance_role_arn", "reader_role_arn") if getattr(self, name)]
+        if roles and not self.region:
+            raise ConfigError(
+                f"The catalog in lakehouse.yaml has `{roles[0]}`, and no `region` to assume the role in. Nothing was "
+                f"changed. Set `region`"
+            )
+        return self
 
 
 class CatalogBackend(ABC):
@@ -57,6 +99,8 @@ class CatalogBackend(ABC):
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return pyiceberg's catalog with these properties."""
+        from pyiceberg.catalog import load_catalog
+
         return load_catalog(naming.CATALOG, **properties)
 
     def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:

@@ -1,12 +1,15 @@
-"""The Iceberg commit that publishes a staging branch."""
+"""Commits to a table: the publication of a staging branch, changes by other programs, and the clocks of the writers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import ClockSkew, CommitConflict, TransientError, UnclearState, Unreachable
 from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch
 from lakehouse.core.tables import naming
 from resources.iceberg.snapshots import batch_of, full_history, summary_of
@@ -14,6 +17,8 @@ from resources.iceberg.snapshots import batch_of, full_history, summary_of
 if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
+    from pyspark.sql import SparkSession
+
 
 NEWEST_FORMAT = 2
 """Newest Iceberg format version that this release commits to."""
@@ -110,3 +115,75 @@ def _is_rolled_back(table: Table, newest_batch: int) -> bool:
     except UnclearState:
         return True
     return bool(missing)
+
+
+@contextmanager
+def detect_conflict(table: Table) -> Iterator[None]:
+    """Raise CommitConflict if a commit is refused because another program changed or dropped the table."""
+    from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
+
+    try:
+        yield
+    except NoSuchTableError as error:
+        raise dropped_error(".".join(table.name())) from error
+    except CommitFailedException as error:
+        raise CommitConflict(
+            f"Another writer changed {'.'.join(table.name())} ({error}). Nothing was changed. Retry the run or command"
+        ) from error
+
+
+def dropped_error(name: str) -> CommitConflict:
+    """Return the error for a table that another program dropped while a commit to it was prepared."""
+    return CommitConflict(
+        f"Another program dropped table {name} while a commit to it was prepared. If another table has its name now, "
+        f"that one was left unchanged. Retry the run or command"
+    )
+
+
+def not_iceberg_error(system: str, name: str) -> UnclearState:
+    """Return the error for a table whose name another object has, such as a view or a table of Hive."""
+    return UnclearState(
+        f"{system} has an object {name} that is not an Iceberg table. It was left unchanged. Drop or rename it, or "
+        f"choose another `table` or namespace in lakehouse.yaml"
+    )
+
+
+def unknown_outcome(name: str, unreachable: Unreachable) -> TransientError:
+    """Return the error for a commit that failed, or whose response was lost, to a table that cannot be looked up."""
+    return TransientError(
+        f"The outcome of a commit to {name} is unknown: {unreachable.problem}",
+        "The batch is either published or not; no part of it is",
+        "Retry the run or command: it continues after the rows that are published",
+    )
+
+
+MAX_SKEW_SECONDS = 30
+"""Half of Iceberg's tolerance: another writer may commit between the comparison and this commit."""
+
+
+def now_ms() -> int:
+    """Return this machine's time in milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+def format_utc(milliseconds: int) -> str:
+    """Return a time in milliseconds since the epoch as text, in UTC."""
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat(sep=" ", timespec="seconds")
+
+
+def require_spark_clock(spark: SparkSession) -> None:
+    """Require that this machine's clock and Spark's agree, since both commit to the same tables.
+
+    Raises:
+        ClockSkew: They differ by more than `MAX_SKEW_SECONDS`, in either direction.
+    """
+    before = now_ms()
+    [(spark_time,)] = spark.sql("SELECT unix_millis(current_timestamp())").collect()
+    after = now_ms()
+    skew = max(before - spark_time, spark_time - after) / 1000
+    if skew > MAX_SKEW_SECONDS:
+        direction = "ahead of" if before > spark_time else "behind"
+        raise ClockSkew(
+            f"{format_utc(after)} UTC, {skew:.0f} s {direction} Spark's ({format_utc(spark_time)} UTC)",
+            "Iceberg refuses commits to a history whose times go back",
+        )

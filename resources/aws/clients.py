@@ -1,14 +1,22 @@
-"""Sessions of AWS clients, with the credentials of the environment or of an IAM role that they may assume."""
+"""Sessions of AWS clients, with the credentials of the environment or of an IAM role that they may assume, and the
+translation of their errors.
+"""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import TYPE_CHECKING
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable, translate
 
 if TYPE_CHECKING:
     import boto3
     from botocore.loaders import JSONFileLoader
     from botocore.session import Session
+
 
 SESSION_NAME = "lakehouse"
 """Name of the sessions of assumed roles, as CloudTrail shows it."""
@@ -72,3 +80,43 @@ def _service_models() -> JSONFileLoader:
     files = JSONFileLoader()
     files.load_file, files.exists = cache(files.load_file), cache(files.exists)
     return files
+
+
+PERMANENT = frozenset(
+    {
+        "AccessDenied",
+        "AccessDeniedException",
+        "EntityTooLarge",
+        "GlueEncryptionException",
+        "InvalidClientTokenId",
+        "InvalidInputException",
+        "InvalidSignatureException",
+        "ResourceNumberLimitExceededException",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+        "ValidationException",
+    }
+)
+"""Error codes with which AWS rejects the same request each time (AWS Glue API, Exceptions; Common errors)."""
+
+_CHECK = "AWS_ENDPOINT_URL, the AWS credentials and their permissions (`lakehouse status`)"
+
+
+def is_permanent(error: ClientError) -> bool:
+    """Return whether AWS rejects the same request each time."""
+    return error.response["Error"]["Code"] in PERMANENT
+
+
+def glue_error(error: ClientError | BotoCoreError, region: str | None) -> LakehouseError:
+    """Translate an error of a Glue client."""
+    where = f"region {region}" if region else "AWS"
+    if isinstance(error, ClientError) and is_permanent(error):
+        response = error.response["Error"]
+        refusal = f"{error.operation_name}: {response['Code']}: {response.get('Message', '')}"
+        return RequestRejected("AWS Glue", where, refusal, _CHECK)
+    return Unreachable("AWS Glue", where, _CHECK, error)
+
+
+def translate_permanent_errors(region: str | None) -> AbstractContextManager[None]:
+    """Raise RequestRejected for permanent errors; let others pass, since the request may have been executed."""
+    return translate({ClientError: lambda error: glue_error(error, region) if is_permanent(error) else None})

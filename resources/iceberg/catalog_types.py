@@ -1,0 +1,237 @@
+"""The types of Iceberg catalog: a SQL database and AWS Glue.
+
+To add one, write a class that implements CatalogBackend and add it to CATALOGS. A separate distribution names its class
+as an entry point of the group `lakehouse.catalogs`.
+
+pyiceberg writes the local time into a table's metadata without any comparison. Iceberg's Java library, and so Spark,
+Athena and Trino, refuse to read metadata whose history goes back by more than a minute
+(org.apache.iceberg.TableMetadata, "Expected sorted snapshot log entries"), and nothing repairs such a table. Catalogs
+therefore derive from `ClockChecked`, which refuses commits while this machine's clock is behind the table's history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.catalog import MetastoreCatalog
+from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from sqlalchemy import make_url, select
+from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
+from sqlalchemy.orm import Session
+
+from lakehouse.core.errors import ClockSkew, ConfigError, LakehouseError, Unreachable
+from lakehouse.core.registry import by_name, implementations
+from resources.aws.clients import botocore_session, glue_error, translate_permanent_errors
+from resources.aws.glue import iceberg_parameters
+from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
+from resources.iceberg.commits import MAX_SKEW_SECONDS, format_utc, now_ms
+
+if TYPE_CHECKING:
+    from pyiceberg.catalog import Catalog as IcebergCatalog
+    from sqlalchemy import URL
+
+
+POSTGRESQL_PORT = 5432
+
+
+class SqlBackend(CatalogBackend):
+    """Iceberg tables whose current metadata files are listed in a database."""
+
+    name = "sql"
+
+    def uri(self, catalog: CatalogSettings) -> str:
+        """Return the database as a SQLAlchemy URL."""
+        return catalog.uri or ""
+
+    def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
+        """Return the properties of pyiceberg's SQL catalog."""
+        return {"py-catalog-impl": "resources.iceberg.catalog_types.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
+
+    def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
+        """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration).
+
+        Raises:
+            ConfigError: The database is neither SQLite nor PostgreSQL, or the address is incomplete.
+        """
+        url = _url(self.uri(catalog))
+        # pyiceberg creates its tables with the columns of version V1.
+        settings = {"type": "jdbc", "jdbc.schema-version": "V1"}
+        if url.get_backend_name() == "sqlite":
+            return settings | {"uri": f"jdbc:sqlite:{Path(url.database or '').absolute()}"}
+        # Options have the same names in libpq and in PostgreSQL's JDBC driver, such as sslmode.
+        host = f"[{url.host}]" if ":" in (url.host or "") else url.host
+        address = f"jdbc:postgresql://{host}:{url.port or POSTGRESQL_PORT}/{url.database}"
+        options = {f"jdbc.{key}": str(value) for key, value in url.query.items()}
+        login = {"jdbc.user": url.username or "", "jdbc.password": url.password or ""}
+        return settings | {"uri": address} | options | login
+
+    def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
+        """Return pyiceberg's catalog, which creates its tables in an empty database."""
+        try:
+            return super().load(properties)
+        except DatabaseError:
+            # Two processes that open an empty database both create its tables; the second one's attempt fails.
+            return super().load(properties)
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table by the table's full name, of all namespaces in one query."""
+        assert isinstance(iceberg, SqlCatalog)
+        columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
+        query = select(*columns).where(IcebergTables.catalog_name == iceberg.name)
+        with Session(iceberg.engine) as session:
+            return {f"{owner}.{name}": file or "" for owner, name, file in session.execute(query)}
+
+    def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
+        """Translate an error of the database or S3."""
+        if not isinstance(error, OperationalError):
+            return super().to_error(error, catalog)
+        address = _url(self.uri(catalog)).render_as_string(hide_password=True)
+        check = "that its file exists and no other program locks it, or that its server is up (`lakehouse status`)"
+        return Unreachable("The catalog's database", address, check, error.orig)
+
+
+def _url(uri: str) -> URL:
+    remedy = "Set `uri` to sqlite:///PATH or postgresql+psycopg2://HOST/DATABASE, with the login, in lakehouse.yaml"
+    try:
+        url = make_url(uri)
+    except ArgumentError:
+        # The text is not repeated: it may contain a password.
+        raise ConfigError(f"The `uri` of the catalog is not a SQLAlchemy URL. {remedy}") from None
+    if url.get_backend_name() not in ("sqlite", "postgresql"):
+        raise ConfigError(f"The catalog has no support for {url.get_backend_name()} databases. {remedy}")
+    if not url.database or (url.get_backend_name() == "postgresql" and not url.host):
+        raise ConfigError(f"The `uri` of the catalog names no host or no database, which Spark needs. {remedy}")
+    return url
+
+
+TIMEOUT_SECONDS, RETRIES = 10, 2
+"""Limits for sensors: Dagster ends a tick after 60 seconds."""
+
+
+class GlueBackend(CatalogBackend):
+    """The AWS Glue Data Catalog."""
+
+    name = "glue"
+    namespace_suffix = ".db"
+    cleaning = {"s3.delete-enabled": "true"}
+
+    def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
+        """Return the properties of pyiceberg's Glue catalog, with calls limited to 31 seconds instead of 11 minutes.
+
+        PyIceberg has no property for time-outs, so they are set on the session of its client.
+        """
+        session = botocore_session(catalog.role_arn, catalog.region)
+        session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
+        implementation = "resources.iceberg.catalog_types.ClockCheckedGlueCatalog"
+        return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": RETRIES}
+
+    def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
+        """Return the properties of Iceberg's Glue catalog (Iceberg, AWS integration)."""
+        # Iceberg rejects hyphens in database names, but Tableflow's database is the id of a Kafka cluster: lkc-….
+        validation = {"glue.skip-name-validation": "true"}
+        # Iceberg's Java catalog treats any error response of UpdateTable as a rejection (GlueTableOperations.doCommit)
+        # and deletes the metadata file, which Glue may refer to by now. So no commit may delete files.
+        return {"type": "glue", "s3.delete-enabled": "false"} | validation
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table in a database by the table's full name."""
+        assert isinstance(iceberg, GlueCatalog)
+        pages = iceberg.glue.get_paginator("get_tables").paginate(DatabaseName=namespace)
+        tables = [table for page in pages for table in page["TableList"]]
+        files = {table["Name"]: table.get("Parameters", {}).get("metadata_location") for table in tables}
+        return {f"{namespace}.{name}": file for name, file in files.items() if file}
+
+    def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
+        """Translate an error of Glue or S3."""
+        if isinstance(error, ClientError | BotoCoreError):
+            return glue_error(error, catalog.region)
+        return super().to_error(error, catalog)
+
+
+def require_clock(table: Table) -> None:
+    """Require that this machine's clock is not behind the newest entry in a table's history.
+
+    Raises:
+        ClockSkew: The clock is more than `MAX_SKEW_SECONDS` behind.
+    """
+    metadata = table.metadata
+    logged = [entry.timestamp_ms for entry in metadata.snapshot_log[-1:]]
+    logged += [entry.timestamp_ms for entry in metadata.metadata_log[-1:]]
+    newest, now = max(metadata.last_updated_ms, *logged, 0), now_ms()
+    if now < newest - MAX_SKEW_SECONDS * 1000:
+        raise ClockSkew(
+            f"{format_utc(now)} UTC, {(newest - now) / 1000:.0f} s before the newest entry in the history of "
+            f"{'.'.join(table.name())} ({format_utc(newest)} UTC)",
+            "Spark and Athena could no longer read the table",
+        )
+
+
+class ClockChecked(MetastoreCatalog):
+    """Base class of catalogs that compare the clock with the very metadata that a commit replaces."""
+
+    def _update_and_stage_table(self, current_table: Table | None, *arguments: Any) -> StagedTable:
+        # The table that a caller passes to commit_table is older: another machine may have committed since.
+        if current_table is not None:
+            require_clock(current_table)
+        return super()._update_and_stage_table(current_table, *arguments)
+
+
+class ClockCheckedSqlCatalog(ClockChecked, SqlCatalog):
+    """An Iceberg catalog in a SQL database."""
+
+
+class ClockCheckedGlueCatalog(ClockChecked, GlueCatalog):
+    """An Iceberg catalog in AWS Glue, which distinguishes rejections from lost responses."""
+
+    def _get_glue_table(self, database_name: str, table_name: str) -> Any:
+        table = super()._get_glue_table(database_name, table_name)
+        iceberg_parameters(table, f"{database_name}.{table_name}")
+        return table
+
+    def create_namespace(self, *args: Any, **kwargs: Any) -> None:
+        """Create a Glue database."""
+        with translate_permanent_errors(self.glue.meta.region_name):
+            super().create_namespace(*args, **kwargs)
+
+    def create_table(self, *args: Any, **kwargs: Any) -> Table:
+        """Create a table."""
+        with translate_permanent_errors(self.glue.meta.region_name):
+            return super().create_table(*args, **kwargs)
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """Commit to a table."""
+        with translate_permanent_errors(self.glue.meta.region_name):
+            return super().commit_table(table, requirements, updates)
+
+
+CATALOGS: Sequence[type[CatalogBackend]] = (SqlBackend, GlueBackend)
+"""The types of this project."""
+
+
+@cache
+def registered() -> Mapping[str, CatalogBackend]:
+    """Return all types by name: this project's and those of installed distributions.
+
+    Raises:
+        ConfigError: Two types have the same name.
+    """
+    return {name: backend() for name, backend in implementations(CATALOGS, "lakehouse.catalogs").items()}
+
+
+def backend_of(type_: str) -> CatalogBackend:
+    """Return the backend of a type.
+
+    Raises:
+        ConfigError: No backend has the name.
+    """
+    return by_name(registered(), type_, f"Catalog type '{type_}' is not known.")
