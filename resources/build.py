@@ -22,9 +22,6 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
 
     Environment variables are read at run time; only the defaults of unset ones apply here. A system without required
     settings may be omitted.
-
-    Raises:
-        ConfigError: The environment is not declared, a system has no such field, or the file contains a secret.
     """
     if environment not in config.environments:
         known = ", ".join(config.environments)
@@ -64,11 +61,7 @@ def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], A
 
 
 def require_variables(config: Config, environment: str) -> None:
-    """Require all variables to which a declared environment refers.
-
-    Raises:
-        ConfigError: Variables are not set; the message lists all of them.
-    """
+    """Require all variables to which a declared environment refers."""
     systems = config.environments.get(environment, {}).values()
     settings = [setting for system in systems if system for setting in system.values()]
     _require_variables(f"environments.{environment}", settings)

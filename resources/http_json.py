@@ -16,21 +16,18 @@ MARGIN_SECONDS = 30
 
 @dataclass
 class ClientCredentials:
-    """The tokens of one client, kept in memory only.
-
-    Attributes:
-        system: Name of the system, for messages.
-        token_uri: Address of the token endpoint.
-        client_id: The client's id.
-        client_secret: The client's secret.
-        scope: Requested scope.
-    """
+    """The tokens of one client, kept in memory only."""
 
     system: str
+    """Name of the system, for messages."""
     token_uri: str = field(repr=False)
+    """Address of the token endpoint."""
     client_id: str
+    """The client's id."""
     client_secret: str = field(repr=False)
+    """The client's secret."""
     scope: str
+    """Requested scope."""
     _token: str = field(default="", repr=False)
     _renew_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -40,10 +37,6 @@ class ClientCredentials:
 
         Args:
             refused: A token that the system has refused, which is renewed as well.
-
-        Raises:
-            LakehouseError: The client is refused.
-            Unreachable: The token endpoint does not respond.
         """
         with self._lock:
             if not self._token or self._token == refused or time.monotonic() >= self._renew_at:

@@ -28,12 +28,7 @@ class OpenLineage(dg.ConfigurableResource):
     api_key: str | None = secret_field(None, "API key, which is sent as a bearer token.")
 
     def emit(self, event: RunEvent) -> None:
-        """Send one event (https://openlineage.io/apidocs/openapi).
-
-        Raises:
-            RequestRejected: The server cannot process this event, and a retry would not help.
-            Unreachable: The server did not accept it after a few attempts.
-        """
+        """Send one event (https://openlineage.io/apidocs/openapi)."""
         from openlineage.client.transport.http import HttpConfig, HttpTransport
 
         auth = {"auth": {"type": "api_key", "apiKey": self.api_key}} if self.api_key else {}

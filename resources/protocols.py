@@ -171,7 +171,6 @@ def resource_of(resources: Resources, key: str, type_: type[Resource]) -> Resour
     """Return the resource with a key, which is of a class.
 
     Raises:
-        ConfigError: The environment has none.
         TypeError: It is of another class.
     """
     if (resource := find_resource(resources, key, type_)) is None:

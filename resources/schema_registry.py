@@ -13,7 +13,7 @@ from pydantic import Field, PrivateAttr
 from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable, translate
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
-from resources.aws.secrets_manager import read_secret_fields
+from resources.aws.secret_reader import read_secret_fields
 from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
@@ -51,12 +51,7 @@ class SchemaRegistry(dg.ConfigurableResource):
 
     @property
     def address(self) -> str:
-        """The registry's URL.
-
-        Raises:
-            ConfigError: The secret does not exist or has no URL.
-            Unreachable: AWS does not respond.
-        """
+        """The registry's URL."""
         return read_secret_fields(self.secret, URL, role_arn=self.role_arn)[URL] if self.secret else self.url
 
     def client(self) -> SchemaRegistryClient:
@@ -79,12 +74,7 @@ class SchemaRegistry(dg.ConfigurableResource):
         return client
 
     def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
-        """Register a schema under a subject, if it is not registered there, and return its id.
-
-        Raises:
-            LakehouseError: The subject's compatibility rule rejects the schema.
-            Unreachable: The registry does not respond.
-        """
+        """Register a schema under a subject, if it is not registered there, and return its id."""
         from confluent_kafka.schema_registry import Schema, SchemaRegistryError
 
         with self._translate_errors():
@@ -108,7 +98,6 @@ class SchemaRegistry(dg.ConfigurableResource):
 
         Raises:
             SchemaError: A schema has too many references, or refers to itself.
-            Unreachable: The registry does not respond.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -141,7 +130,6 @@ class SchemaRegistry(dg.ConfigurableResource):
 
         Raises:
             SchemaError: The schema has too many references, or refers to itself.
-            Unreachable: The registry does not respond, or not before the deadline.
         """
         from confluent_kafka.schema_registry import SchemaRegistryError
 
@@ -159,11 +147,7 @@ class SchemaRegistry(dg.ConfigurableResource):
                 return None
 
     def subjects(self, id_: int) -> frozenset[str]:
-        """Return the subjects that have the schema with an id, or had it before it was deleted.
-
-        Raises:
-            Unreachable: The registry does not respond.
-        """
+        """Return the subjects that have the schema with an id, or had it before it was deleted."""
         from confluent_kafka.schema_registry import SchemaRegistryError
 
         with self._translate_errors():
@@ -180,12 +164,7 @@ class SchemaRegistry(dg.ConfigurableResource):
         return frozenset(id_ for id_, looked_up in self._not_found.items() if looked_up > since)
 
     def _with_references(self, id_: int, schema: Schema, deadline: float = math.inf) -> RegisteredSchema:
-        """Return the schema with all schemas it refers to, fetched depth first.
-
-        Raises:
-            SchemaError: The schema has too many references, or refers to itself.
-            Unreachable: The registry does not respond, or not before the deadline.
-        """
+        """Return the schema with all schemas it refers to, fetched depth first."""
         texts: dict[str, str] = {}
         open_: list[str] = []
         type_: Any = schema.schema_type or "AVRO"

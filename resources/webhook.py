@@ -46,9 +46,6 @@ class Webhook(dg.ConfigurableResource):
             headline: First line, as plain text.
             lines: Further lines, as plain text.
             path: Page of Dagster's UI to link to, such as `/runs`.
-
-        Raises:
-            Unreachable: The webhook did not accept it after a few attempts; the message omits the URL.
         """
         if self.url and (error := _request("POST", self.url, self._message(headline, lines, path))):
             # Raised outside of the handler of the client's error, which quotes the URL: Dagster stores causes.
@@ -56,11 +53,7 @@ class Webhook(dg.ConfigurableResource):
             raise Unreachable("The alert webhook", _host(self.url), check, error)
 
     def beat(self) -> None:
-        """Send one heartbeat.
-
-        Raises:
-            Unreachable: The server did not accept it after a few attempts; the message omits the URL.
-        """
+        """Send one heartbeat."""
         if self.heartbeat_url and (error := _request("GET", self.heartbeat_url)):
             check = "`alerts.heartbeat_url` of lakehouse.yaml (LAKEHOUSE_HEARTBEAT_URL), and the network"
             raise Unreachable("The heartbeat URL", _host(self.heartbeat_url), check, error)

@@ -25,7 +25,7 @@ from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
 from lakehouse.local.processes import ports
-from resources.aws import secrets_manager
+from resources.aws import secret_reader
 from resources.build import build_resources
 from tests.support.sleepless import Sleepless
 
@@ -86,7 +86,7 @@ def credentials_of_this_test():
 
 def _discard_credentials():
     boto3.DEFAULT_SESSION = None  # keeps its first credentials although os.environ changes
-    secrets_manager.cache.clear()
+    secret_reader.cache.clear()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -26,10 +26,10 @@ from lakehouse.core.text.markdown import escaped
 from lakehouse.core.text.phrases import pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import catalog_of, table_of, table_resources
-from resources.by_key import Resources, find_resource, resource_of
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.pauses import require_unpaused
 from resources.iceberg.snapshots import live_rows
+from resources.protocols import Resources, find_resource, resource_of
 from resources.spark.spark import Spark
 
 if TYPE_CHECKING:

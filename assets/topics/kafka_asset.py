@@ -20,12 +20,12 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import Paused, reason, trace
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import source_resources
-from resources.by_key import Resources, resource_of
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.pauses import pauses, require_unpaused
 from resources.kafka.kafka import Kafka, Offsets
-from resources.kafka.readable_offsets import readable_offsets
+from resources.kafka.offsets import readable_offsets
+from resources.protocols import Resources, resource_of
 
 REQUESTED = frozenset({"dagster/from_automation_condition", "dagster/sensor_name"})
 """Tags of runs that no person started: those of automation conditions, and of sensors."""

@@ -18,7 +18,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ledger import ledger_page
-from resources.by_key import Resources
+from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport

@@ -24,7 +24,7 @@ from resources.aws.secrets_manager import SecretJson, Secrets
 from resources.confluent import URL
 from resources.confluent.api_client import DEADLINE_SECONDS
 from resources.confluent.confluent_cloud import KEY, KEY_SECRET, ConfluentCloud
-from resources.snowflake.snowflake_connection import private_key
+from resources.snowflake.session import private_key
 
 if TYPE_CHECKING:
     from lakehouse.config.deployment import Deployment
@@ -133,7 +133,7 @@ class RotationCredentials(CloudCredentials):
     @cached_property
     def secrets(self) -> Secrets:
         role_arn = self.names.role_arn(ROTATION) if self.deployment.rotation_principals else ""
-        return Secrets(self.deployment.region, self.deployment.name, role_arn)
+        return Secrets(self.deployment.region, self.deployment.name, role_arn=role_arn)
 
     @cached_property
     def confluent(self) -> ConfluentCloud:

@@ -12,9 +12,9 @@ from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql.quoting import DUCKDB
 from lakehouse.core.tables.table_ref import TableRef
-from resources.by_key import Resources
 from resources.iceberg.catalog import published_table
 from resources.iceberg.snapshots import require_position_deletes
+from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema

@@ -13,18 +13,16 @@ from typing import TYPE_CHECKING, Any
 from zoneinfo import ZoneInfo
 
 import dagster as dg
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from pydantic import Field
 
-from lakehouse.core.errors import LakehouseError, Unreachable, translate
+from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.polling import doubling, poll
-from resources.aws.clients import boto3_session
+from resources.aws.clients import aws_errors, boto3_client
 
 if TYPE_CHECKING:
     from mypy_boto3_athena import AthenaClient
 
-TIMEOUT_SECONDS = 10
 PAUSE = doubling(first_seconds=0.1, longest_seconds=2.0)
 """Between two status requests: Athena throttles frequent callers."""
 
@@ -48,19 +46,13 @@ class Athena(dg.ConfigurableResource):
     def client(self) -> AthenaClient:
         """Return boto3's client, with time-outs."""
         # A repeated start carries the same token: Athena runs the statement once.
-        retries = {"mode": "standard", "total_max_attempts": 3}
-        config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries=retries)
-        return boto3_session(self.role_arn, self.region).client("athena", config=config)
+        return boto3_client("athena", self.region, self.role_arn, mode="standard", total_max_attempts=3)
 
     def query(self, statement: str) -> tuple[list[str], list[tuple[Any, ...]]]:
         """Run one statement and fetch all its rows.
 
         Returns:
             The column names, and the rows. Structs, arrays and maps are text, as in Athena's results.
-
-        Raises:
-            LakehouseError: Athena rejected the statement, or it failed or exceeded the deadline and was cancelled.
-            Unreachable: Athena does not respond.
         """
         athena = self.client()
         output = {"ResultConfiguration": {"OutputLocation": self.output_location}} if self.output_location else {}
@@ -85,11 +77,7 @@ class Athena(dg.ConfigurableResource):
         return names, [tuple(map(parse_value, types, row)) for row in rows]
 
     def _wait_succeeded(self, athena: AthenaClient, id_: str) -> Any:
-        """Wait for an execution to succeed and return it.
-
-        Raises:
-            LakehouseError: It failed, was cancelled, or exceeded the deadline.
-        """
+        """Wait for an execution to succeed and return it."""
         execution = poll(
             lambda: athena.get_query_execution(QueryExecutionId=id_)["QueryExecution"],
             until=lambda execution: execution["Status"]["State"] in ("SUCCEEDED", "FAILED", "CANCELLED"),
@@ -120,11 +108,11 @@ class Athena(dg.ConfigurableResource):
                 "Check the SQL, the workgroup, its output location, and the permissions on Athena, Glue and S3",
             )
 
-        def unreachable(error: BotoCoreError) -> Unreachable:
+        def unreachable(error: Exception) -> Unreachable:
             check = "AWS_ENDPOINT_URL, the AWS credentials and the region"
             return Unreachable("Athena", f"region {self.region}", check, error)
 
-        return translate({ClientError: refused, BotoCoreError: unreachable})
+        return aws_errors(refused, unreachable)
 
 
 def parse_value(type_: str, value: str | None) -> Any:

@@ -1,14 +1,13 @@
-"""Sessions of AWS clients, with the credentials of the environment or of an IAM role that they may assume, and the
-translation of their errors.
-"""
+"""Clients of AWS, with the environment's credentials or an IAM role that they may assume, and their errors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import BotoCoreError, ClientError, ConnectionClosedError, ReadTimeoutError
 
 from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable, translate
 
@@ -21,6 +20,52 @@ if TYPE_CHECKING:
 SESSION_NAME = "lakehouse"
 """Name of the sessions of assumed roles, as CloudTrail shows it."""
 TIMEOUT_SECONDS = 10
+SENT = (ReadTimeoutError, ConnectionClosedError)
+"""Errors without a response for a request that AWS has received, and may have executed."""
+
+
+def boto3_client(service: str, region: str, role_arn: str, **retries: object) -> Any:
+    """Return boto3's client of a service, with time-outs.
+
+    Args:
+        service: Name of the service in boto3.
+        region: The region.
+        role_arn: The role to assume; if empty, the default credentials of AWS clients apply.
+        retries: Settings of retries (botocore, Config).
+    """
+    from botocore.config import Config
+
+    config = Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries=retries)
+    return boto3_session(role_arn, region).client(service, config=config)
+
+
+def aws_errors(
+    refused: Callable[[ClientError], LakehouseError | None],
+    unreachable: Callable[[Exception], LakehouseError],
+    lost: Callable[[Exception], LakehouseError] | None = None,
+    *,
+    sent: tuple[type[Exception], ...] = SENT,
+    unusable: Mapping[type[Exception], Callable[[Exception], LakehouseError]] | None = None,
+    show_cause: bool = True,
+) -> AbstractContextManager[None]:
+    """Translate errors of botocore by what they say about the call.
+
+    Args:
+        refused: Returns the error for a response with an error of the caller; None re-raises it.
+        unreachable: Returns the error for a call that AWS did not get.
+        lost: Returns the error for a call that may have been executed: AWS failed (status 500 and above), or did not
+            respond. By default, these are translated like the others.
+        sent: Errors of botocore for calls that may have been executed.
+        unusable: Returns the error for a response of an unknown form, by type.
+        show_cause: False where the error of botocore may quote a secret.
+    """
+
+    def responded(error: ClientError) -> LakehouseError | None:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
+        return lost(error) if lost and status >= 500 else refused(error)
+
+    unanswered = {**dict.fromkeys(sent, lost or unreachable), BotoCoreError: unreachable}
+    return translate({ClientError: responded, **unanswered, **(unusable or {})}, show_cause=show_cause)
 
 
 def botocore_session(role_arn: str | None, region: str | None) -> Session:

@@ -15,19 +15,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import dagster as dg
-from botocore.exceptions import BotoCoreError, ClientError
+from botocore.exceptions import ClientError
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable, translate
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
 from lakehouse.formats.columns import glue_comment
-from resources.aws.clients import boto3_session, glue_error
+from resources.aws.clients import aws_errors, boto3_client, glue_error
 from resources.iceberg.commits import not_iceberg_error
 
 if TYPE_CHECKING:
     from mypy_boto3_glue import GlueClient
     from pyiceberg.schema import Schema
 
-TIMEOUT_SECONDS = 10
 DESCRIPTION_CHARACTERS = 2048 // 4
 """Glue accepts 2,048 bytes (AWS Glue API, TableInput), and a character has up to four."""
 OWN_LOCATION = "lakehouse.metadata_location"
@@ -44,21 +43,18 @@ STALE = (
 
 @dataclass(frozen=True)
 class Registration:
-    """The registration of a table.
-
-    Attributes:
-        metadata_location: The metadata file.
-        table_uuid: The UUID of the Iceberg table.
-        version_id: Glue's version, which every update changes.
-        own_location: The metadata file that this program registered last; None if an earlier release did.
-        parameters: All parameters of the table, also those that other programs set.
-    """
+    """The registration of a table."""
 
     metadata_location: str
+    """The metadata file."""
     table_uuid: str | None
+    """The UUID of the Iceberg table."""
     version_id: str | None
+    """Glue's version, which every update changes."""
     own_location: str | None = None
+    """The metadata file that this program registered last; None if an earlier release did."""
     parameters: Mapping[str, str] = field(default_factory=dict)
+    """All parameters of the table, also those that other programs set."""
 
 
 class Glue(dg.ConfigurableResource):
@@ -81,23 +77,14 @@ class Glue(dg.ConfigurableResource):
         Creating a client takes longer than a request, so it is cached until the environment variables that determine
         its endpoint and account change.
         """
-        from botocore.config import Config
-
         variables = "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_ACCESS_KEY_ID"
         environment = [os.environ.get(name) for name in variables]
         if self._client is None or self._client[0] != environment:
-            config = Config(
-                connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS, retries={"total_max_attempts": 1}
-            )
-            self._client = environment, boto3_session(self.role_arn, self.region).client("glue", config=config)
+            self._client = environment, boto3_client("glue", self.region, self.role_arn, total_max_attempts=1)
         return self._client[1]
 
     def ensure_database(self, database: str, location: str) -> None:
-        """Create the database if it does not exist.
-
-        Raises:
-            Unreachable: Glue does not respond.
-        """
+        """Create the database if it does not exist."""
         glue = self.client()
         with self._translate_errors():
             try:
@@ -112,7 +99,6 @@ class Glue(dg.ConfigurableResource):
 
         Raises:
             UnclearState: Glue has a table of that name that is not an Iceberg table.
-            Unreachable: Glue does not respond.
         """
         glue = self.client()
         with self._translate_errors():
@@ -156,7 +142,6 @@ class Glue(dg.ConfigurableResource):
         Raises:
             CommitConflict: The registration has changed since.
             UnclearState: Another Iceberg table is registered under the name.
-            Unreachable: Glue does not respond.
         """
         if expected and expected.table_uuid not in (None, table_uuid):
             raise UnclearState(
@@ -211,8 +196,7 @@ class Glue(dg.ConfigurableResource):
                 return None
             return glue_error(error, self.region)
 
-        unreachable = partial(glue_error, region=self.region)
-        return translate({ClientError: rejected, BotoCoreError: unreachable})
+        return aws_errors(rejected, partial(glue_error, region=self.region))
 
 
 def iceberg_parameters(entry: Mapping[str, Any], name: str) -> Mapping[str, str]:

@@ -18,7 +18,6 @@ from lakehouse.core.errors import (
     LakehouseError,
     OutcomeUnknownError,
     TransientError,
-    UnclearState,
     Unreachable,
     redact_credentials,
 )
@@ -66,21 +65,18 @@ def _requested_pause(error: BaseException) -> int | None:
 
 @dataclass(frozen=True)
 class ApiClient:
-    """The address of one API and its key.
-
-    Attributes:
-        name: The name in messages.
-        url: The address.
-        key: The key.
-        deadline_seconds: Time limit of a call with all its retries.
-        clock: Measures the time, and pauses between retries.
-    """
+    """The address of one API and its key."""
 
     name: str
+    """The name in messages."""
     url: str
+    """The address."""
     key: Key
+    """The key."""
     deadline_seconds: float = DEADLINE_SECONDS
+    """Time limit of a call with all its retries."""
     clock: Clock = SYSTEM_CLOCK
+    """Measures the time, and pauses between retries."""
 
     def call(self, method: str, path: str, query: Mapping[str, Any] | None = None, body: Any = None) -> Any:
         """Send one request, with retries while the API is busy, failing or unreachable.
@@ -100,23 +96,13 @@ class ApiClient:
             NotFound: The object does not exist or is not visible to the key.
             Forbidden: The API does not accept the key, or its owner lacks a role.
             Conflict: The object exists already or is in use.
-            InvalidRequest: The API does not accept the request.
-            RateLimited: The rate limit still applied at the deadline.
-            OutcomeUnknownError: It is unknown whether the API executed the change.
-            Unreachable: The API did not respond before the deadline, and the call changed nothing.
         """
         return self._call(method, path, query, body)
 
     def send(
         self, method: str, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None, body: Any = None
     ) -> R:
-        """Send one request as `call` does, and return the object in its response.
-
-        Raises:
-            ConfluentError: As `call`, or the response has an unknown form.
-            OutcomeUnknownError: As `call`.
-            Unreachable: As `call`.
-        """
+        """Send one request as `call` does, and return the object in its response."""
         return self._parsed(method, path, parse, self.call(method, path, query, body))
 
     def _call(
@@ -161,8 +147,6 @@ class ApiClient:
 
         Raises:
             Forbidden: The key may not read the list (403, which `call` raises as NotFound).
-            ConfluentError: As `send`.
-            Unreachable: As `call`.
         """
         query, tokens = {**(query or {}), "page_size": PAGE_SIZE}, list[str]()
         while True:
@@ -187,22 +171,11 @@ class ApiClient:
             query = {**query, "page_token": token}
 
     def listed(self, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None) -> R:
-        """Return the content of a list without pages.
-
-        Raises:
-            Forbidden: As `items`.
-            ConfluentError: As `send`.
-            Unreachable: As `call`.
-        """
+        """Return the content of a list without pages."""
         return self._parsed("GET", path, parse, self._call("GET", path, query, listing=True))
 
     def find(self, path: str, parse: Parse[R], query: Mapping[str, Any] | None = None) -> R | None:
-        """Return the object at a path; None if it does not exist.
-
-        Raises:
-            ConfluentError: As `send`, except NotFound.
-            Unreachable: As `call`.
-        """
+        """Return the object at a path; None if it does not exist."""
         try:
             return self.send("GET", path, parse, query)
         except NotFound:
@@ -221,9 +194,6 @@ class ApiClient:
 
         Raises:
             Forbidden: The key may not delete the object, which may exist.
-            ConfluentError: As `call`, except NotFound.
-            OutcomeUnknownError: As `call`.
-            Unreachable: As `call`.
         """
         try:
             return self.call("DELETE", path, query)
@@ -235,11 +205,7 @@ class ApiClient:
             return None
 
     def _parsed(self, method: str, path: str, parse: Parse[R], response: Any) -> R:
-        """Parse a response.
-
-        Raises:
-            ConfluentError: It has an unknown form, of which the message names no value: it may have secrets.
-        """
+        """Parse a response."""
         try:
             parsed = parse(response)
             for one in parsed if isinstance(parsed, list) else [parsed]:
@@ -314,25 +280,6 @@ class ApiClient:
         )
 
 
-def single_match(what: str, matches: list[Any]) -> Any:
-    """Return the only object of a name; None if it does not exist.
-
-    Args:
-        what: Kind and name of the object, for messages.
-        matches: The objects of that name.
-
-    Raises:
-        UnclearState: There are several objects. Confluent does not guarantee unique names.
-    """
-    if len(matches) > 1:
-        ids = ", ".join(str(match.id) for match in matches)
-        raise UnclearState(
-            f"Confluent Cloud has {len(matches)} matches for {what}: {ids}. They were left unchanged. Delete or rename "
-            f"all but one"
-        )
-    return matches[0] if matches else None
-
-
 def objects(listed: Any) -> list[Any]:
     """Return the objects of a list without pages.
 
@@ -345,11 +292,7 @@ def objects(listed: Any) -> list[Any]:
 
 
 def _verify_types(parsed: Any) -> None:
-    """Verify the fields of a parsed object.
-
-    Raises:
-        TypeError: A field does not have the declared type, such as null in place of text.
-    """
+    """Verify the fields of a parsed object."""
     for declared in fields(parsed) if is_dataclass(parsed) else ():
         # A type is text in a module that postpones the evaluation of annotations.
         kind = TYPES.get(getattr(declared.type, "__name__", str(declared.type)).partition("[")[0])

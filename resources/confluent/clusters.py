@@ -9,32 +9,30 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from resources.confluent.api_client import ApiClient, ConfluentError, InvalidRequest, objects, shortened, single_match
+from resources.confluent.api_client import ApiClient, ConfluentError, InvalidRequest, objects, shortened
+from resources.confluent.collection import Collection, NamedCollection, single_match
 
 READY = frozenset({"PROVISIONED"})
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """A Kafka cluster.
-
-    Attributes:
-        kafka_crn: The Confluent Resource Name that is the parent of its topics.
-        http_endpoint: The address of Kafka's REST API; empty while the cluster is provisioned.
-        bootstrap_endpoint: The bootstrap server; empty while the cluster is provisioned.
-        protected: Whether Confluent refuses to delete the cluster.
-        detail: Empty: the API has no message about the phase.
-    """
+    """A Kafka cluster."""
 
     id: str
     name: str
     environment_id: str
     phase: str
     kafka_crn: str
+    """The Confluent Resource Name that is the parent of its topics."""
     http_endpoint: str
+    """The address of Kafka's REST API; empty while the cluster is provisioned."""
     bootstrap_endpoint: str
+    """The bootstrap server; empty while the cluster is provisioned."""
     protected: bool
+    """Whether Confluent refuses to delete the cluster."""
     detail: str = ""
+    """Empty: the API has no message about the phase."""
 
     @property
     def crn(self) -> str:
@@ -58,28 +56,17 @@ class Cluster:
 
 
 @dataclass(frozen=True)
-class Clusters:
-    """The Kafka clusters of one environment."""
+class Clusters(Collection[Cluster]):
+    """The Kafka clusters of one environment. Deleting one deletes all its topics."""
 
-    client: ApiClient
     environment_id: str
 
-    def list(self) -> list[Cluster]:
-        """Return the clusters that are visible to the key."""
-        return list(self.client.items("/cmk/v2/clusters", Cluster.of, {"environment": self.environment_id}))
+    label, kind, path = "Kafka cluster", Cluster, "/cmk/v2/clusters"
+    is_forbidden_if_missing = True
 
-    def find(self, name: str) -> Cluster | None:
-        """Return the cluster with a display name, or None.
-
-        Raises:
-            UnclearState: Several clusters have the name.
-        """
-        return single_match(f"Kafka cluster '{name}'", [cluster for cluster in self.list() if cluster.name == name])
-
-    def get(self, cluster_id: str) -> Cluster | None:
-        """Return the cluster with an id; None if it does not exist."""
-        query = {"environment": self.environment_id}
-        return self.client.find(f"/cmk/v2/clusters/{cluster_id}", Cluster.of, query)
+    @property
+    def query(self) -> Mapping[str, str]:
+        return {"environment": self.environment_id}
 
     def create(self, name: str, region: str) -> Cluster:
         """Start to create a Standard cluster in one zone. `wait` until it is READY."""
@@ -91,15 +78,7 @@ class Clusters:
             "config": {"kind": "Standard"},
             "environment": {"id": self.environment_id},
         }
-        return self.client.send("POST", "/cmk/v2/clusters", Cluster.of, body={"spec": spec})
-
-    def delete(self, cluster_id: str) -> None:
-        """Start to delete a cluster with all its topics. Wait with `wait_until_deleted`."""
-        self.client.delete(
-            f"/cmk/v2/clusters/{cluster_id}",
-            {"environment": self.environment_id},
-            may_exist=lambda: any(cluster.id == cluster_id for cluster in self.list()),
-        )
+        return self._create({"spec": spec})
 
 
 @dataclass(frozen=True)
@@ -156,34 +135,38 @@ RETENTION, CLEANUP = "retention.ms", "cleanup.policy"
 
 
 @dataclass(frozen=True)
-class Topic:
+class KafkaTopic:
     """A topic."""
 
     name: str
     partitions: int
 
     @staticmethod
-    def of(response: dict[str, Any]) -> Topic:
+    def of(response: dict[str, Any]) -> KafkaTopic:
         """Parse a response."""
-        return Topic(response["topic_name"], response["partitions_count"])
+        return KafkaTopic(response["topic_name"], response["partitions_count"])
 
 
 @dataclass(frozen=True)
-class Topics:
+class Topics(NamedCollection[KafkaTopic]):
     """The topics of one cluster."""
 
-    client: ApiClient
     cluster_id: str
 
-    def list(self) -> list[Topic]:
-        """Return the topics that are visible to the key."""
-        return self.client.listed(self._path, lambda response: [Topic.of(topic) for topic in objects(response["data"])])
+    kind = KafkaTopic
 
-    def find(self, name: str) -> Topic | None:
-        """Return the topic with a name, or None."""
-        return self.client.find(f"{self._path}/{quote(name, safe='')}", Topic.of)
+    @property
+    def path(self) -> str:
+        return f"/kafka/v3/clusters/{self.cluster_id}/topics"
 
-    def create(self, name: str, partitions: int, retention_ms: int | None = None, *, compacted: bool = False) -> Topic:
+    def list(self) -> list[KafkaTopic]:
+        return self.client.listed(
+            self.path, lambda response: [self.kind.of(topic) for topic in objects(response["data"])]
+        )
+
+    def create(
+        self, name: str, partitions: int, retention_ms: int | None = None, *, compacted: bool = False
+    ) -> KafkaTopic:
         """Create a topic.
 
         Args:
@@ -198,8 +181,7 @@ class Topics:
         configs = [] if retention_ms is None else [{"name": RETENTION, "value": str(retention_ms)}]
         if compacted:
             configs.append({"name": CLEANUP, "value": "compact"})
-        body = {"topic_name": name, "partitions_count": partitions, "configs": configs}
-        return self.client.send("POST", self._path, Topic.of, body=body)
+        return self._create({"topic_name": name, "partitions_count": partitions, "configs": configs})
 
     def retention_ms(self, name: str) -> int:
         """Return the retention of a topic in milliseconds; -1 is forever.
@@ -207,21 +189,12 @@ class Topics:
         Raises:
             NotFound: The topic does not exist.
         """
-        path = f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}"
+        path = f"{self._one(name)}/configs/{RETENTION}"
         return self.client.send("GET", path, lambda response: int(response["value"]))
 
     def set_retention(self, name: str, retention_ms: int) -> None:
         """Set the retention of a topic in milliseconds. Kafka deletes older records."""
-        path = f"{self._path}/{quote(name, safe='')}/configs/{RETENTION}"
-        self.client.call("PUT", path, body={"value": str(retention_ms)})
-
-    def delete(self, name: str) -> None:
-        """Start to delete a topic. Wait with `wait_until_deleted`."""
-        self.client.delete(f"{self._path}/{quote(name, safe='')}")
-
-    @property
-    def _path(self) -> str:
-        return f"/kafka/v3/clusters/{self.cluster_id}/topics"
+        self.client.call("PUT", f"{self._one(name)}/configs/{RETENTION}", body={"value": str(retention_ms)})
 
 
 @dataclass(frozen=True)
@@ -332,11 +305,7 @@ class Connectors:
         return self.client.find(f"{self._one(name)}/status", Connector.of)
 
     def validate(self, config: dict[str, str]) -> None:
-        """Validate a configuration on the API, without effect.
-
-        Raises:
-            InvalidRequest: Settings are invalid; the message has the errors of each.
-        """
+        """Validate a configuration on the API, without effect."""
         plugin = quote(config["connector.class"], safe="")
 
         def faults(response: dict[str, Any]) -> list[str] | None:
@@ -358,11 +327,7 @@ class Connectors:
         self.client.call("PUT", f"{self._one(config['name'])}/config", body=config)
 
     def delete(self, name: str) -> None:
-        """Delete a connector.
-
-        Raises:
-            ConfluentError: The API reports an error, even in a successful response.
-        """
+        """Delete a connector."""
         response = self.client.delete(self._one(name))
         if isinstance(response, dict) and response.get("error"):
             raise ConfluentError(

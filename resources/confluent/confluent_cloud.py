@@ -8,7 +8,7 @@ import dagster as dg
 from pydantic import Field
 
 from lakehouse.core.errors import ConfigError
-from resources.aws.secrets_manager import read_secret_fields
+from resources.aws.secret_reader import read_secret_fields
 from resources.confluent import URL
 from resources.confluent.api_client import ApiClient, Key
 from resources.confluent.clusters import (
@@ -62,38 +62,21 @@ class ConfluentCloud(dg.ConfigurableResource):
     )
 
     def client(self) -> ApiClient:
-        """Return the client of the API that manages the organization.
-
-        Raises:
-            ConfigError: The secret cannot be used.
-            Unreachable: AWS does not answer.
-        """
+        """Return the client of the API that manages the organization."""
         key = self._key(self.secret) if self.secret else Key(self.api_key, self.api_secret)
         return self._client("Confluent Cloud", self.url, key)
 
     def kafka_cluster(self) -> Cluster | None:
-        """Return the state of the environment's Kafka cluster; None if it does not exist or is not visible to the key.
-
-        Raises:
-            ConfigError: The settings do not name the cluster.
-            ConfluentError: Confluent Cloud refuses the key.
-            Unreachable: Confluent Cloud, or AWS, does not answer.
-        """
+        """Return the environment's Kafka cluster; None if it does not exist or is not visible to the key."""
         environment_id, cluster_id = self._place()
         return self.clusters(environment_id).get(cluster_id)
 
     def connector(self, name: str) -> Connector | None:
-        """Return the state of a managed connector of the cluster, without its settings.
-
-        The result is None and errors are raised as by `kafka_cluster`.
-        """
+        """Return the state of a managed connector of the cluster, without its settings, or None as `kafka_cluster`."""
         return Connectors(self.client(), *self._place()).find(name)
 
     def tableflow_topic(self, name: str) -> TableflowTopic | None:
-        """Return the state of Tableflow for a topic of the cluster; None also if Tableflow is off.
-
-        The result is None and errors are raised as by `kafka_cluster`.
-        """
+        """Return the state of Tableflow for a topic of the cluster, or None as `kafka_cluster`, or if it is off."""
         if not (self.tableflow_secret or self.tableflow_api_key):
             raise ConfigError(
                 "The environment has no Tableflow API key",
@@ -165,66 +148,32 @@ class ConfluentCloud(dg.ConfigurableResource):
         """Return the client of an environment's compute pools for Flink."""
         return ComputePools(self.client(), environment_id)
 
-    def topics(self, cluster: Cluster, key: Key) -> Topics:
-        """Return the client of a cluster's topics.
+    # The keys are those of the service: of Kafka, the Schema Registry, Flink or Tableflow.
 
-        Args:
-            cluster: The cluster.
-            key: A Kafka key.
-        """
+    def topics(self, cluster: Cluster, key: Key) -> Topics:
+        """Return the client of a cluster's topics."""
         return Topics(self._client("Kafka REST", cluster.http_endpoint, key), cluster.id)
 
     def acls(self, cluster: Cluster, key: Key) -> Acls:
-        """Return the client of a cluster's access control lists.
-
-        Args:
-            cluster: The cluster.
-            key: A Kafka key.
-        """
+        """Return the client of a cluster's access control lists."""
         return Acls(self._client("Kafka REST", cluster.http_endpoint, key), cluster.id)
 
     def subjects(self, registry: SchemaRegistryCluster, key: Key) -> Subjects:
-        """Return the client of a Schema Registry's subjects.
-
-        Args:
-            registry: The Schema Registry.
-            key: A key of the Schema Registry.
-        """
+        """Return the client of a Schema Registry's subjects."""
         return Subjects(self._client("Schema Registry", registry.http_endpoint, key))
 
     def statements(self, region: Region, environment: Environment, key: Key) -> Statements:
-        """Return the client of an environment's Flink statements in a region.
-
-        Args:
-            region: The region.
-            environment: The environment.
-            key: A Flink key.
-        """
+        """Return the client of an environment's Flink statements in a region."""
         return Statements(self._client("Flink", region.http_endpoint, key), environment.organization_id, environment.id)
 
     def catalog_integrations(self, cluster: Cluster, key: Key) -> CatalogIntegrations:
-        """Return the client of a cluster's catalog integrations.
-
-        Args:
-            cluster: The cluster.
-            key: A Tableflow key.
-        """
+        """Return the client of a cluster's catalog integrations."""
         return CatalogIntegrations(self._client("Tableflow", self.url, key), cluster.environment_id, cluster.id)
 
     def list_tableflow_regions(self, key: Key) -> None:
-        """List the regions of Tableflow, which every Tableflow key may do.
-
-        Raises:
-            ConfluentError: Confluent Cloud refuses the key.
-            Unreachable: Confluent Cloud does not answer.
-        """
+        """List the regions of Tableflow, which every Tableflow key may do."""
         self._client("Tableflow", self.url, key).listed("/tableflow/v1/regions", dict)
 
     def tableflow_topics(self, cluster: Cluster, key: Key) -> TableflowTopics:
-        """Return the client of the topics that Tableflow maintains as tables.
-
-        Args:
-            cluster: The cluster.
-            key: A Tableflow key.
-        """
+        """Return the client of the topics that Tableflow maintains as tables."""
         return TableflowTopics(self._client("Tableflow", self.url, key), cluster.environment_id, cluster.id)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from resources.confluent.api_client import ApiClient, shortened, single_match
+from resources.confluent.api_client import ApiClient, shortened
+from resources.confluent.collection import Collection, NamedCollection, single_match
 
 READY = frozenset({"PROVISIONED"})
 
@@ -51,28 +53,17 @@ class ComputePool:
 
 
 @dataclass(frozen=True)
-class ComputePools:
+class ComputePools(Collection[ComputePool]):
     """The compute pools of one environment."""
 
-    client: ApiClient
     environment_id: str
 
-    def list(self) -> list[ComputePool]:
-        """Return all that are visible to the key."""
-        return list(self.client.items("/fcpm/v2/compute-pools", ComputePool.of, {"environment": self.environment_id}))
+    label, kind, path = "compute pool", ComputePool, "/fcpm/v2/compute-pools"
+    is_forbidden_if_missing = True
 
-    def find(self, name: str) -> ComputePool | None:
-        """Return the compute pool with a display name, or None.
-
-        Raises:
-            UnclearState: Several compute pools have the name.
-        """
-        return single_match(f"compute pool '{name}'", [pool for pool in self.list() if pool.name == name])
-
-    def get(self, pool_id: str) -> ComputePool | None:
-        """Return the compute pool with an id; None if it does not exist."""
-        query = {"environment": self.environment_id}
-        return self.client.find(f"/fcpm/v2/compute-pools/{pool_id}", ComputePool.of, query)
+    @property
+    def query(self) -> Mapping[str, str]:
+        return {"environment": self.environment_id}
 
     def create(self, name: str, region: str, max_cfu: int) -> ComputePool:
         """Start to create a compute pool with at most `max_cfu` Confluent Flink Units. `wait` until it is READY."""
@@ -84,15 +75,7 @@ class ComputePools:
             "default_pool": False,
             "environment": {"id": self.environment_id},
         }
-        return self.client.send("POST", "/fcpm/v2/compute-pools", ComputePool.of, body={"spec": spec})
-
-    def delete(self, pool_id: str) -> None:
-        """Start to delete a compute pool. Wait with `wait_until_deleted`."""
-        self.client.delete(
-            f"/fcpm/v2/compute-pools/{pool_id}",
-            {"environment": self.environment_id},
-            may_exist=lambda: any(pool.id == pool_id for pool in self.list()),
-        )
+        return self._create({"spec": spec})
 
 
 @dataclass(frozen=True)
@@ -123,20 +106,20 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class Statements:
-    """The statements of one environment. The client is that of Flink in one region."""
+class Statements(NamedCollection[Statement]):
+    """The statements of one environment. The client is that of Flink in one region.
 
-    client: ApiClient
+    Deleting one stops it. Its topic and schemas are kept.
+    """
+
     organization_id: str
     environment_id: str
 
-    def list(self) -> list[Statement]:
-        """Return all that are visible to the key."""
-        return list(self.client.items(self._path, Statement.of))
+    kind = Statement
 
-    def find(self, name: str) -> Statement | None:
-        """Return the statement with a name, or None."""
-        return self.client.find(f"{self._path}/{name}", Statement.of)
+    @property
+    def path(self) -> str:
+        return f"/sql/v1/organizations/{self.organization_id}/environments/{self.environment_id}/statements"
 
     def create(self, name: str, sql: str, *, pool_id: str, principal_id: str, catalog: str, database: str) -> Statement:
         """Submit a statement. `wait` until it is RUNNING or COMPLETED.
@@ -158,12 +141,4 @@ class Statements:
             "compute_pool_id": pool_id,
             "principal": principal_id,
         }
-        return self.client.send("POST", self._path, Statement.of, body={"name": name, "spec": spec})
-
-    def delete(self, name: str) -> None:
-        """Start to stop and delete a statement. Its topic and schemas are kept."""
-        self.client.delete(f"{self._path}/{name}")
-
-    @property
-    def _path(self) -> str:
-        return f"/sql/v1/organizations/{self.organization_id}/environments/{self.environment_id}/statements"
+        return self._create({"name": name, "spec": spec})

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime as dt
 import re
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
-from resources.confluent.api_client import ApiClient, Key, single_match
+from resources.confluent.api_client import ApiClient, Key
+from resources.confluent.collection import Collection, single_match
 
 _ORGANIZATION = re.compile(r"organization=([^/]+)")
 
@@ -41,34 +42,14 @@ class Environment:
         return Environment(response["id"], response["display_name"], crn)
 
 
-@dataclass(frozen=True)
-class Environments:
-    """The environments of an organization."""
+class Environments(Collection[Environment]):
+    """The environments of an organization. Deleting one deletes **all its clusters, connectors and topics**."""
 
-    client: ApiClient
-
-    def list(self) -> list[Environment]:
-        """Return the environments that are visible to the key."""
-        return list(self.client.items("/org/v2/environments", Environment.of))
-
-    def find(self, name: str) -> Environment | None:
-        """Return the environment with a display name, or None.
-
-        Raises:
-            UnclearState: Several environments have the name.
-        """
-        return single_match(
-            f"environment '{name}'", [environment for environment in self.list() if environment.name == name]
-        )
+    label, kind, path = "environment", Environment, "/org/v2/environments"
 
     def create(self, name: str) -> Environment:
         """Create an environment. Confluent creates its Schema Registry with its first cluster."""
-        body = {"display_name": name, "stream_governance_config": {"package": "ESSENTIALS"}}
-        return self.client.send("POST", "/org/v2/environments", Environment.of, body=body)
-
-    def delete(self, environment_id: str) -> None:
-        """Delete an environment **with all its clusters, connectors and topics**."""
-        self.client.delete(f"/org/v2/environments/{environment_id}")
+        return self._create({"display_name": name, "stream_governance_config": {"package": "ESSENTIALS"}})
 
 
 @dataclass(frozen=True)
@@ -90,16 +71,15 @@ class ServiceAccount:
         return ServiceAccount(response["id"], response["display_name"], response.get("description") or "")
 
 
-@dataclass(frozen=True)
-class ServiceAccounts:
-    """The service accounts of an organization."""
+class ServiceAccounts(Collection[ServiceAccount]):
+    """The service accounts of an organization. Deleting one deletes its API keys and role bindings."""
 
-    client: ApiClient
+    label, kind, path = "service account", ServiceAccount, "/iam/v2/service-accounts"
+    is_forbidden_if_missing = True
 
     def find(self, name: str) -> ServiceAccount | None:
-        """Return the service account with a display name, or None."""
-        accounts = self.client.items("/iam/v2/service-accounts", ServiceAccount.of, {"display_name": name})
-        return single_match(f"service account '{name}'", [account for account in accounts if account.name == name])
+        accounts = self.client.items(self.path, self.kind.of, {"display_name": name})
+        return single_match(f"{self.label} '{name}'", [account for account in accounts if account.name == name])
 
     def create(self, name: str, description: str) -> ServiceAccount:
         """Create a service account.
@@ -107,16 +87,7 @@ class ServiceAccounts:
         Raises:
             Conflict: A service account of that name exists.
         """
-        body = {"display_name": name, "description": description}
-        return self.client.send("POST", "/iam/v2/service-accounts", ServiceAccount.of, body=body)
-
-    def delete(self, account_id: str) -> None:
-        """Delete a service account with its API keys and role bindings."""
-        path = "/iam/v2/service-accounts"
-        self.client.delete(
-            f"{path}/{account_id}",
-            may_exist=lambda: any(account.id == account_id for account in self.client.items(path, ServiceAccount.of)),
-        )
+        return self._create({"display_name": name, "description": description})
 
 
 @dataclass(frozen=True)
@@ -140,16 +111,17 @@ class RoleBindings:
 
     client: ApiClient
 
+    path: ClassVar = "/iam/v2/role-bindings"
+
     def on(self, crn_pattern: str, principal: str | None = None, role: str | None = None) -> list[RoleBinding]:
         """Return the role bindings on exactly this pattern. The API also lists those on parts of it."""
         query = {"crn_pattern": crn_pattern, "principal": principal, "role_name": role}
-        bindings = self.client.items("/iam/v2/role-bindings", RoleBinding.of, query)
+        bindings = self.client.items(self.path, RoleBinding.of, query)
         return [binding for binding in bindings if binding.crn_pattern == crn_pattern]
 
     def below(self, crn: str, principal: str) -> list[RoleBinding]:
         """Return a principal's role bindings on a resource and on all parts of it."""
-        query = {"crn_pattern": crn, "principal": principal}
-        return list(self.client.items("/iam/v2/role-bindings", RoleBinding.of, query))
+        return list(self.client.items(self.path, RoleBinding.of, {"crn_pattern": crn, "principal": principal}))
 
     def find(self, principal: str, role: str, crn_pattern: str) -> RoleBinding | None:
         """Return the role binding with exactly these attributes, or None."""
@@ -158,12 +130,12 @@ class RoleBindings:
     def create(self, principal: str, role: str, crn_pattern: str) -> RoleBinding:
         """Grant the role. It takes effect on all APIs within minutes."""
         body = {"principal": principal, "role_name": role, "crn_pattern": crn_pattern}
-        return self.client.send("POST", "/iam/v2/role-bindings", RoleBinding.of, body=body)
+        return self.client.send("POST", self.path, RoleBinding.of, body=body)
 
     def delete(self, binding: RoleBinding) -> None:
         """Revoke the role."""
         self.client.delete(
-            f"/iam/v2/role-bindings/{binding.id}",
+            f"{self.path}/{binding.id}",
             may_exist=lambda: binding in self.on(binding.crn_pattern, binding.principal, binding.role),
         )
 
@@ -286,7 +258,7 @@ class ApiKeys:
 
         def may_exist() -> bool:
             # The list of keys is empty, too, for a caller who may not see the account.
-            accounts = {account.id for account in self.client.items("/iam/v2/service-accounts", ServiceAccount.of)}
+            accounts = {account.id for account in ServiceAccounts(self.client).list()}
             return owner_id not in accounts or any(key.id == key_id for key in self.list(owner_id))
 
         self.client.delete(f"/iam/v2/api-keys/{key_id}", may_exist=may_exist)

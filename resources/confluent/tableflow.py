@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
-from urllib.parse import quote
 
-from resources.confluent.api_client import ApiClient, shortened, single_match
+from resources.confluent.api_client import shortened
+from resources.confluent.collection import Collection, Kind, NamedCollection
 
 MANAGED: Mapping[str, str] = MappingProxyType({"kind": "Managed"})
 """Storage that Confluent manages."""
@@ -16,19 +16,16 @@ MANAGED: Mapping[str, str] = MappingProxyType({"kind": "Managed"})
 
 @dataclass(frozen=True)
 class ProviderIntegration:
-    """Permission for Confluent to assume a role in an AWS account.
-
-    Attributes:
-        iam_role_arn: Confluent's role, which assumes ours.
-        external_id: The external id that Confluent presents.
-        usages: Resources that use the integration.
-    """
+    """Permission for Confluent to assume a role in an AWS account."""
 
     id: str
     name: str
     iam_role_arn: str
+    """Confluent's role, which assumes ours."""
     external_id: str
+    """The external id that Confluent presents."""
     usages: tuple[str, ...]
+    """Resources that use the integration."""
 
     @staticmethod
     def of(response: dict[str, Any]) -> ProviderIntegration:
@@ -44,43 +41,37 @@ class ProviderIntegration:
 
 
 @dataclass(frozen=True)
-class ProviderIntegrations:
-    """The provider integrations of one environment. The client is that of Confluent Cloud itself."""
+class ProviderIntegrations(Collection[ProviderIntegration]):
+    """The integrations of one environment with AWS. The client is that of Confluent Cloud itself.
 
-    client: ApiClient
+    Only one that is not in use can be deleted.
+    """
+
     environment_id: str
 
-    def list(self) -> list[ProviderIntegration]:
-        """Return the integrations with AWS."""
+    label, kind, path = "provider integration", ProviderIntegration, "/pim/v1/integrations"
 
+    @property
+    def query(self) -> Mapping[str, str]:
+        return {"environment": self.environment_id}
+
+    def list(self) -> list[ProviderIntegration]:
         def parsed(response: dict[str, Any]) -> ProviderIntegration | None:
             return ProviderIntegration.of(response) if response["provider"].upper() == "AWS" else None
 
-        integrations = self.client.items("/pim/v1/integrations", parsed, {"environment": self.environment_id})
+        integrations = self.client.items(self.path, parsed, self.query)
         return [integration for integration in integrations if integration]
-
-    def find(self, name: str) -> ProviderIntegration | None:
-        """Return the provider integration with a display name, or None.
-
-        Raises:
-            UnclearState: Several provider integrations have the name.
-        """
-        matches = [integration for integration in self.list() if integration.name == name]
-        return single_match(f"provider integration '{name}'", matches)
 
     def create(self, name: str, customer_role_arn: str) -> ProviderIntegration:
         """Create a provider integration. It is immutable: another role needs another integration."""
-        body = {
-            "display_name": name,
-            "provider": "aws",
-            "config": {"kind": "AwsIntegrationConfig", "customer_iam_role_arn": customer_role_arn},
-            "environment": {"id": self.environment_id},
-        }
-        return self.client.send("POST", "/pim/v1/integrations", ProviderIntegration.of, body=body)
-
-    def delete(self, integration_id: str) -> None:
-        """Delete a provider integration that is not in use."""
-        self.client.delete(f"/pim/v1/integrations/{integration_id}", {"environment": self.environment_id})
+        return self._create(
+            {
+                "display_name": name,
+                "provider": "aws",
+                "config": {"kind": "AwsIntegrationConfig", "customer_iam_role_arn": customer_role_arn},
+                "environment": {"id": self.environment_id},
+            }
+        )
 
 
 @dataclass(frozen=True)
@@ -108,26 +99,29 @@ class CatalogIntegration:
 
 
 @dataclass(frozen=True)
-class CatalogIntegrations:
-    """The catalog integrations of one cluster. The client is that of Tableflow."""
+class OfTableflow(Collection[Kind]):
+    """The objects of one cluster in Tableflow, whose client has a Tableflow key."""
 
-    client: ApiClient
     environment_id: str
     cluster_id: str
 
-    def find(self, name: str) -> CatalogIntegration | None:
-        """Return the catalog integration with a display name, or None.
+    @property
+    def query(self) -> Mapping[str, str]:
+        return {"environment": self.environment_id, "spec.kafka_cluster": self.cluster_id}
 
-        Raises:
-            UnclearState: Several catalog integrations have the name.
-        """
-        integrations = self.client.items("/tableflow/v1/catalog-integrations", CatalogIntegration.of, _of(self))
-        return single_match(f"catalog integration '{name}'", [one for one in integrations if one.name == name])
+    def _spec(self, **settings: Any) -> dict[str, Any]:
+        references = {"environment": {"id": self.environment_id}, "kafka_cluster": {"id": self.cluster_id}}
+        return {"spec": {**settings, **references}}
 
-    def get(self, integration_id: str) -> CatalogIntegration | None:
-        """Return the catalog integration with an id; None if it does not exist."""
-        path = f"/tableflow/v1/catalog-integrations/{integration_id}"
-        return self.client.find(path, CatalogIntegration.of, _of(self))
+    def change(self, id_: str, config: Mapping[str, Any]) -> Kind:
+        """Change the settings in `config`, which has the kind of an integration as well, and keep the others."""
+        return self.client.send("PATCH", self._one(id_), self.kind.of, body=self._spec(config=dict(config)))
+
+
+class CatalogIntegrations(OfTableflow[CatalogIntegration]):
+    """The catalog integrations of one cluster. The tables that a deleted one has registered stay in the catalog."""
+
+    label, kind, path = "catalog integration", CatalogIntegration, "/tableflow/v1/catalog-integrations"
 
     def create(self, name: str, config: Mapping[str, str]) -> CatalogIntegration:
         """Create an integration. Tables are in a namespace with the cluster's id as its name, unless `config` has one.
@@ -139,43 +133,28 @@ class CatalogIntegrations:
         Raises:
             Forbidden: The key's owner has no role on the provider integration yet.
         """
-        spec = {"display_name": name, **_references(self), "config": dict(config)}
-        path = "/tableflow/v1/catalog-integrations"
-        return self.client.send("POST", path, CatalogIntegration.of, body={"spec": spec})
-
-    def change(self, integration_id: str, config: Mapping[str, str]) -> CatalogIntegration:
-        """Change the settings of an integration. `config` has its kind and what changes."""
-        spec = {**_references(self), "config": dict(config)}
-        path = f"/tableflow/v1/catalog-integrations/{integration_id}"
-        return self.client.send("PATCH", path, CatalogIntegration.of, body={"spec": spec})
-
-    def delete(self, integration_id: str) -> None:
-        """Delete a catalog integration. Its registered tables stay in the catalog."""
-        self.client.delete(f"/tableflow/v1/catalog-integrations/{integration_id}", _of(self))
+        return self._create(self._spec(display_name=name, config=dict(config)))
 
 
 @dataclass(frozen=True)
 class TableflowTopic:
-    """A topic that Tableflow maintains as a table.
-
-    Attributes:
-        phase: As in the API; or SUSPENDED, which Tableflow does by itself at a record that it cannot process.
-        detail: The reason of a failure, of the table or of each failing format, without credentials.
-        table_path: An s3:// URI; empty at first.
-        synced: Whether the table is registered in all catalogs.
-        storage: Kind and settings of the storage, as in the API.
-        config: The settings, as in the API.
-        write_mode: APPEND or UPSERT, as the topic's `cleanup.policy` implies; empty before Tableflow determines it.
-    """
+    """A topic that Tableflow maintains as a table."""
 
     name: str
     phase: str
+    """As in the API; or SUSPENDED, which Tableflow does by itself at a record that it cannot process."""
     detail: str
+    """The reason of a failure, of the table or of each failing format, without credentials."""
     table_path: str
+    """An s3:// URI; empty at first."""
     synced: bool
+    """Whether the table is registered in all catalogs."""
     storage: Mapping[str, Any]
+    """Kind and settings of the storage, as in the API."""
     config: Mapping[str, Any]
+    """The settings, as in the API."""
     write_mode: str = ""
+    """APPEND or UPSERT, as the topic's `cleanup.policy` implies; empty before Tableflow determines it."""
 
     @staticmethod
     def of(response: dict[str, Any]) -> TableflowTopic:
@@ -195,22 +174,13 @@ class TableflowTopic:
         )
 
 
-@dataclass(frozen=True)
-class TableflowTopics:
-    """The topics of one cluster that Tableflow maintains as tables. The client is that of Tableflow."""
+class TableflowTopics(OfTableflow[TableflowTopic], NamedCollection[TableflowTopic]):
+    """The topics of one cluster that Tableflow maintains as tables; `find` returns None if Tableflow is off.
 
-    client: ApiClient
-    environment_id: str
-    cluster_id: str
+    Deleting one turns Tableflow off. Its files and table stay; more files may be written for a while.
+    """
 
-    def list(self) -> list[TableflowTopic]:
-        """Return the topics that are visible to the key."""
-        return list(self.client.items("/tableflow/v1/tableflow-topics", TableflowTopic.of, _of(self)))
-
-    def find(self, name: str) -> TableflowTopic | None:
-        """Return the state of a topic; None if Tableflow is off for it."""
-        path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
-        return self.client.find(path, TableflowTopic.of, _of(self))
+    kind, path = TableflowTopic, "/tableflow/v1/tableflow-topics"
 
     def create(self, name: str, storage: Mapping[str, str], config: Mapping[str, Any]) -> TableflowTopic:
         """Start to maintain a topic as an Iceberg table. `wait` until it is RUNNING.
@@ -221,24 +191,8 @@ class TableflowTopics:
             config: Settings as in the API, for example `retention_ms` and `error_handling`; durations are strings of
                 milliseconds.
         """
-        spec = {
-            "display_name": name,
-            **_references(self),
-            "storage": dict(storage),
-            "table_formats": ["ICEBERG"],
-            "config": dict(config),
-        }
-        return self.client.send("POST", "/tableflow/v1/tableflow-topics", TableflowTopic.of, body={"spec": spec})
-
-    def change(self, name: str, config: dict[str, Any]) -> TableflowTopic:
-        """Change the settings in `config` and keep the others."""
-        spec = {**_references(self), "config": config}
-        path = f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}"
-        return self.client.send("PATCH", path, TableflowTopic.of, body={"spec": spec})
-
-    def delete(self, name: str) -> None:
-        """Turn Tableflow off for a topic. Its files and table stay; more files may be written for a while."""
-        self.client.delete(f"/tableflow/v1/tableflow-topics/{quote(name, safe='')}", _of(self))
+        settings = {"storage": dict(storage), "table_formats": ["ICEBERG"], "config": dict(config)}
+        return self._create(self._spec(display_name=name, **settings))
 
 
 def glue(provider_integration_id: str) -> dict[str, str]:
@@ -249,11 +203,3 @@ def glue(provider_integration_id: str) -> dict[str, str]:
 def own_bucket(bucket: str, provider_integration_id: str) -> dict[str, str]:
     """Return the storage in a bucket, which the integration with its AWS account opens."""
     return {"kind": "ByobAws", "bucket_name": bucket, "provider_integration_id": provider_integration_id}
-
-
-def _references(topics: TableflowTopics | CatalogIntegrations) -> dict[str, dict[str, str]]:
-    return {"environment": {"id": topics.environment_id}, "kafka_cluster": {"id": topics.cluster_id}}
-
-
-def _of(topics: TableflowTopics | CatalogIntegrations) -> dict[str, str]:
-    return {"environment": topics.environment_id, "spec.kafka_cluster": topics.cluster_id}

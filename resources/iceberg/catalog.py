@@ -67,21 +67,13 @@ class Catalog(CatalogSettings):
 
     @property
     def backend(self) -> CatalogBackend:
-        """The type of catalog.
-
-        Raises:
-            ConfigError: The type is unknown.
-        """
+        """The type of catalog."""
         from resources.iceberg.catalog_types import backend_of
 
         return backend_of(self.type)
 
     def iceberg(self) -> IcebergCatalog:
-        """Return the catalog for pyiceberg. S3 credentials come from the environment, as in every AWS client.
-
-        Raises:
-            ConfigError: The type is unknown.
-        """
+        """Return the catalog for pyiceberg. S3 credentials come from the environment, as in every AWS client."""
         if self._catalog is None:
             properties = self.backend.pyiceberg_properties(self) | {"warehouse": self.warehouse} | self.file_io()
             self._catalog = self.backend.load(properties)
@@ -125,7 +117,6 @@ class Catalog(CatalogSettings):
 
         Raises:
             UnclearState: Glue has an object of that name that is not an Iceberg table.
-            Unreachable: The catalog does not respond.
         """
         from pyiceberg.exceptions import NoSuchTableError
 
@@ -136,11 +127,7 @@ class Catalog(CatalogSettings):
                 return None
 
     def table_at(self, metadata_location: str) -> Table | None:
-        """Return a table as a metadata file describes it; None if the file was deleted, as old ones are by maintenance.
-
-        Raises:
-            Unreachable: The file could not be read.
-        """
+        """Return a table as a metadata file describes it; None if the file was deleted, as maintenance does."""
         from pyiceberg.table import StaticTable
 
         with self.translate_errors(), suppress(FileNotFoundError):
@@ -152,7 +139,6 @@ class Catalog(CatalogSettings):
 
         Raises:
             CommitConflict: It was dropped, or another table has its name now.
-            Unreachable: The catalog does not respond.
         """
         with self.translate_errors(), detect_conflict(table):
             current = self.iceberg().load_table(table.name())
@@ -191,7 +177,6 @@ class Catalog(CatalogSettings):
         Raises:
             IncompatibleSchema: A column would change incompatibly; nothing was changed.
             CommitConflict: Another writer changed the columns, perhaps to a newer schema, or keeps changing the table.
-            Unreachable: The catalog or the storage does not respond.
         """
         from pyiceberg.exceptions import CommitFailedException, NoSuchTableError
 
@@ -258,7 +243,6 @@ class Catalog(CatalogSettings):
         Raises:
             UnclearState: An earlier release created a successor, which has dead letters of its own; or the last table
                 names one before it.
-            Unreachable: The catalog does not respond.
         """
         closed: list[tuple[TableRef, Table]] = []
         ref, table = first, self.load(first)
@@ -277,7 +261,6 @@ class Catalog(CatalogSettings):
 
         Raises:
             UnclearState: One does, so the missing table was dropped, and the records of both would be ingested again.
-            Unreachable: The catalog does not respond.
         """
         following = ref.next_version
         while (table := self.load(following)) is not None:
@@ -310,7 +293,6 @@ class Catalog(CatalogSettings):
 
         Raises:
             CommitConflict: Main or the branch has moved since; main is as the other writer left it.
-            TransientError: The catalog does not respond. The batch is either published or not.
         """
         from pyiceberg.exceptions import CommitFailedException
 
@@ -386,9 +368,5 @@ def spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def published_table(catalog: Catalog, ref: TableRef) -> Table:
-    """Return a table that has a published snapshot.
-
-    Raises:
-        LakehouseError: It has none, so nothing can be registered or compared.
-    """
+    """Return a table that has a published snapshot."""
     return TableChain((ref, catalog.load(ref))).require_published()[1]

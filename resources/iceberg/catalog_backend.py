@@ -42,11 +42,7 @@ class CatalogSettings(dg.ConfigurableResource):
 
     @model_validator(mode="after")
     def _require_region(self) -> Self:
-        """Require the region in which roles are assumed: Spark's client of STS has no default.
-
-        Raises:
-            ConfigError: There is none.
-        """
+        """Require the region in which roles are assumed: Spark's client of STS has no default."""
         roles = [name for name in ("role_arn", "maintenance_role_arn", "reader_role_arn") if getattr(self, name)]
         if roles and not self.region:
             raise ConfigError(

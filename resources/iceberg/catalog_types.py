@@ -52,15 +52,10 @@ class SqlBackend(CatalogBackend):
         return catalog.uri or ""
 
     def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
-        """Return the properties of pyiceberg's SQL catalog."""
         return {"py-catalog-impl": "resources.iceberg.catalog_types.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
 
     def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
-        """Return the properties of Iceberg's JDBC catalog (Iceberg, JDBC integration).
-
-        Raises:
-            ConfigError: The database is neither SQLite nor PostgreSQL, or the address is incomplete.
-        """
+        # Iceberg, JDBC integration.
         url = _url(self.uri(catalog))
         # pyiceberg creates its tables with the columns of version V1.
         settings = {"type": "jdbc", "jdbc.schema-version": "V1"}
@@ -74,7 +69,6 @@ class SqlBackend(CatalogBackend):
         return settings | {"uri": address} | options | login
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
-        """Return pyiceberg's catalog, which creates its tables in an empty database."""
         try:
             return super().load(properties)
         except DatabaseError:
@@ -82,15 +76,14 @@ class SqlBackend(CatalogBackend):
             return super().load(properties)
 
     def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
-        """Return the metadata file of each table by the table's full name, of all namespaces in one query."""
         assert isinstance(iceberg, SqlCatalog)
+        # One query for all namespaces.
         columns = IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location
         query = select(*columns).where(IcebergTables.catalog_name == iceberg.name)
         with Session(iceberg.engine) as session:
             return {f"{owner}.{name}": file or "" for owner, name, file in session.execute(query)}
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
-        """Translate an error of the database or S3."""
         if not isinstance(error, OperationalError):
             return super().to_error(error, catalog)
         address = _url(self.uri(catalog)).render_as_string(hide_password=True)
@@ -124,17 +117,14 @@ class GlueBackend(CatalogBackend):
     cleaning = {"s3.delete-enabled": "true"}
 
     def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
-        """Return the properties of pyiceberg's Glue catalog, with calls limited to 31 seconds instead of 11 minutes.
-
-        PyIceberg has no property for time-outs, so they are set on the session of its client.
-        """
+        # Calls are limited to 31 seconds instead of 11 minutes. pyiceberg has no property for time-outs, so the session
+        # of its client has them.
         session = botocore_session(catalog.role_arn, catalog.region)
         session.set_default_client_config(Config(connect_timeout=TIMEOUT_SECONDS, read_timeout=TIMEOUT_SECONDS))
         implementation = "resources.iceberg.catalog_types.ClockCheckedGlueCatalog"
         return {"py-catalog-impl": implementation, "botocore_session": session, "glue.max-retries": RETRIES}
 
     def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
-        """Return the properties of Iceberg's Glue catalog (Iceberg, AWS integration)."""
         # Iceberg rejects hyphens in database names, but Tableflow's database is the id of a Kafka cluster: lkc-….
         validation = {"glue.skip-name-validation": "true"}
         # Iceberg's Java catalog treats any error response of UpdateTable as a rejection (GlueTableOperations.doCommit)
@@ -142,7 +132,6 @@ class GlueBackend(CatalogBackend):
         return {"type": "glue", "s3.delete-enabled": "false"} | validation
 
     def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
-        """Return the metadata file of each table in a database by the table's full name."""
         assert isinstance(iceberg, GlueCatalog)
         pages = iceberg.glue.get_paginator("get_tables").paginate(DatabaseName=namespace)
         tables = [table for page in pages for table in page["TableList"]]
@@ -150,7 +139,6 @@ class GlueBackend(CatalogBackend):
         return {f"{namespace}.{name}": file for name, file in files.items() if file}
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
-        """Translate an error of Glue or S3."""
         if isinstance(error, ClientError | BotoCoreError):
             return glue_error(error, catalog.region)
         return super().to_error(error, catalog)
@@ -197,19 +185,16 @@ class ClockCheckedGlueCatalog(ClockChecked, GlueCatalog):
         return table
 
     def create_namespace(self, *args: Any, **kwargs: Any) -> None:
-        """Create a Glue database."""
         with translate_permanent_errors(self.glue.meta.region_name):
             super().create_namespace(*args, **kwargs)
 
     def create_table(self, *args: Any, **kwargs: Any) -> Table:
-        """Create a table."""
         with translate_permanent_errors(self.glue.meta.region_name):
             return super().create_table(*args, **kwargs)
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
-        """Commit to a table."""
         with translate_permanent_errors(self.glue.meta.region_name):
             return super().commit_table(table, requirements, updates)
 
@@ -220,18 +205,10 @@ CATALOGS: Sequence[type[CatalogBackend]] = (SqlBackend, GlueBackend)
 
 @cache
 def registered() -> Mapping[str, CatalogBackend]:
-    """Return all types by name: this project's and those of installed distributions.
-
-    Raises:
-        ConfigError: Two types have the same name.
-    """
+    """Return all types by name: this project's and those of installed distributions."""
     return {name: backend() for name, backend in implementations(CATALOGS, "lakehouse.catalogs").items()}
 
 
 def backend_of(type_: str) -> CatalogBackend:
-    """Return the backend of a type.
-
-    Raises:
-        ConfigError: No backend has the name.
-    """
+    """Return the backend of a type."""
     return by_name(registered(), type_, f"Catalog type '{type_}' is not known.")

@@ -32,11 +32,7 @@ class Pause:
 
 
 def pauses(catalog: Catalog, namespace: str) -> dict[str, Pause]:
-    """Return the pauses by topic entry.
-
-    Raises:
-        Unreachable: The catalog does not respond.
-    """
+    """Return the pauses by topic entry."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     with catalog.translate_errors():
@@ -56,12 +52,7 @@ def _parse(text: str) -> Pause:
 
 
 def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
-    """Pause a topic, or change the reason of its pause.
-
-    Raises:
-        LakehouseError: The reason is too long, or another change undid the pause.
-        Unreachable: The catalog does not respond.
-    """
+    """Pause a topic, or change the reason of its pause."""
     if len(reason) > MAX_REASON:
         raise LakehouseError(
             f"The reason has {len(reason):,} characters. Nothing was changed. Use {MAX_REASON} at most"
@@ -81,12 +72,7 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
 
 
 def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
-    """End the pause of a topic and return whether it was paused.
-
-    Raises:
-        LakehouseError: Another change restored the pause.
-        Unreachable: The catalog does not respond.
-    """
+    """End the pause of a topic and return whether it was paused."""
     if topic not in pauses(catalog, namespace):
         return False
     with catalog.translate_errors():
@@ -104,7 +90,6 @@ def require_unpaused(catalog: Catalog, namespace: str, topic: str) -> None:
 
     Raises:
         Paused: The topic is paused.
-        Unreachable: The catalog does not respond.
     """
     if current := pauses(catalog, namespace).get(topic):
         raise Paused(topic, current.describe())

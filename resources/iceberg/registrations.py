@@ -33,7 +33,6 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table, *, 
     Raises:
         UnclearState: The file is of another table, or has a snapshot that the table never had, which was committed
             through the reader.
-        Unreachable: The file could not be read.
     """
     if registered == table.metadata_location:
         return True

@@ -103,12 +103,7 @@ class RestCatalog(dg.ConfigurableResource):
     _prefix: str | None = PrivateAttr(default=None)
 
     def registration(self, namespace: str, table: str) -> Registration | None:
-        """Return the registration of a table, or None if there is none.
-
-        Raises:
-            LakehouseError: The catalog refuses the request.
-            Unreachable: The catalog does not respond.
-        """
+        """Return the registration of a table, or None if there is none."""
         # The server responds with the same status if it does not have the whole catalog.
         path = self._in_catalog(f"{_in(namespace)}/tables/{_path(table)}")
         try:
@@ -136,8 +131,6 @@ class RestCatalog(dg.ConfigurableResource):
         Raises:
             UnclearState: Another Iceberg table is registered under the name.
             CommitConflict: Another writer changed the registration.
-            LakehouseError: The catalog refuses the request.
-            Unreachable: The catalog does not respond.
         """
         name = f"{namespace}.{table}"
         if expected and expected.table_uuid != table_uuid:
@@ -237,21 +230,11 @@ class RestCatalog(dg.ConfigurableResource):
                 raise
 
     def _call(self, method: str, path: str, **request: Any) -> Any:
-        """Return the body of the catalog's response.
-
-        Raises:
-            ErrorResponse: The catalog refuses the request.
-            TransientError: The catalog does not respond, has an internal error, or limits the rate of requests.
-        """
+        """Return the body of the catalog's response."""
         return self._send(method, self._in_catalog(path), **request)
 
     def _in_catalog(self, path: str) -> str:
-        """Return the complete path of a resource of the catalog, as the server's configuration says.
-
-        Raises:
-            ErrorResponse: The server has no such catalog.
-            Unreachable: The server does not respond.
-        """
+        """Return the complete path of a resource of the catalog, as the server's configuration says."""
         if self._prefix is None:
             body = self._send("GET", "v1/config", params={"warehouse": self.warehouse})
             self._prefix = {**body.get("defaults", {}), **body.get("overrides", {})}.get("prefix", "")
@@ -296,11 +279,7 @@ class RestCatalog(dg.ConfigurableResource):
             ) from None
 
     def client(self) -> ClientCredentials | None:
-        """Return the OAuth client; None for a catalog without authentication.
-
-        Raises:
-            ConfigError: The client has no secret.
-        """
+        """Return the OAuth client; None for a catalog without authentication."""
         if self._oauth is None and (self.credential or self.client_id):
             id_, _, secret = (self.credential or f"{self.client_id}:{self.client_secret or ''}").partition(":")
             if not secret:

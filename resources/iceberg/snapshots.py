@@ -44,7 +44,6 @@ def full_history(table: Table) -> Iterator[Snapshot]:
 
     Raises:
         UnclearState: No remaining metadata file describes them.
-        Unreachable: A metadata file could not be read.
     """
     has_batch = False
     for snapshot in history(table):
@@ -61,7 +60,6 @@ def last_batch(table: Table | None) -> Batch | None:
 
     Raises:
         UnclearState: The table has rows but no token, or the token expired: its position is unknown.
-        Unreachable: A metadata file could not be read.
     """
     if table is None:
         return None
@@ -115,10 +113,6 @@ def _expired_ancestors(table: Table) -> Iterator[Snapshot]:
     """Yield main's expired ancestors, newest first, from older metadata files.
 
     The offsets tag is no substitute: after a rollback main does not have the tagged batch.
-
-    Raises:
-        UnclearState: The files do not reach back far enough.
-        Unreachable: A file could not be read.
     """
     from pyiceberg.serializers import FromInputFile
 

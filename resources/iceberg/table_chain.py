@@ -29,14 +29,12 @@ class TableChain:
     """The tables of a topic as loaded at one time, in order. A topic that never rolled over has one.
 
     All rules about which of the tables has something are here: callers name what they need.
-
-    Attributes:
-        newest: The table that receives new records, and None if it does not exist yet.
-        closed: The tables before it, which receive no further rows.
     """
 
     newest: tuple[TableRef, Table | None]
+    """The table that receives new records, and None if it does not exist yet."""
     closed: tuple[tuple[TableRef, Table], ...] = ()
+    """The tables before it, which receive no further rows."""
 
     @property
     def existing(self) -> tuple[tuple[TableRef, Table], ...]:
@@ -51,11 +49,7 @@ class TableChain:
         return tables[-1] if tables else None
 
     def require_published(self) -> tuple[TableRef, Table]:
-        """Return the newest table that has a published snapshot.
-
-        Raises:
-            LakehouseError: None has, so nothing can be registered or compared.
-        """
+        """Return the newest table that has a published snapshot."""
         if self.published is None:
             ref = self.newest[0]
             name = ref.first or ref.name
@@ -70,7 +64,6 @@ class TableChain:
 
         Raises:
             UnclearState: A table has rows, and its position is unknown.
-            Unreachable: A metadata file could not be read.
         """
         return next((batch for _, table in reversed(self.existing) if (batch := last_batch(table))), None)
 
@@ -82,7 +75,6 @@ class TableChain:
 
         Raises:
             UnclearState: A table has rows, and its position is unknown.
-            Unreachable: A metadata file could not be read.
         """
         before = next((batch for _, table in reversed(self.closed) if (batch := last_batch(table))), None)
         newest = last_batch(self.newest[1]) or before
@@ -103,7 +95,6 @@ class TableChain:
 
         Raises:
             UnclearState: A table has rows, and its position is unknown.
-            Unreachable: A metadata file could not be read.
         """
         with_rows: tuple[TableRef, Table | None] = self.existing[0] if self.existing else self.newest
         for ref, table in self.existing:

@@ -18,7 +18,7 @@ from requests import RequestException
 from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.table_ref import TableRef
-from resources.aws.secrets_manager import read_secret_fields
+from resources.aws.secret_reader import read_secret_fields
 from resources.http_json import ClientCredentials
 from resources.iceberg.catalog import spark_catalog
 from resources.iceberg.table_chain import TableChain
@@ -65,12 +65,7 @@ class TableflowCatalog(dg.ConfigurableResource):
     _opened: tuple[str, RestCatalog] | None = PrivateAttr(default=None)
 
     def load(self, ref: TableRef) -> Table | None:
-        """Return the current state of a table with credentials for its files, or None if it does not exist.
-
-        Raises:
-            LakehouseError: The catalog refuses the API key.
-            Unreachable: The catalog does not respond.
-        """
+        """Return the current state of a table with credentials for its files, or None if it does not exist."""
         from pyiceberg.exceptions import AuthorizationExpiredError, UnauthorizedError
 
         uri, client = self._client()
@@ -91,10 +86,6 @@ class TableflowCatalog(dg.ConfigurableResource):
 
         They contain a token instead of the API key: Spark masks settings of this name, and the token expires. A session
         keeps the catalogs that it has used, so one that outlives the token is refused.
-
-        Raises:
-            LakehouseError: The catalog refuses the API key.
-            Unreachable: The catalog does not respond.
         """
         uri, client = self._client()
         settings = {

@@ -36,7 +36,6 @@ def ensure(kafka: KafkaClient) -> None:
 
     Raises:
         UnclearState: Kafka would delete its messages.
-        Unreachable: Kafka does not respond.
     """
     kafka.ensure_topic(TOPIC, PARTITIONS, settings={"cleanup.policy": "compact"}, min_partitions=1)
     policy = kafka.topic_setting(TOPIC, "cleanup.policy")
@@ -55,9 +54,6 @@ def read(kafka: KafkaClient, name: str, *, settled: bool = True) -> Bookmark | N
         kafka: The cluster.
         name: Name of the bookmark.
         settled: Wait for transactions that are open now, so that no earlier commit is missed.
-
-    Raises:
-        Unreachable: Kafka does not respond, or a transaction stays open.
     """
     described = kafka.describe([TOPIC]).get(TOPIC)
     if described is None:

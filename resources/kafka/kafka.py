@@ -15,7 +15,7 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState, translate
 from lakehouse.core.polling import poll
-from resources.aws.secrets_manager import read_secret_fields
+from resources.aws.secret_reader import read_secret_fields
 from resources.kafka.errors import LOGIN_SECONDS, POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election, to_error
 from resources.kafka.jaas import jaas_config
 from resources.kafka.messages import Headers, Received, received, timestamps
@@ -33,17 +33,14 @@ _LOG.setLevel(logging.CRITICAL)
 
 @dataclass(frozen=True)
 class TopicDescription:
-    """The description of a topic.
-
-    Attributes:
-        topic_id: The broker's id of the topic, which changes when the topic is recreated.
-        partitions: Number of partitions.
-        leaderless: Partitions that cannot be read because their brokers are down.
-    """
+    """The description of a topic."""
 
     topic_id: str
+    """The broker's id of the topic, which changes when the topic is recreated."""
     partitions: int
+    """Number of partitions."""
     leaderless: tuple[int, ...] = ()
+    """Partitions that cannot be read because their brokers are down."""
 
 
 @dataclass(frozen=True)
@@ -79,12 +76,7 @@ class Kafka(dg.ConfigurableResource):
 
     @property
     def servers(self) -> str:
-        """Addresses of the brokers.
-
-        Raises:
-            ConfigError: The secret does not exist or has no address.
-            Unreachable: AWS does not respond.
-        """
+        """Addresses of the brokers."""
         return self._secret("bootstrap.servers")["bootstrap.servers"] if self.secret else self.bootstrap_servers
 
     def _secret(self, *fields: str) -> Mapping[str, str]:
@@ -120,29 +112,17 @@ class Kafka(dg.ConfigurableResource):
         return options
 
     def cluster_id(self) -> str:
-        """Return the cluster's id.
-
-        Raises:
-            Unreachable: Kafka does not respond.
-        """
+        """Return the cluster's id."""
         with self.translate_errors():
             return self._admin().describe_cluster(request_timeout=TIMEOUT_SECONDS).result().cluster_id
 
     def topics(self) -> list[str]:
-        """Return the names of all topics.
-
-        Raises:
-            Unreachable: Kafka does not respond.
-        """
+        """Return the names of all topics."""
         with self.translate_errors():
             return sorted(self._admin().list_topics(timeout=TIMEOUT_SECONDS).topics)
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
-        """Return the descriptions of those of the topics that exist.
-
-        Raises:
-            Unreachable: Kafka does not respond.
-        """
+        """Return the descriptions of those of the topics that exist."""
         from confluent_kafka import KafkaError, KafkaException, TopicCollection
 
         descriptions = {}
@@ -166,10 +146,6 @@ class Kafka(dg.ConfigurableResource):
         Args:
             topics: Names of the topics.
             committed: Report the end as a read_committed consumer sees it: the start of the first open transaction.
-
-        Raises:
-            LakehouseError: A topic does not exist.
-            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
@@ -197,10 +173,6 @@ class Kafka(dg.ConfigurableResource):
         Args:
             topic: Name of the topic.
             timestamp_ms: Milliseconds since the epoch.
-
-        Raises:
-            LakehouseError: The topic does not exist.
-            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
@@ -230,8 +202,6 @@ class Kafka(dg.ConfigurableResource):
 
         Raises:
             UnclearState: An existing topic has fewer. Adding partitions moves keys, so an operator has to decide.
-            TransientError: A new topic is not listed within TIMEOUT_SECONDS.
-            Unreachable: Kafka does not respond.
         """
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
@@ -268,12 +238,7 @@ class Kafka(dg.ConfigurableResource):
     def oldest_timestamp(
         self, topic: str, positions: Mapping[int, int], ends: Mapping[int, int]
     ) -> dict[int, int | None]:
-        """Return the same as `messages.timestamps`, with records of open transactions, which are pending too.
-
-        Raises:
-            LakehouseError: A timestamp could not be determined.
-            Unreachable: Kafka does not respond.
-        """
+        """Return the same as `messages.timestamps`, with records of open transactions, which are pending too."""
         with self.translate_errors():
             consumer = self.consumer("lakehouse-lag", "read_uncommitted", {"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
@@ -305,11 +270,7 @@ class Kafka(dg.ConfigurableResource):
         return Producer({**self.client_config(), **settings, **{k.replace("_", "."): v for k, v in config.items()}})
 
     def topic_setting(self, topic: str, name: str) -> str | None:
-        """Return a setting of a topic (Kafka, Topic configs); None without permission to read it.
-
-        Raises:
-            Unreachable: Kafka does not respond.
-        """
+        """Return a setting of a topic (Kafka, Topic configs); None without permission to read it."""
         from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import ConfigResource
 
@@ -333,9 +294,6 @@ class Kafka(dg.ConfigurableResource):
             partition: The partition.
             start: First offset.
             end: An offset that is not past the end for a read_committed consumer.
-
-        Raises:
-            Unreachable: Kafka sends nothing for TIMEOUT_SECONDS.
         """
         start = max(start, self.offsets([topic])[topic][partition].start)
         if start < end:

@@ -39,7 +39,6 @@ def received(consumer: Consumer, servers: str, topic: str, partition: int, start
         end: An offset after `start`, and not past the end for this consumer.
 
     Raises:
-        Unreachable: Kafka sends nothing for TIMEOUT_SECONDS.
         KafkaException: Kafka does not respond.
     """
     from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -92,7 +91,6 @@ def timestamps(
         marker.
 
     Raises:
-        LakehouseError: Kafka returned neither a record nor the end of a partition.
         KafkaException: Kafka does not respond.
     """
     from confluent_kafka import KafkaError, TopicPartition
@@ -131,11 +129,7 @@ def timestamps(
 
 
 def _timestamp(topic: str, message: Message) -> int:
-    """Return a record's timestamp in milliseconds.
-
-    Raises:
-        LakehouseError: It has none.
-    """
+    """Return a record's timestamp in milliseconds."""
     from confluent_kafka import TIMESTAMP_NOT_AVAILABLE
 
     kind, milliseconds = message.timestamp()

@@ -10,15 +10,12 @@ from resources.protocols import KafkaClient
 
 @dataclass(frozen=True)
 class TopicOffsets:
-    """The offsets of a topic.
-
-    Attributes:
-        topic_id: The id that the topic had immediately before its offsets were read.
-        partitions: The offsets by partition.
-    """
+    """The offsets of a topic."""
 
     topic_id: str
+    """The id that the topic had immediately before its offsets were read."""
     partitions: dict[int, Offsets]
+    """The offsets by partition."""
 
 
 def readable_offsets(kafka: KafkaClient, topics: Sequence[str]) -> tuple[dict[str, TopicOffsets], dict[str, Exception]]:
@@ -26,9 +23,6 @@ def readable_offsets(kafka: KafkaClient, topics: Sequence[str]) -> tuple[dict[st
 
     Returns:
         The offsets, and the errors of unreadable topics, by topic.
-
-    Raises:
-        Unreachable: Kafka does not respond.
     """
     if not topics:
         return {}, {}

@@ -97,10 +97,6 @@ class StreamGroup:
                 leaving.wait(RETRY_SECONDS)
 
     def _be_member(self, leaving: threading.Event) -> None:
-        """
-        Raises:
-            LakehouseError: Kafka does not permit the group.
-        """
         from confluent_kafka import KafkaError
 
         self._join_by = time.monotonic() + JOIN_SECONDS

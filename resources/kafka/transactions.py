@@ -37,23 +37,20 @@ OVERHEAD_BYTES = 512
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A message to produce.
-
-    Attributes:
-        topic: The topic.
-        key: The key.
-        value: The value.
-        headers: The headers.
-        partition: The partition; -1 to partition by key.
-        source: Partition and offset of the record that it was produced from, if any.
-    """
+    """A message to produce."""
 
     topic: str
+    """The topic."""
     key: bytes | None
+    """The key."""
     value: bytes | None
+    """The value."""
     headers: Headers = ()
+    """The headers."""
     partition: int = -1
+    """The partition; -1 to partition by key."""
     source: tuple[int, int] | None = None
+    """Partition and offset of the record that it was produced from, if any."""
 
     @property
     def size(self) -> int:
@@ -63,11 +60,7 @@ class Outgoing:
 
 
 def begin(kafka: KafkaClient, transactional_id: str) -> Producer:
-    """Open a producer, which fences off an older process with the same id.
-
-    Raises:
-        Unreachable: Kafka does not respond.
-    """
+    """Open a producer, which fences off an older process with the same id."""
     settings = {"transaction_timeout_ms": TIMEOUT_SECONDS * 1000, "message_max_bytes": 1_000_000_000}
     producer = kafka.producer(transactional_id=transactional_id, **settings)
     with kafka.translate_errors():
@@ -76,22 +69,12 @@ def begin(kafka: KafkaClient, transactional_id: str) -> Producer:
 
 
 def message_limit(kafka: KafkaClient, topic: str) -> int:
-    """Return the maximum bytes of a batch in the topic; Kafka's default without permission to read the setting.
-
-    Raises:
-        Unreachable: Kafka does not respond.
-    """
+    """Return the maximum bytes of a batch in the topic; Kafka's default without permission to read the setting."""
     return int(kafka.topic_setting(topic, "max.message.bytes") or DEFAULT_LIMIT)
 
 
 def commit(kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing]) -> None:
-    """Produce all messages or none, and return when readers see them.
-
-    Raises:
-        Unreachable: Kafka does not respond.
-        TransientError: A newer process replaced this producer.
-        LakehouseError: The transaction was open for too long.
-    """
+    """Produce all messages or none, and return when readers see them."""
     from confluent_kafka import KafkaError, KafkaException
 
     topics: dict[tuple[str, int | None], None] = {}
@@ -151,9 +134,6 @@ def wait_until_visible(kafka: KafkaClient, topic: str, partition: int | None = N
         kafka: The cluster.
         topic: The topic.
         partition: The only partition to wait for; all if None.
-
-    Raises:
-        Unreachable: A transaction stays open.
     """
     written = kafka.offsets([topic], committed=False)[topic]
     awaited = written if partition is None else [partition]

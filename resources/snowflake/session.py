@@ -1,4 +1,5 @@
-"""Sessions of Snowflake's connector: keys, time-outs, translation of errors, and responses whose form is verified.
+"""Sessions of Snowflake's connector: logins, statements with the errors of their caller, and responses whose form is
+verified.
 
 A function that parses rows reads them with `text_of`, `value_of`, `single_value` and `json_object`, which raise
 `UnknownForm`. `parsed` reports it as an error that names the statement.
@@ -8,14 +9,17 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import runpy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import cache, lru_cache, partial
 from importlib.metadata import distribution
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from lakehouse.core.errors import LakehouseError, Unreachable, translate
+from resources.snowflake.sql import redact
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -27,6 +31,89 @@ if TYPE_CHECKING:
 LOGIN_TIMEOUT_SECONDS = 10
 NETWORK_TIMEOUT_SECONDS = 60
 """Limit for one request. Without these two limits the connector repeats a request for minutes."""
+
+LOGGERS = ("connection", "cursor", "errors", "network")
+"""Loggers of the connector that quote statements; `network` at level ERROR when there is no response."""
+
+Row = dict[str, Any]
+"""The values of a row, by column."""
+R = TypeVar("R")
+Parse = Callable[[list[Row]], R]
+"""Derives a value from the rows of a response."""
+
+
+class SnowflakeSession(Protocol):
+    """A session of the connector, or one that connects when it is first used."""
+
+    @property
+    def account(self) -> str:
+        """The account identifier."""
+
+    def cursor(self) -> SnowflakeCursor:
+        """Open a cursor, as PEP 249 defines it."""
+
+
+@dataclass(frozen=True)
+class FailedStatement:
+    """A statement that failed, without the secrets in it, and the connector's error."""
+
+    text: str
+    msg: str
+    """Without the secrets in it."""
+    errno: int | None
+
+
+@dataclass(frozen=True)
+class StatementRunner:
+    """Statements in one session, whose errors have the words of their caller."""
+
+    session: SnowflakeSession = field(repr=False)
+    where: str
+    """Address of the server."""
+    refused: Callable[[FailedStatement], LakehouseError]
+    """Returns the error for a statement that Snowflake refuses."""
+    lost: Callable[[FailedStatement], LakehouseError]
+    """Returns the error for a change whose response was lost."""
+
+    def read(self, statement: str, parse: Parse[R]) -> R:
+        """Run a statement that changes nothing, and parse its rows."""
+        columns, rows = self._run(statement, (), partial(unreachable, self.where))
+        return parsed(self.where, statement, by_column(columns, rows), parse)
+
+    def change(self, statement: str, params: Sequence[Any] = ()) -> tuple[list[str], list[tuple[Any, ...]]]:
+        """Run a statement that may have side effects, and return its columns and rows.
+
+        Args:
+            statement: The statement, with `?` for each value of `params`.
+            params: Values that the server binds.
+        """
+        return self._run(statement, params, self.lost)
+
+    def _run(
+        self, statement: str, params: Sequence[Any], lost: Callable[[FailedStatement], LakehouseError]
+    ) -> tuple[list[str], list[tuple[Any, ...]]]:
+        from snowflake.connector.errors import Error, OperationalError
+
+        for name in LOGGERS:
+            logging.getLogger(f"snowflake.connector.{name}").addFilter(_without_secrets)
+        try:
+            with self.session.cursor() as cursor:
+                cursor.execute(statement, *([tuple(params)] if params else ()))
+                return [column.name for column in cursor.description], cursor.fetchall()
+        except Error as error:
+            failure = error
+        # Raised here, where it has no context: the connector's error quotes the statement, which may hold a secret.
+        failed = FailedStatement(redact(statement), redact(failure.msg or ""), failure.errno)
+        translated = lost(failed) if isinstance(failure, OperationalError) else self.refused(failed)
+        raise translated from (failure if failed.text == statement else None)
+
+
+def _without_secrets(record: logging.LogRecord) -> bool:
+    """Let a record pass, without a client's secret."""
+    message = record.getMessage()
+    if (shown := redact(message)) != message:
+        record.msg, record.args = shown, ()
+    return True
 
 
 @cache
@@ -63,10 +150,6 @@ def connect(
         login_timeout: Seconds for the login.
         network_timeout: Seconds for one request.
         arguments: Further arguments of the connector, such as the credential and the role.
-
-    Raises:
-        LakehouseError: Snowflake rejects the login.
-        Unreachable: Snowflake does not respond.
     """
     # The import takes seconds.
     import snowflake.connector
@@ -101,7 +184,9 @@ def session_errors(
     return translate({OperationalError: lost or partial(unreachable, where), Error: refused})
 
 
-def unreachable(where: str, error: Error, effect: str = "The call did not complete", then: str = "") -> Unreachable:
+def unreachable(
+    where: str, error: Error | FailedStatement, effect: str = "The call did not complete", then: str = ""
+) -> Unreachable:
     """Return the error for a request without a response.
 
     Args:
@@ -145,13 +230,6 @@ def private_key(pem: bytes) -> RSAPrivateKey | bytes:
     )
 
 
-Row = dict[str, Any]
-"""The values of a row, by column."""
-R = TypeVar("R")
-Parse = Callable[[list[Row]], R]
-"""Derives a value from the rows of a response."""
-
-
 class UnknownForm(ValueError):
     """A response does not have the documented form. The message has names of columns and properties, and no values."""
 
@@ -162,8 +240,12 @@ class UnknownResponse(LakehouseError):
 
 def fetched(cursor: SnowflakeCursor) -> list[Row]:
     """Return all rows of an executed statement."""
-    columns = [column.name for column in cursor.description]
-    return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
+    return by_column([column.name for column in cursor.description], cursor.fetchall())
+
+
+def by_column(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Row]:
+    """Return rows with their values by column."""
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def parsed(where: str, statement: str, rows: list[Row], parse: Parse[R]) -> R:
@@ -174,9 +256,6 @@ def parsed(where: str, statement: str, rows: list[Row], parse: Parse[R]) -> R:
         statement: The query.
         rows: Its rows.
         parse: Parses them.
-
-    Raises:
-        UnknownResponse: They have an unknown form.
     """
     try:
         return parse(rows)

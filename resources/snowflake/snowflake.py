@@ -13,20 +13,21 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.tables import naming
-from resources.aws.secrets_manager import read_secret_fields
+from resources.aws.secret_reader import read_secret_fields
 from resources.snowflake import sql
-from resources.snowflake import sql as integrations
 from resources.snowflake.session import (
+    FailedStatement,
     Parse,
     R,
     Row,
+    StatementRunner,
+    by_column,
     connect,
     dagster_application,
     json_object,
     location,
     parsed,
     private_key,
-    session_errors,
     single_value,
     text_of,
     unreachable,
@@ -61,21 +62,18 @@ class TableState:
 
 @dataclass(frozen=True)
 class Login:
-    """The credentials of a user.
-
-    Attributes:
-        account: Account identifier.
-        user: Login name.
-        role: Role of the session.
-        key: Setting with the private key or its path.
-        key_source: Location of the key, for messages.
-    """
+    """The credentials of a user."""
 
     account: str
+    """Account identifier."""
     user: str
+    """Login name."""
     role: str
+    """Role of the session."""
     key: Mapping[str, str] = field(repr=False)
+    """Setting with the private key or its path."""
     key_source: str
+    """Location of the key, for messages."""
 
     def pem(self) -> bytes:
         """Return the private key in its stored format."""
@@ -116,24 +114,13 @@ class Snowflake(dg.ConfigurableResource):
 
     @property
     def account_identifier(self) -> str:
-        """Account identifier.
-
-        Raises:
-            ConfigError: The secret does not exist or has no account.
-            Unreachable: AWS does not respond.
-        """
+        """Account identifier."""
         if not self.secret:
             return self.account
         return read_secret_fields(self.secret, "account", role_arn=self.role_arn)["account"]
 
     def login(self) -> Login:
-        """Return the credentials of the user.
-
-        Raises:
-            LakehouseError: The private key file does not exist.
-            ConfigError: The secret does not exist or lacks a field.
-            Unreachable: AWS does not respond.
-        """
+        """Return the credentials of the user."""
         if self.secret:
             names = "account", "user", "role", "private_key"
             fields = read_secret_fields(self.secret, *names, role_arn=self.role_arn)
@@ -150,12 +137,7 @@ class Snowflake(dg.ConfigurableResource):
 
     @contextlib.contextmanager
     def connect(self) -> Iterator[SnowflakeConnection]:
-        """Provide a session with autocommit, which is closed at the end unless `keep_session` is active.
-
-        Raises:
-            Unreachable: Snowflake does not respond.
-            LakehouseError: Snowflake rejects the key or role, or a statement in the body fails.
-        """
+        """Provide a session with autocommit, which is closed at the end unless `keep_session` is active."""
         if self._session is not None:
             yield self._session
             return
@@ -164,11 +146,7 @@ class Snowflake(dg.ConfigurableResource):
 
     @contextlib.contextmanager
     def keep_session(self) -> Iterator[None]:
-        """Use one session for all calls in the body, by one thread: a login takes longer than most statements.
-
-        Raises:
-            LakehouseError: As `connect`.
-        """
+        """Use one session for all calls in the body, by one thread: a login takes longer than most statements."""
         with self.connect() as self._session:
             try:
                 yield
@@ -184,9 +162,6 @@ class Snowflake(dg.ConfigurableResource):
 
         Returns:
             The column names, and the rows.
-
-        Raises:
-            LakehouseError: As `connect`.
         """
         with self.connect() as connection:
             return self._run(connection, statement, params)
@@ -196,14 +171,11 @@ class Snowflake(dg.ConfigurableResource):
 
         Args:
             warehouse_location: The s3:// URI of all tables.
-
-        Raises:
-            LakehouseError: As `connect`.
         """
         volume = sql.create_external_volume(
             self.external_volume, location=warehouse_location, role_arn=self.aws_role_arn
         )
-        integration = integrations.create_catalog_integration(
+        integration = sql.create_catalog_integration(
             self.catalog_integration, role_arn=self.aws_role_arn, catalog_id=self.glue_catalog_id, region=self.region
         )
         with self.connect() as connection:
@@ -224,9 +196,6 @@ class Snowflake(dg.ConfigurableResource):
             glue_table: Table in Glue.
             volume: External volume over its files; if empty, that of Spark's tables.
             comment: Comment on a new table.
-
-        Raises:
-            LakehouseError: As `connect`.
         """
         qualified_schema = self.database, naming.snowflake_name(schema)
         with self.connect() as connection:
@@ -244,20 +213,12 @@ class Snowflake(dg.ConfigurableResource):
             )
 
     def disable_auto_refresh(self, schema: str, table: str) -> None:
-        """Stop Snowflake's own refreshes of the table, so that only `refresh` moves it.
-
-        Raises:
-            LakehouseError: As `connect`.
-        """
+        """Stop Snowflake's own refreshes of the table, so that only `refresh` moves it."""
         with self.connect() as connection:
             self._run(connection, sql.disable_auto_refresh(*self._name(schema, table)))
 
     def refresh(self, schema: str, table: str) -> None:
-        """Move a table without automatic refreshes to Glue's current snapshot and schema.
-
-        Raises:
-            LakehouseError: As `connect`.
-        """
+        """Move a table without automatic refreshes to Glue's current snapshot and schema."""
         with self.connect() as connection:
             self._run(connection, sql.refresh_iceberg_table(*self._name(schema, table)))
 
@@ -265,9 +226,6 @@ class Snowflake(dg.ConfigurableResource):
         """Return the metadata file that the table shows, or None if the table does not exist or is not accessible.
 
         The query needs no warehouse, so a call every minute costs no compute.
-
-        Raises:
-            LakehouseError: As `connect`.
         """
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
             return self._metadata_location(connection, self._name(schema, table))
@@ -277,9 +235,6 @@ class Snowflake(dg.ConfigurableResource):
         """Return the state of the table, or None if the table does not exist or is not accessible.
 
         The metadata file contains the snapshot's id.
-
-        Raises:
-            LakehouseError: As `connect`, or the table was refreshed during each attempt to count its rows.
         """
         name = self._name(schema, table)
         with self.connect() as connection, contextlib.suppress(DoesNotExist):
@@ -297,11 +252,7 @@ class Snowflake(dg.ConfigurableResource):
         return None
 
     def table_comment(self, schema: str, table: str) -> str | None:
-        """Return the comment of the Iceberg table, or None if the table does not exist or is not accessible.
-
-        Raises:
-            LakehouseError: As `connect`.
-        """
+        """Return the comment of the Iceberg table, or None if the table does not exist or is not accessible."""
         database, *names = self._name(schema, table)
 
         def comments(rows: list[Row]) -> list[str]:
@@ -314,11 +265,7 @@ class Snowflake(dg.ConfigurableResource):
         return None
 
     def drop_iceberg_table(self, schema: str, table: str) -> None:
-        """Drop the table in Snowflake; Glue and the files are unchanged.
-
-        Raises:
-            LakehouseError: As `connect`.
-        """
+        """Drop the table in Snowflake; Glue and the files are unchanged."""
         self.query(sql.drop("ICEBERG TABLE", *self._name(schema, table)))
 
     def _open(self) -> SnowflakeConnection:
@@ -376,24 +323,23 @@ class Snowflake(dg.ConfigurableResource):
     def _run(
         self, connection: SnowflakeConnection, statement: str, params: Sequence[Any] = ()
     ) -> tuple[list[str], list[tuple[Any, ...]]]:
-        def refused(error: Error) -> LakehouseError:
+        where = self._where
+
+        def refused(failed: FailedStatement) -> LakehouseError:
             login = self.login()
-            kind = DoesNotExist if error.errno in DOES_NOT_EXIST else LakehouseError
+            kind = DoesNotExist if failed.errno in DOES_NOT_EXIST else LakehouseError
             return kind(
-                f"Snowflake at {self._where} refused a statement of user {login.user}, role {login.role}: "
-                + integrations.redact(f"{error.msg} The statement changed nothing: {statement}")
+                f"Snowflake at {where} refused a statement of user {login.user}, role {login.role}: {failed.msg} The "
+                f"statement changed nothing: {failed.text}"
             )
 
-        def lost(error: Error) -> LakehouseError:
-            return unreachable(self._where, error, "The statement may have been executed or not")
+        def lost(failed: FailedStatement) -> LakehouseError:
+            return unreachable(where, failed, "The statement may have been executed or not")
 
-        with session_errors(self._where, refused, lost), connection.cursor() as cursor:
-            cursor.execute(statement, tuple(params) or None)
-            return [column.name for column in cursor.description], cursor.fetchall()
+        return StatementRunner(connection, where, refused, lost).change(statement, params)
 
     def _read(self, connection: SnowflakeConnection, statement: str, parse: Parse[R]) -> R:
-        columns, rows = self._run(connection, statement)
-        return parsed(self._where, statement, [dict(zip(columns, row, strict=True)) for row in rows], parse)
+        return parsed(self._where, statement, by_column(*self._run(connection, statement)), parse)
 
     @property
     def _address(self) -> dict[str, Any]:

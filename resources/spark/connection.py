@@ -53,7 +53,6 @@ class Channel(DefaultChannelBuilder):
         return self._secure_channel(self.endpoint, credentials)
 
     def metadata(self) -> Iterable[tuple[str, str]]:
-        """Return the metadata of each call: the parameters of the address, and the token."""
         if self.token is None:
             return super().metadata()
         return [*super().metadata(), ("authorization", f"Bearer {self.token}")]
@@ -111,11 +110,7 @@ class Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
         self._work: dict[str, _Work] = {}
 
     def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
-        """Limit a call with one request and one response.
-
-        Raises:
-            Stalled: No response arrived in time.
-        """
+        """Limit a call with one request and one response."""
         method = details.method.rpartition("/")[2]
         seconds = self._stall_seconds if method in LONG_CALLS else min(self._stall_seconds, RESPONSE_SECONDS)
         call = continuation(_Timeout(seconds), request)
@@ -137,9 +132,6 @@ class Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
         """Yield an operation's responses; return early if the call timed out but the operation did not.
 
         PySpark reattaches when the responses end without a final one.
-
-        Raises:
-            Stalled: The operation made no progress.
         """
         while True:
             started, error = time.monotonic(), None
@@ -202,11 +194,9 @@ class Retries(DefaultPolicy):
         self.where, self.client = where, client
 
     def can_retry(self, e: BaseException) -> bool:
-        """Return whether the state of the retries decides about an error."""
         return _is_session_ended(e) or super().can_retry(e)
 
     def to_state(self) -> RetryPolicyState:
-        """Return the state of the retries of one call."""
         return _State(self)
 
 
@@ -216,12 +206,6 @@ class _State(RetryPolicyState):
         self._where, self._client = policy.where, policy.client
 
     def next_attempt(self, exception: BaseException | None = None) -> int:
-        """Return the pause before the next attempt, in milliseconds.
-
-        Raises:
-            Stalled: The last attempt failed.
-            TransientError: The server has ended the session.
-        """
         if exception is not None and _is_session_ended(exception):
             _ENDED.add(self._client)
             raise TransientError(

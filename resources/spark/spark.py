@@ -110,7 +110,6 @@ class Spark(dg.ConfigurableResource):
         """Return the session of this run with `settings` applied, opened on first use and closed with the run.
 
         Raises:
-            Unreachable: The server does not respond.
             ClockSkew: The server's clock differs from this machine's.
         """
         # The resources of a process share the session of a server, which another resource's run may have closed.
@@ -180,11 +179,7 @@ class Spark(dg.ConfigurableResource):
             raise Unreachable("Spark Connect", where, check, cause) from error
 
     def _channel(self) -> Channel:
-        """Return the channel to the server.
-
-        Raises:
-            Unreachable: PySpark cannot parse the address, which the message omits.
-        """
+        """Return the channel to the server."""
         from pyspark.errors import PySparkException
 
         from resources.spark.connection import Channel

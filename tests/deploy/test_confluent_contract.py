@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import pytest
 
 from resources.confluent.api_client import error_message
-from resources.confluent.clusters import Acl, Cluster, Connector, SchemaRegistryCluster, Topic
+from resources.confluent.clusters import Acl, Cluster, Connector, KafkaTopic, SchemaRegistryCluster
 from resources.confluent.flink import ComputePool, Statement
 from resources.confluent.organization import ApiKey, Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import CatalogIntegration, ProviderIntegration, TableflowTopic
@@ -106,7 +106,7 @@ def test_contract_connector_without_identity_is_reported(keys: dict[str, str]):
         (RoleBinding.of, "role_binding/read_created_role_binding", {"role": "CloudClusterAdmin"}),
         (ApiKey.of, "apikey/create_flink_api_key", {"scope_id": "aws.us-east-1", "environment_id": "env-3732nw"}),
         (ApiKey.of, "apikey/read_created_kafka_api_key", {"secret": None}),
-        (Topic.of, "kafka_topic/read_created_kafka_topic", {"name": "test_topic_name", "partitions": 4}),
+        (KafkaTopic.of, "kafka_topic/read_created_kafka_topic", {"name": "test_topic_name", "partitions": 4}),
         (Connector.of, "connector/read_provisioning_connector", {"phase": "PROVISIONING", "detail": ""}),
         (ComputePool.of, "compute_pool/read_provisioning_compute_pool", {"phase": "PROVISIONING"}),
         (Statement.of, "flink_statement/read_running_flink_statement", {"sql": "SELECT CURRENT_TIMESTAMP;"}),

@@ -9,7 +9,7 @@ import pytest
 from lakehouse.config.deployment import Existing
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan_destroy
-from resources.confluent.api_keys import Scope
+from resources.confluent.organization import Scope
 from tests.support.clouds.confluent.deployment import SMALL, Lake, actions
 
 pytestmark = pytest.mark.stack

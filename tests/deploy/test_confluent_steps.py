@@ -11,7 +11,7 @@ import pytest
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.planner import plan, plan_destroy, read_all
-from resources.confluent.kafka_rest import Acl
+from resources.confluent.clusters import Acl
 from tests.support.clouds.confluent.deployment import LARGE, REGION, Lake, account, actions, inventory, left
 from tests.support.clouds.confluent.server import Fault
 from tests.support.clouds.confluent.state import ORGANIZATION

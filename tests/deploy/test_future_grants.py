@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.deploy.snowflake.access import Grants, reading
 from lakehouse.deploy.snowflake.administrator import Administrator
-from resources.snowflake.snowflake_responses import Parse, R
+from resources.snowflake.session import Parse, R
 
 
 class Account(Administrator):

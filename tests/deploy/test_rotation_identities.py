@@ -16,9 +16,9 @@ from lakehouse.deploy.resource import Outputs
 from lakehouse.deploy.rotation import Policy, recorded_outputs
 from lakehouse.deploy.rotation import rotate as rotate_deployment
 from lakehouse.deploy.snowflake.access import ServiceUserKey
-from resources.confluent.api_errors import Forbidden
-from resources.confluent.api_keys import Scope
+from resources.confluent.api_client import Forbidden
 from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.organization import Scope
 from tests.support.clouds.confluent.deployment import REGION, SQL, Lake, account
 from tests.support.clouds.snowflake.deployments import Deployed, aws, open_session, service_session
 

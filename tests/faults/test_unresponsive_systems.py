@@ -17,7 +17,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.core.tables.table_ref import TableRef
-from resources.aws import secrets_manager
+from resources.aws import secret_reader
 from resources.aws.athena import Athena
 from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog
@@ -115,7 +115,7 @@ def test_unresponsive_system_times_out(silent_address, tmp_path):
         "Glue as the catalog": lambda: Catalog(type="glue", warehouse="s3://l/w").load(TableRef("trading", "trades")),
         "the catalog's database": lambda: locked.load(TableRef("trading", "trades")),
         "S3": lambda: catalog_on(silent_address, tmp_path).load(TableRef("trading", "trades")),
-        "secrets": lambda: secrets_manager.read_secret_fields(json.dumps("never-made")),
+        "secrets": lambda: secret_reader.read_secret_fields(json.dumps("never-made")),
         "Athena": lambda: Athena(region="eu-west-1").query("SELECT 1"),
         "Snowflake": lambda: snowflake_on(silent_address, tmp_path).query("SELECT 1"),
         "REST catalog": lambda: RestCatalog(**rest).registration("trading", "trades"),

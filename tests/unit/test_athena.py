@@ -218,7 +218,7 @@ def test_query_unreachable_athena_raises_without_secret(monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "ours")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
-    monkeypatch.setattr("resources.aws.athena.TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("resources.aws.clients.TIMEOUT_SECONDS", 1)
     with pytest.raises(Unreachable, match="Athena does not answer at region eu-west-1") as raised:
         run_query("SELECT 1")
     assert "hidden" not in str(raised.value)

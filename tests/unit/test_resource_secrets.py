@@ -17,7 +17,7 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 import resources
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.core.errors import ConfigError, LakehouseError
-from resources.aws import secrets_manager
+from resources.aws import secret_reader
 from resources.build import system
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.rest_catalog import RestCatalog
@@ -90,7 +90,7 @@ def test_kafka_rotated_secret_is_read_again(client, monkeypatch):
     assert kafka.client_config()["sasl.password"] == HIDDEN
     client.put_secret_value(SecretId=name, SecretString=json.dumps(KAFKA | {"sasl.password": "new"}))
     assert kafka.client_config()["sasl.password"] == HIDDEN
-    monkeypatch.setattr(secrets_manager, "MAX_AGE_SECONDS", -1)
+    monkeypatch.setattr(secret_reader, "MAX_AGE_SECONDS", -1)
     assert kafka.client_config()["sasl.password"] == "new"
 
 

@@ -10,8 +10,7 @@ import pytest
 
 from lakehouse.deploy.snowflake.objects import CONTENTS
 from lakehouse.local.snowflake.statements import Alter, Create, parse
-from resources.snowflake import snowflake_integrations as integrations
-from resources.snowflake import snowflake_sql as sql
+from resources.snowflake import sql
 
 STATEMENTS = {
     "create_role": sql.create_role("LAKEHOUSE"),
@@ -49,21 +48,21 @@ STATEMENTS = {
     "create_external_volume:comment": sql.create_external_volume(
         "VOLUME", location="s3://bucket/", role_arn="arn:aws:iam::123456789012:role/r", external_id="id", comment="ours"
     ),
-    "create_catalog_integration": integrations.create_catalog_integration(
+    "create_catalog_integration": sql.create_catalog_integration(
         "GLUE", role_arn="arn:aws:iam::123456789012:role/snowflake", catalog_id="123456789012", region="eu-west-1"
     ),
-    "create_rest_catalog_integration": integrations.create_rest_catalog_integration(
+    "create_rest_catalog_integration": sql.create_rest_catalog_integration(
         "POLARIS",
-        integrations.RestSource.POLARIS,
+        sql.RestSource.POLARIS,
         uri="https://polaris.example/api/catalog",
         catalog="lake",
         namespace="trading",
         client_id="id",
         client_secret="hidden",
     ),
-    "create_rest_catalog_integration:other": integrations.create_rest_catalog_integration(
+    "create_rest_catalog_integration:other": sql.create_rest_catalog_integration(
         "REST",
-        integrations.RestSource.ICEBERG_REST,
+        sql.RestSource.ICEBERG_REST,
         uri="https://rest.example",
         catalog="lake",
         namespace="trading",
@@ -73,7 +72,7 @@ STATEMENTS = {
         token_uri="https://login.example/token",
         comment="ours",
     ),
-    "create_glue_rest_integration": integrations.create_glue_rest_integration(
+    "create_glue_rest_integration": sql.create_glue_rest_integration(
         "GLUE",
         role_arn="arn:aws:iam::123456789012:role/snowflake",
         external_id="lakehouse-production-123456789012-catalog",
@@ -82,10 +81,10 @@ STATEMENTS = {
         namespace="trading",
         comment="ours",
     ),
-    "set_refresh_interval": integrations.set_refresh_interval("GLUE"),
-    "set_client_secret": integrations.set_client_secret("POLARIS", "hidden"),
+    "set_refresh_interval": sql.set_refresh_interval("GLUE"),
+    "set_client_secret": sql.set_client_secret("POLARIS", "hidden"),
     "verify_external_volume": sql.verify_external_volume("VOLUME"),
-    "verify_catalog_integration": integrations.verify_catalog_integration("GLUE"),
+    "verify_catalog_integration": sql.verify_catalog_integration("GLUE"),
     "create_iceberg_table": sql.create_iceberg_table(
         "DB", "S", "T", volume="VOLUME", integration="GLUE", namespace="db", catalog_table="t"
     ),
@@ -153,12 +152,8 @@ def violations(statement: str) -> list[object]:
 
 
 def test_statements_cover_all_generators():
-    generators = {
-        name
-        for module in (sql, integrations)
-        for name, function in inspect.getmembers(module, inspect.isfunction)
-        if function.__module__ == module.__name__
-    }
+    functions = inspect.getmembers(sql, inspect.isfunction)
+    generators = {name for name, function in functions if function.__module__ == sql.__name__}
     assert generators - {"literal", "comment_clause", "redact"} == {name.partition(":")[0] for name in STATEMENTS}
 
 
@@ -213,9 +208,9 @@ def test_statement_special_characters_stay_quoted():
 
 
 def test_rest_catalog_integration_has_endpoint_and_scopes():
-    statement = integrations.create_rest_catalog_integration(
+    statement = sql.create_rest_catalog_integration(
         "REST",
-        integrations.RestSource.ICEBERG_REST,
+        sql.RestSource.ICEBERG_REST,
         uri="https://rest.example",
         catalog=SPECIAL,
         namespace="ns",
@@ -229,25 +224,25 @@ def test_rest_catalog_integration_has_endpoint_and_scopes():
     assert "OAUTH_TOKEN_URI = 'https://login.example/token'" in statement
     assert "OAUTH_ALLOWED_SCOPES = ('catalog', 'all')" in statement
     with pytest.raises(ValueError):
-        integrations.create_rest_catalog_integration(
+        sql.create_rest_catalog_integration(
             "R", "HIVE", uri="u", catalog="c", namespace="n", client_id="i", client_secret="s"
         )
 
 
 @pytest.mark.parametrize("secret", ["hidden", "it's hidden", SPECIAL, "hidden\\", "'", "hidden' ENABLED = FALSE"])
 def test_redacted_statement_hides_secret(secret: str):
-    statement = integrations.create_rest_catalog_integration(
-        "R", integrations.RestSource.POLARIS, uri="u", catalog="c", namespace="n", client_id="i", client_secret=secret
+    statement = sql.create_rest_catalog_integration(
+        "R", sql.RestSource.POLARIS, uri="u", catalog="c", namespace="n", client_id="i", client_secret=secret
     )
-    redacted = integrations.redact(f"syntax error in: {statement}")
+    redacted = sql.redact(f"syntax error in: {statement}")
     assert sql.literal(secret) in statement and sql.literal(secret) not in redacted
     assert "OAUTH_CLIENT_SECRET = '***' OAUTH_ALLOWED_SCOPES" in redacted
 
 
 @pytest.mark.parametrize("quote", [repr, json.dumps, lambda statement: repr({"message": f"refused: {statement}"})])
 def test_redacted_quoted_statement_hides_secret(quote: Callable[[str], str]):
-    statement = integrations.set_client_secret("R", "hidden")
-    assert "hidden" in quote(statement) and "hidden" not in integrations.redact(quote(statement))
+    statement = sql.set_client_secret("R", "hidden")
+    assert "hidden" in quote(statement) and "hidden" not in sql.redact(quote(statement))
 
 
 def test_external_volume_location_ends_in_slash():

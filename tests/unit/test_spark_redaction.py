@@ -6,8 +6,7 @@ import pytest
 from google.protobuf import text_format
 from pyspark.sql.connect.proto import Plan
 
-from resources.kafka.jaas import jaas_config
-from resources.kafka.kafka import Kafka
+from resources.kafka.kafka import Kafka, jaas_config
 from resources.spark.spark import REDACTION
 
 # Java and Python agree on the syntax of this pattern.

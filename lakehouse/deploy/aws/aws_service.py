@@ -10,11 +10,12 @@ from typing import Any
 
 import boto3
 from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError, ConnectionError, HTTPClientError, WaiterError
+from botocore.exceptions import ClientError, ConnectionError, HTTPClientError, WaiterError
 from botocore.parsers import ResponseParserError
 
-from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable, translate
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, Unreachable
 from lakehouse.deploy.aws.iam_actions import actions
+from resources.aws.clients import aws_errors
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 
@@ -133,21 +134,18 @@ class Service:
             ) from error
 
     def _translated_errors(self, method: str) -> AbstractContextManager[None]:
-        def from_response(error: ClientError) -> LakehouseError:
-            status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 400)
-            return self._without_response(method, error) if status >= 500 else self._refused(error)
-
         def without_response(error: Exception) -> LakehouseError:
-            return self._without_response(method, type(error).__name__)
+            cause = error if isinstance(error, ClientError) else type(error).__name__
+            return self._without_response(method, cause)
 
-        def without_request(error: BotoCoreError) -> LakehouseError:
+        def without_request(error: Exception) -> LakehouseError:
             return LakehouseError(
                 f"AWS {self.name} cannot be called ({error}). The call changed nothing. Check AWS_PROFILE and the AWS "
                 f"credentials: `aws sts get-caller-identity`"
             )
 
-        lost = dict.fromkeys((ConnectionError, HTTPClientError, ResponseParserError), without_response)
-        return translate({ClientError: from_response, **lost, BotoCoreError: without_request})
+        sent = ConnectionError, HTTPClientError, ResponseParserError
+        return aws_errors(self._refused, without_request, without_response, sent=sent)
 
     def _without_response(self, method: str, cause: object) -> LakehouseError:
         where = f"region {self.region}"

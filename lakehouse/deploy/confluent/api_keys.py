@@ -20,9 +20,8 @@ from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from resources.aws.secrets_manager import CURRENT
 from resources.confluent import confluent_cloud
 from resources.confluent.api_client import Key
-from resources.confluent.api_keys import ApiKeys, Scope
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.organization import Environment, RoleBinding
+from resources.confluent.organization import ApiKeys, Environment, RoleBinding, Scope
 from resources.iceberg import tableflow_catalog
 
 REGISTRY = "schema.registry"

@@ -11,7 +11,7 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock, retry
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, T
 from lakehouse.deploy.waiting import EVERY_SECONDS, P, wait, wait_until, wait_until_deleted, wait_until_visible
-from resources.confluent.api_errors import ConfluentError, Forbidden
+from resources.confluent.api_client import ConfluentError, Forbidden
 from resources.confluent.confluent_cloud import ConfluentCloud
 
 Created = TypeVar("Created")

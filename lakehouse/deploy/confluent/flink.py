@@ -14,7 +14,7 @@ from lakehouse.deploy.confluent.topics import TOPIC_SECONDS, TopicResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.waiting import FAILED, state_of, unready, wait_until_deleted
 from resources.confluent.api_client import Key
-from resources.confluent.clusters import Cluster, Topic
+from resources.confluent.clusters import Cluster, KafkaTopic
 from resources.confluent.flink import Statement, Statements
 from resources.confluent.organization import Environment, ServiceAccount
 
@@ -209,7 +209,7 @@ class FlinkTopicResource(TopicResource):
 
     statement: Resource[list[Statement]]
 
-    def create(self, outputs: Outputs) -> Topic:
+    def create(self, outputs: Outputs) -> KafkaTopic:
         # The statement creates it.
         return self.wait_until_listed(outputs, TOPIC_SECONDS)
 

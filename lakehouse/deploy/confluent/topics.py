@@ -9,9 +9,7 @@ from lakehouse.deploy.confluent.confluent_resource import ConfluentResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable
 from lakehouse.deploy.waiting import state_of, unready, wait_until_visible
 from resources.confluent.api_client import Key
-from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.connectors import READY, Connector
-from resources.confluent.kafka_rest import Topic, Topics
+from resources.confluent.clusters import CONNECTOR_READY, Cluster, Connector, KafkaTopic, SchemaRegistryCluster, Topics
 from resources.confluent.organization import ServiceAccount
 
 TOPIC_SECONDS = 5 * 60
@@ -24,7 +22,7 @@ SCHEMA_SECONDS = 10 * 60
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class TopicResource(ConfluentResource[Topic]):
+class TopicResource(ConfluentResource[KafkaTopic]):
     """A topic of the cluster, independently of its creator."""
 
     entry: str
@@ -50,17 +48,17 @@ class TopicResource(ConfluentResource[Topic]):
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
         return (self.cluster, self.manager_key)
 
-    def read(self, outputs: Outputs) -> Topic | None:
+    def read(self, outputs: Outputs) -> KafkaTopic | None:
         return self.topics(outputs).find(self.topic)
 
-    def wait_until_ready(self, outputs: Outputs, current: Topic) -> Topic:
+    def wait_until_ready(self, outputs: Outputs, current: KafkaTopic) -> KafkaTopic:
         return self.wait_until_listed(outputs, TOPIC_SECONDS)
 
-    def delete(self, outputs: Outputs, current: Topic) -> None:
+    def delete(self, outputs: Outputs, current: KafkaTopic) -> None:
         self.topics(outputs).delete(self.topic)
         self.wait_until_gone(lambda: self.read(outputs), TOPIC_DELETION_SECONDS)
 
-    def retained(self, outputs: Outputs, current: Topic) -> str:
+    def retained(self, outputs: Outputs, current: KafkaTopic) -> str:
         return "is in a cluster that existed before the deployment" if self.is_in_existing_cluster else ""
 
     def topics(self, outputs: Outputs) -> Topics:
@@ -69,7 +67,7 @@ class TopicResource(ConfluentResource[Topic]):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class DeclaredTopicResource(TopicResource, Updatable[Topic]):
+class DeclaredTopicResource(TopicResource, Updatable[KafkaTopic]):
     """A topic that lakehouse.yaml declares."""
 
     partitions: int
@@ -78,11 +76,11 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
     compacted: bool = False
     """True if Kafka keeps only the last record of each key."""
 
-    def create(self, outputs: Outputs) -> Topic:
+    def create(self, outputs: Outputs) -> KafkaTopic:
         topics, settings = self.topics(outputs), (self.topic, self.partitions, self.retention_ms)
         return self.when_granted(lambda: topics.create(*settings, compacted=self.compacted))
 
-    def diff(self, outputs: Outputs, current: Topic) -> list[str]:
+    def diff(self, outputs: Outputs, current: KafkaTopic) -> list[str]:
         if current.partitions < self.partitions:
             raise UnclearState(
                 f"Topic '{self.topic}' has {current.partitions} partitions and lakehouse.yaml declares "
@@ -94,12 +92,12 @@ class DeclaredTopicResource(TopicResource, Updatable[Topic]):
         kept_ms = self.topics(outputs).retention_ms(self.topic)
         return [] if kept_ms == self.retention_ms else [f"retention.ms is {kept_ms} instead of {self.retention_ms}"]
 
-    def update(self, outputs: Outputs, current: Topic) -> Topic:
+    def update(self, outputs: Outputs, current: KafkaTopic) -> KafkaTopic:
         assert self.retention_ms is not None, "without a declared retention there is no difference"
         self.topics(outputs).set_retention(self.topic, self.retention_ms)
         return current
 
-    def warning(self, outputs: Outputs, current: Topic) -> str:
+    def warning(self, outputs: Outputs, current: KafkaTopic) -> str:
         if current.partitions <= self.partitions:
             return ""
         return f"has {current.partitions} partitions, not {self.partitions}: Kafka cannot remove any, and all are read"
@@ -164,7 +162,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
             connector = connectors.find(self.connector)
             return connector and self._shown(connector)
 
-        self.wait_for_phase(look, READY, CONNECTOR_SECONDS)
+        self.wait_for_phase(look, CONNECTOR_READY, CONNECTOR_SECONDS)
         wait_until_visible(
             f"subject '{self.subject}' of {self.label}",
             lambda: True if self.subject in subjects.list() else None,
@@ -181,7 +179,7 @@ class DatagenResource(ConfluentResource[Connector], Updatable[Connector]):
         ]
 
     def warning(self, outputs: Outputs, current: Connector) -> str:
-        return unready(current, READY) or (f"is {state_of(current)}" if current.detail else "")
+        return unready(current, CONNECTOR_READY) or (f"is {state_of(current)}" if current.detail else "")
 
     def update(self, outputs: Outputs, current: Connector) -> Connector:
         return self.create(outputs)

@@ -13,12 +13,12 @@ from typing import Any
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
 from lakehouse.deploy.snowflake import key_pair_rotation
-from lakehouse.deploy.snowflake.administrator import Administrator, Session
+from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.key_pair_rotation import Keys, ServiceUser
 from lakehouse.deploy.snowflake.objects import AccountObject, SnowflakeResource
 from resources.aws.secrets_manager import Secrets
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_responses import Row, text_of
+from resources.snowflake import sql
+from resources.snowflake.session import Row, SnowflakeSession, text_of
 
 Held = frozenset[tuple[str, str]]
 """Existing grants: a role, and what it has in the words of `Grant.having`."""
@@ -200,7 +200,7 @@ class KeyHolder:
 class ServiceUsers:
     """The roles, users and key pairs."""
 
-    session: Session
+    session: SnowflakeSession
     """Of an administrator, or of the user that replaces keys."""
     secrets: Secrets
     names: Names

@@ -6,21 +6,27 @@ The session is opened when the first statement is run.
 from __future__ import annotations
 
 import contextlib
-import logging
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
-
-from snowflake.connector.errors import Error, OperationalError
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 from resources.aws.secrets_manager import TAG
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import connect, session_errors
-from resources.snowflake.snowflake_integrations import redact
-from resources.snowflake.snowflake_responses import Parse, R, Row, fetched, parsed, single_value, text_of, value_of
+from resources.snowflake import sql
+from resources.snowflake.session import (
+    FailedStatement,
+    Parse,
+    R,
+    Row,
+    SnowflakeSession,
+    StatementRunner,
+    connect,
+    single_value,
+    text_of,
+    value_of,
+)
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -86,26 +92,11 @@ class LazySession:
         )
 
 
-LOGGERS = ("connection", "cursor", "errors", "network")
-"""Loggers of the connector that quote statements; `network` at level ERROR when there is no response."""
-
-
-class Session(Protocol):
-    """A session of the connector, or one that connects when it is first used."""
-
-    @property
-    def account(self) -> str:
-        """The account identifier."""
-
-    def cursor(self) -> SnowflakeCursor:
-        """Open a cursor, as PEP 249 defines it."""
-
-
 @dataclass(frozen=True)
 class Administrator:
     """A session whose role may create what a deployment needs: ACCOUNTADMIN, or one that was granted as much."""
 
-    session: Session = field(repr=False)
+    session: SnowflakeSession = field(repr=False)
     owner: str
     """The mark of ownership: the deployment, and its AWS account and region."""
 
@@ -121,9 +112,7 @@ class Administrator:
 
     def read(self, statement: str, parse: Parse[R]) -> R:
         """Run a statement that changes nothing, and parse its rows."""
-        with session_errors(self.account, lambda error: self._refusal(statement, error)):
-            rows = self._executed(statement)
-        return parsed(self.account, statement, rows, parse)
+        return self._statements.read(statement, parse)
 
     def change(self, statement: str) -> None:
         """Run a statement with side effects.
@@ -131,22 +120,7 @@ class Administrator:
         Raises:
             OutcomeUnknownError: The response was lost.
         """
-        failure: Error | None = None
-        try:
-            self._executed(statement)
-        except Error as error:
-            failure = error
-        if failure is None:
-            return
-        # Raised here, where it has no context: the connector's error quotes the statement, which may hold a secret.
-        shown = redact(statement)
-        cause = failure if shown == statement else None
-        if isinstance(failure, OperationalError):
-            raise OutcomeUnknownError(
-                f"Snowflake at {self.account} did not answer ({redact(failure.msg or '')}), so the statement may "
-                f"have been executed or not: {shown} Run the command again: it reads the current state first"
-            ) from cause
-        raise self._refusal(statement, failure) from cause
+        self._statements.change(statement)
 
     def find(self, kind: str, *name: str) -> Row | None:
         """Return the row of SHOW for the deployment's object of this name; None if it does not exist.
@@ -182,30 +156,27 @@ class Administrator:
         finally:
             self.read(sql.use_role(before), list)
 
-    def _refusal(self, statement: str, error: Error) -> LakehouseError:
-        return LakehouseError(
-            f"Snowflake at {self.account} refused a statement of the administrator's session: "
-            f"{redact(error.msg or '')} The statement changed nothing. Check that the session's role is "
-            f"ACCOUNTADMIN, or was granted as much: {redact(statement)}"
-        )
+    @property
+    def _statements(self) -> StatementRunner:
+        account = self.account
 
-    def _executed(self, statement: str) -> list[Row]:
-        for name in LOGGERS:
-            logging.getLogger(f"snowflake.connector.{name}").addFilter(_without_secrets)
-        with self.session.cursor() as cursor:
-            cursor.execute(statement)
-            return fetched(cursor)
+        def refused(failed: FailedStatement) -> LakehouseError:
+            return LakehouseError(
+                f"Snowflake at {account} refused a statement of the administrator's session: {failed.msg} The "
+                f"statement changed nothing. Check that the session's role is ACCOUNTADMIN, or was granted as much: "
+                f"{failed.text}"
+            )
+
+        def lost(failed: FailedStatement) -> LakehouseError:
+            return OutcomeUnknownError(
+                f"Snowflake at {account} did not answer ({failed.msg}), so the statement may have been executed or "
+                f"not: {failed.text} Run the command again: it reads the current state first"
+            )
+
+        return StatementRunner(self.session, account, refused, lost)
 
 
 def _commented(rows: list[Row], name: str) -> tuple[Row, str | None] | None:
     """Return the row of SHOW with a name, and its comment, which may be NULL; None if there is no such row."""
     row = next((row for row in rows if text_of(row, "name") == name), None)
     return None if row is None else (row, value_of(row, "comment"))
-
-
-def _without_secrets(record: logging.LogRecord) -> bool:
-    """Let a record pass, without a client's secret."""
-    message = record.getMessage()
-    if (shown := redact(message)) != message:
-        record.msg, record.args = shown, ()
-    return True

@@ -21,11 +21,10 @@ from lakehouse.deploy.snowflake.objects import (
     namespace_of,
 )
 from resources.confluent.clusters import Cluster
+from resources.http_json import ClientCredentials
 from resources.iceberg.rest_catalog import RestCatalog
-from resources.oauth import ClientCredentials
-from resources.snowflake import snowflake_integrations as integrations
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_responses import Row, properties, text_of, value_of
+from resources.snowflake import sql
+from resources.snowflake.session import Row, properties, text_of, value_of
 
 KIND = "CATALOG INTEGRATION"
 REFRESH = "REFRESH_INTERVAL_SECONDS"
@@ -79,7 +78,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
     def create(self, outputs: Outputs) -> Mapping[str, str]:
         rest, client = self.rest_catalog(), client_of(self.rest_catalog())
         self.administrator.change(
-            integrations.create_rest_catalog_integration(
+            sql.create_rest_catalog_integration(
                 self.integration,
                 _source(client),
                 uri=rest.uri,
@@ -115,7 +114,7 @@ class RestIntegration(SnowflakeResource[Mapping[str, str]], Updatable[Mapping[st
             "CATALOG_NAMESPACE": namespace_of(self.namespace, outputs),
             "OAUTH_CLIENT_ID": client.client_id,
             "OAUTH_ALLOWED_SCOPES": f"[{', '.join(client.scope.split())}]",
-            REFRESH: str(integrations.REFRESH_SECONDS),
+            REFRESH: str(sql.REFRESH_SECONDS),
         }
 
 
@@ -128,7 +127,7 @@ class RestAccessVerification(AccessVerification):
 
     def update(self, outputs: Outputs, current: AccessState) -> AccessState:
         secret = client_of(self.rest_catalog()).client_secret
-        self.administrator.change(integrations.set_client_secret(self.integration, secret))
+        self.administrator.change(sql.set_client_secret(self.integration, secret))
         return self.read(outputs)
 
 
@@ -157,7 +156,7 @@ def apply_settings(
     others = {key: value for key, value in declared.items() if key != REFRESH}
     if differences := differing(others, settings):
         raise left_as_it_is(label, differences)
-    administrator.change(integrations.set_refresh_interval(name))
+    administrator.change(sql.set_refresh_interval(name))
 
 
 def client_of(rest_catalog: RestCatalog) -> ClientCredentials:
@@ -172,9 +171,9 @@ def client_of(rest_catalog: RestCatalog) -> ClientCredentials:
     return client
 
 
-def _source(client: ClientCredentials) -> integrations.RestSource:
+def _source(client: ClientCredentials) -> sql.RestSource:
     is_polaris = client.scope.startswith(POLARIS_SCOPE)
-    return integrations.RestSource.POLARIS if is_polaris else integrations.RestSource.ICEBERG_REST
+    return sql.RestSource.POLARIS if is_polaris else sql.RestSource.ICEBERG_REST
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,12 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknownError, UnclearState
-from lakehouse.deploy.snowflake.administrator import Session
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, Secrets, Version
 from resources.snowflake import sql
 from resources.snowflake.session import (
     Row,
+    SnowflakeSession,
     UnknownForm,
     connect,
     fetched,
@@ -56,7 +56,7 @@ class ServiceUser:
     secret: str
     """Name of the secret."""
     secrets: Secrets
-    session: Session = field(repr=False)
+    session: SnowflakeSession = field(repr=False)
     """An open session of a role that owns the user (docs: sql-reference/sql/alter-user)."""
     address: Mapping[str, Any] = field(default_factory=dict)
     """Host, port and protocol, as far as they are not the account's own."""

@@ -13,16 +13,8 @@ from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Un
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.waiting import wait
 from resources.confluent.clusters import Cluster
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_responses import (
-    Row,
-    UnknownForm,
-    json_object,
-    properties,
-    single_value,
-    text_of,
-    value_of,
-)
+from resources.snowflake import sql
+from resources.snowflake.session import Row, UnknownForm, json_object, properties, single_value, text_of, value_of
 
 CONTENTS = (
     *("OBJECTS", "STAGES", "FILE FORMATS", "SEQUENCES", "PIPES", "STREAMS", "TASKS", "ALERTS"),

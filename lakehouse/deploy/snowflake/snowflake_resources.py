@@ -13,7 +13,7 @@ from lakehouse.deploy.confluent.tableflow import OpenCatalogClient
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.access import Grant, Grants, ServiceUsers, privilege, reading
-from lakehouse.deploy.snowflake.administrator import Administrator, Session
+from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.catalogs import (
     REFRESH,
     GlueIntegration,
@@ -34,7 +34,7 @@ from resources.aws.secrets_manager import Secrets
 from resources.confluent.clusters import Cluster
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake import sql
-from resources.snowflake import sql as integrations
+from resources.snowflake.session import SnowflakeSession
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +84,7 @@ class RestTables:
             f"snowflake/{self.part}_verified",
             self.administrator,
             label=f"Snowflake's access to {self.catalog_label}",
-            question=integrations.verify_catalog_integration(self.integration_name),
+            question=sql.verify_catalog_integration(self.integration_name),
             after=(self.integration,),
             clock=clock,
             integration=self.integration_name,
@@ -114,7 +114,7 @@ class RestTables:
 class SnowflakeResources:
     """The resources in Snowflake. Those that other clouds refer to, or that occur often, are properties."""
 
-    session: Session
+    session: SnowflakeSession
     """Of an administrator."""
     secrets: Secrets
     """Hold the service user's key."""
@@ -214,7 +214,7 @@ class SnowflakeResources:
         """The catalog integration with Glue."""
         names, role_arn = self.names, self.names.role_arn("snowflake")
         external_id = names.external_id("catalog")
-        creation = integrations.create_glue_rest_integration(
+        creation = sql.create_glue_rest_integration(
             self.names.snowflake("GLUE"),
             role_arn=role_arn,
             external_id=external_id,
@@ -234,7 +234,7 @@ class SnowflakeResources:
                 "API_AWS_EXTERNAL_ID": external_id,
                 "SIGV4_IAM_ROLE": role_arn,
                 "SIGV4_SIGNING_REGION": names.region,
-                REFRESH: str(integrations.REFRESH_SECONDS),
+                REFRESH: str(sql.REFRESH_SECONDS),
             },
         )
 
@@ -268,7 +268,7 @@ class SnowflakeResources:
             "snowflake/integration_verified",
             self._administrator,
             label=f"Snowflake's access to Glue in {self.names.region}",
-            question=integrations.verify_catalog_integration(self.integration.identifier[0]),
+            question=sql.verify_catalog_integration(self.integration.identifier[0]),
             after=(self.integration, snowflake_role),
             clock=self.clock,
         )

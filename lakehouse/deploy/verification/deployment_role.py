@@ -16,8 +16,8 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import DENIED, Aws, AwsError, Service
 from lakehouse.deploy.aws.objects import RESULTS, WAREHOUSE
 from lakehouse.deploy.names import Names
-from resources.aws.assumed_role import boto3_session
-from resources.confluent.api_errors import Forbidden
+from resources.aws.clients import boto3_session
+from resources.confluent.api_client import Forbidden
 
 Outcome = Literal["allowed", "denied", "failed", "unchecked"]
 

@@ -23,7 +23,7 @@ from lakehouse.deploy.snowflake.access import ServiceUserKey
 from lakehouse.deploy.verification.canary import Canary
 from lakehouse.deploy.verification.deployment_role import CANARY, DeploymentRole, Finding, Probe, Step, Unchecked
 from lakehouse.pipeline.table_location import TABLEFLOW_CATALOG, catalog_of, table_of
-from resources.confluent.api_errors import Forbidden
+from resources.confluent.api_client import Forbidden
 
 ROTATES = "it would replace a key. `lakehouse deploy rotate` makes the call"
 

@@ -12,8 +12,8 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard
 from lakehouse.local.processes.description import Context, Server, responds
 from lakehouse.local.snowflake import ADMIN_USER
-from resources.snowflake import snowflake_sql as sql
-from resources.snowflake.snowflake_connection import connect, location, session_errors
+from resources.snowflake import sql
+from resources.snowflake.session import connect, location, session_errors
 
 if TYPE_CHECKING:
     from snowflake.connector.errors import Error

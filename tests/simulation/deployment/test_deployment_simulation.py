@@ -39,12 +39,12 @@ def test_simulation_runs_the_functions_of_planner_and_rotation():
     from lakehouse.deploy import planner, resource, rotation, waiting
     from lakehouse.deploy.confluent import account_key, api_keys, key_rotation
     from lakehouse.deploy.snowflake import key_pair, key_pair_rotation
-    from resources.aws import secrets_manager
+    from resources.aws import secret_reader, secrets_manager
     from resources.confluent import api_client
-    from resources.snowflake import snowflake_connection
+    from resources.snowflake import session
 
     deployment = planner, resource, rotation, account_key, api_keys, key_rotation, key_pair, key_pair_rotation
-    modules = *deployment, secrets_manager, snowflake_connection, api_client, waiting
+    modules = *deployment, secret_reader, secrets_manager, session, api_client, waiting
     classes = {
         value
         for module in modules
