@@ -13,7 +13,7 @@ from urllib.parse import quote, urlencode
 import dagster as dg
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.core.text.markdown import plain
+from lakehouse.core.text import plain
 from resources.webhook import Webhook
 
 OFF = "No webhook is configured (`alerts` in lakehouse.yaml): no alerts are sent"

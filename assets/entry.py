@@ -8,9 +8,8 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.derived import Derived
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
+from lakehouse.config.sources import Derived
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
 

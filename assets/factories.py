@@ -9,8 +9,8 @@ import dagster as dg
 
 from assets.entry import group, hourly, partitions, with_the_asset
 from assets.failures import RETRY, repeated
+from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.topic import Topic
 from lakehouse.core.errors import logged_reason
 from lakehouse.core.tables import naming
 

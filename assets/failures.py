@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 import dagster as dg
 
+from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError, is_transient, translate
 
 RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)

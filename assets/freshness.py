@@ -14,10 +14,9 @@ from dagster import AssetCheckEvaluation
 from assets.entry import partitions, topics_of
 from assets.factories import CheckDefinition
 from lakehouse.config.checks import FRESH
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import ConfigError, LakehouseError
-from lakehouse.core.text.markdown import escaped
+from lakehouse.core.text import escaped
 from lakehouse.pipeline.table_location import source_resources, table_resources
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES, StageLag, first_stale_stage, summary

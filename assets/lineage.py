@@ -5,8 +5,7 @@ from typing import Any
 
 import dagster as dg
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError, Unreachable, reason, trace
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from lakehouse.config.topic import Topic
-from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
-from lakehouse.core.text.markdown import escaped
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.config.model import Topic
+from lakehouse.core.offsets.batch import OUTCOMES, describe_outcome
+from lakehouse.core.text import escaped, pluralize
 from lakehouse.readers.reader import Registration
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from typing import Any
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import PROJECT, Config, Topic
 from lakehouse.local.servers.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
@@ -55,7 +54,7 @@ def main() -> None:
 
 def filled_topics(systems: Any, count: int, records: int, partitions: int) -> list[Topic]:
     """Return `count` new topics with `records` stock trades each."""
-    schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
+    schema = (PROJECT / "schemas/stock_trades.avsc").read_text()
     prefix, producer = f"fan_in_{time.time_ns()}", systems.kafka.producer()
     topics = [Topic(name=f"{prefix}_{number}", key=("userid",)) for number in range(count)]
     for topic in topics:

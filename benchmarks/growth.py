@@ -28,7 +28,7 @@ from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients

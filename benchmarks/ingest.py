@@ -19,7 +19,7 @@ import fastavro
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import PROJECT, Topic
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
@@ -85,7 +85,7 @@ def main() -> None:
 def fill(systems: Clients, records: int, format_: str) -> str:
     """Create a topic with `records` stock trades, of which DISTINCT differ, and return its name."""
     topic = f"bench_{time.time_ns()}"
-    schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
+    schema = (PROJECT / "schemas/stock_trades.avsc").read_text()
     systems.kafka.ensure_topic(topic, 6)
     type_, text = SCHEMAS[format_]
     schema_id = systems.schema_registry.register(f"{topic}-value", text or schema, type_)

@@ -35,6 +35,7 @@ from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
+from lakehouse.config.model import PROJECT
 from lakehouse.local.servers.synthetic_records import messages
 from resources.kafka.kafka import Kafka
 
@@ -70,7 +71,7 @@ def main() -> None:
 
 def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
     """Create the topics and return stock trades as messages."""
-    schema = (loader.PROJECT / "schemas/stock_trades.avsc").read_text()
+    schema = (PROJECT / "schemas/stock_trades.avsc").read_text()
     for topic in topics:
         systems.kafka.ensure_topic(topic, PARTITIONS)
         schema_id = systems.schema_registry.register(f"{topic}-value", schema)

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients

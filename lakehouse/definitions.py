@@ -16,7 +16,7 @@ from assets.topics.topic_chain import route_definitions, topic_definitions
 from assets.topics.upkeep_assets import nightly
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.readers import configured
 from resources.build import build_resources
 

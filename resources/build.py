@@ -9,9 +9,9 @@ from typing import Any, TypeVar, get_args
 import dagster as dg
 
 from lakehouse.config.environment import SYSTEMS, EnvRef, SettingValue
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.text.phrases import did_you_mean
+from lakehouse.core.text import did_you_mean
 from resources.masked_field import is_secret
 
 Client = TypeVar("Client")

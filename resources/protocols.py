@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lakehouse.core.errors import LakehouseError
-    from lakehouse.core.tables.table_ref import TableRef
+    from lakehouse.core.tables.naming import TableRef
     from lakehouse.formats.schema import RegisteredSchema
     from resources.iceberg.catalog import Catalog
     from resources.iceberg.table_chain import TableChain

@@ -9,7 +9,7 @@ from contextlib import redirect_stdout
 
 from pyspark.sql import DataFrame
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 
 SCANNED = re.compile(r"BatchScan [^\[\n]*\[([^\]\n]*)\]")
 """Columns that a plan reads of an Iceberg table. Spark reads none that the result does not need."""

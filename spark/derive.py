@@ -24,14 +24,13 @@ from pyspark.sql.types import (
 )
 
 from lakehouse.core.errors import ConfigError, SchemaError
-from lakehouse.core.framing import frame
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import metadata_columns
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.avro.avro_format import field_names
 from lakehouse.formats.avro.avro_types import Type, parse
-from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema, frame
 from spark.decoding.decoded import PREFIX
 from spark.records import is_new
 from spark.tables.spans import SPANNED, bound, literal

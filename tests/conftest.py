@@ -20,7 +20,8 @@ from moto.backends import list_of_moto_modules
 
 from assets import factories
 from assets.failures import RETRY
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home

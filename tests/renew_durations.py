@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from xml.etree import ElementTree
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.run_tier import REPORTS
 from tests.tiers import DURATIONS, durations
 

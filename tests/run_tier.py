@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Sequence
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests import tiers
 
 PROCESSES = 2

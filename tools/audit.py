@@ -12,7 +12,7 @@ from pathlib import Path
 import requests
 from packageurl import PackageURL
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from tools import leaks, sbom

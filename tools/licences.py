@@ -11,7 +11,7 @@ from pathlib import Path
 
 from jgo.maven import MavenContext
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
 from tools import locks

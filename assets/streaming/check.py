@@ -15,10 +15,9 @@ from assets.entry import hourly
 from assets.factories import CheckDefinition
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.checks import STREAMING as CHECK
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import is_transient, reason
-from lakehouse.core.text.markdown import escaped, plain
+from lakehouse.core.text import escaped, plain
 from lakehouse.readers import configured
 
 PATIENCE_SECONDS = 60.0

@@ -9,7 +9,7 @@ from assets.alerts import RESTARTED
 from assets.failures import dagster_failures
 from assets.freshness import IN_PROGRESS
 from assets.streaming.check import kafka_check
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.pipeline.clients import CLIENTS
 from lakehouse.readers import configured
 

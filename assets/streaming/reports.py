@@ -9,8 +9,8 @@ from collections.abc import Callable
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from lakehouse.core.pacing import RoundRobin, backoff_seconds
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.text import pluralize
+from lakehouse.streaming.pacing import RoundRobin, backoff_seconds
 
 INTERVAL_SECONDS = 30.0
 """Minimum time between two `report_latest` events of one name. Dagster keeps all events forever."""

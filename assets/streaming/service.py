@@ -13,10 +13,9 @@ from dagster import AssetCheckEvaluation
 from assets.results import batch_message, check_results, registration_metadata
 from assets.streaming.check import KAFKA, Verdicts
 from assets.streaming.reports import Reporter
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import Paused
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.text import pluralize
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished, reader_publishers, request_publications

@@ -15,10 +15,9 @@ from assets.factories import CheckDefinition
 from assets.failures import dagster_failures
 from lakehouse.config.checks import TABLEFLOW
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, is_transient
-from lakehouse.core.text.markdown import escaped
+from lakehouse.core.text import escaped
 from resources.confluent.clusters import Cluster, Connector
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.tableflow import TableflowTopic

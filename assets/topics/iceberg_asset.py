@@ -17,13 +17,11 @@ from assets.failures import dagster_failures
 from assets.results import as_table, batch_message, check_results
 from assets.topics import confluent_state
 from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hidden_ids, visible_columns
-from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.offsets.counts import OUTCOMES
-from lakehouse.core.text.markdown import escaped
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.offsets.batch import OUTCOMES
+from lakehouse.core.text import escaped, pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import catalog_of, table_of, table_resources
 from resources.confluent.confluent_cloud import ConfluentCloud

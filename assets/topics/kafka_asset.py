@@ -15,8 +15,7 @@ from assets.factories import asset_spec, table_op
 from assets.failures import dagster_failures
 from assets.freshness import idle_policy
 from assets.topics import confluent_state
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import Paused, reason, trace
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.table_location import source_resources

@@ -8,12 +8,11 @@ from assets.entry import group, topic_of, unless_continuous
 from assets.factories import CheckDefinition, asset_spec, table_op
 from assets.failures import dagster_failures
 from assets.results import as_table, registration_metadata
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.offsets.lag import snapshots_behind
-from lakehouse.core.sql.quoting import SPARK
-from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.core.text.markdown import escaped
+from lakehouse.core.sql import SPARK
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.core.text import escaped
 from lakehouse.pipeline.table_location import table_of, table_resources
 from lakehouse.readers import configured
 from lakehouse.readers.engine_totals import TableTotals, differences

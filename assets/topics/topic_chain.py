@@ -12,8 +12,7 @@ from assets.topics.iceberg_asset import table_asset, tableflow_asset
 from assets.topics.kafka_asset import topic_asset
 from assets.topics.reader_assets import asset_of, engines_check, reader_asset, reader_check
 from assets.topics.upkeep_assets import dead_letters_asset, ledger_asset, ledger_check, maintenance_asset
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.pipeline.table_location import is_stored_by_confluent
 from lakehouse.readers import configured
 from lakehouse.readers.reader_lag import stages_of

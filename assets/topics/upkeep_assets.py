@@ -10,12 +10,11 @@ from assets.factories import CheckDefinition, asset_spec, table_op
 from assets.failures import dagster_failures
 from assets.results import as_table
 from lakehouse.config.checks import LEDGER
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
-from lakehouse.core.offsets.counts import OUTCOMES
+from lakehouse.config.model import Config, Route, Topic
+from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.offsets.ledger import totals
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import CLIENTS, Clients
 from lakehouse.pipeline.ledger import ledger_page
 from resources.protocols import Resources

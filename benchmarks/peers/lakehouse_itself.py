@@ -8,7 +8,7 @@ import psutil
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.local.home import Home
 from lakehouse.local.processes import process
 from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle

@@ -14,12 +14,11 @@ from assets.entry import partitions
 from assets.freshness import ONLY
 from assets.streaming.check import CHECK as STREAMING
 from lakehouse.config.checks import RowCount
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.topic import Topic
 from lakehouse.core.errors import logged_reason
-from lakehouse.core.text.markdown import plain
-from lakehouse.core.text.terminal import visible
+from lakehouse.core.terminal import visible
+from lakehouse.core.text import plain
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.protocols import Resources
 

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
 
-from lakehouse.core.diagnostic import Diagnostic
-from lakehouse.core.text.terminal import visible
+from lakehouse.core.errors import Diagnostic
+from lakehouse.core.terminal import visible
 from lakehouse.pipeline.ledger import ledger_page
 
 if TYPE_CHECKING:

@@ -14,12 +14,11 @@ from lakehouse.cli import console
 from lakehouse.cli.status import status
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.datagen import Datagen
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Datagen
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import poll
-from lakehouse.core.text.markdown import plain
+from lakehouse.core.text import plain
 from lakehouse.definitions import JOB
 from lakehouse.local import show, stack
 from lakehouse.local.dagster import ui_login

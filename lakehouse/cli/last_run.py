@@ -6,7 +6,7 @@ from pathlib import Path
 
 import dagster as dg
 
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.tables import naming
 
 

@@ -6,8 +6,8 @@ from pkgutil import resolve_name
 import click
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.text.phrases import did_you_mean
-from lakehouse.core.text.terminal import print_traceback, visible
+from lakehouse.core.terminal import print_traceback, visible
+from lakehouse.core.text import did_you_mean
 
 COMMANDS = {
     "init": ("commands.setup:init", "Create a lakehouse.yaml without topics."),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.cli.systems import kafka_topics, open_clients
 from lakehouse.config import loader
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import publish
 from resources.iceberg.catalog import Catalog
 

@@ -11,12 +11,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
 from lakehouse.cli.systems import open_clients
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.derived import Derived
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Derived
 from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change, changes

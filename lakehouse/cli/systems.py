@@ -8,8 +8,7 @@ import click
 import dagster as dg
 
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
 from resources.build import build_resources, require_variables
 from resources.kafka.kafka import Kafka

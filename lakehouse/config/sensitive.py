@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, get_args
 
 from lakehouse.core.errors import ConfigError, LakehouseError, UnexpectedError
 from lakehouse.core.tables import metadata_columns
-from lakehouse.core.text.phrases import did_you_mean
+from lakehouse.core.text import did_you_mean
 
 if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionField
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
     from pyiceberg.types import IcebergType, NestedField
 
-    from lakehouse.config.topic import Topic
+    from lakehouse.config.model import Topic
     from lakehouse.formats.evolution import Path
 
 PREVIOUS_NAMES = "lakehouse.former-names"

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol, get_args, get_origin
 
 from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import ConfigModel
-from lakehouse.config.sources.declarations import Declarations
-from lakehouse.config.sources.source import is_file
-from lakehouse.config.table_names import TableNames
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Route, TableNames, Topic
+from lakehouse.config.sources import Declarations, is_file
 from lakehouse.config.yaml_locations import Location
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout, naming
-from lakehouse.core.text.phrases import did_you_mean
+from lakehouse.core.text import did_you_mean
 from lakehouse.formats import format_of
 from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.format import MessageSchema, RegisteredFormat

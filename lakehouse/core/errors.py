@@ -5,9 +5,10 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.text import pluralize
 
 _LOG = logging.getLogger(__name__)
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
@@ -250,3 +251,14 @@ def translate(
         if (translated := convert(error)) is None:
             raise
         raise translated from (error if show_cause else None)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """The result of one inspection."""
+
+    subject: str
+    ok: bool
+    observation: str
+    remedy: str = ""
+    """Resolves the problem if not `ok`."""

@@ -6,7 +6,7 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.text.phrases import did_you_mean
+from lakehouse.core.text import did_you_mean
 
 Implementation = TypeVar("Implementation")
 

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 import boto3
 
-from lakehouse.config.loader import Config
-from lakehouse.core.diagnostic import Diagnostic
-from lakehouse.core.errors import LakehouseError
+from lakehouse.config.model import Config
+from lakehouse.core.errors import Diagnostic, LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.iam_actions import needed
 from lakehouse.deploy.aws.iam_roles import IamRole

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
 from lakehouse.deploy.aws.objects import TableflowCluster

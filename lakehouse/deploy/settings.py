@@ -3,7 +3,7 @@
 from typing import Any
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.deploy.aws.objects import WAREHOUSE
 from lakehouse.deploy.confluent.declared import DeclaredTopics
 from lakehouse.deploy.names import Names

@@ -10,10 +10,10 @@ from functools import cache
 from lakehouse.core.registry import by_name, implementations
 from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.format import Format, RegisteredFormat
-from lakehouse.formats.json.json_format import JsonFormat
-from lakehouse.formats.json.json_schema_format import JsonSchemaFormat
+from lakehouse.formats.json.json_format import JsonFormat, JsonSchemaFormat
 from lakehouse.formats.primitive_formats import BytesFormat, IntFormat, LongFormat, StringFormat
 from lakehouse.formats.protobuf.protobuf_format import ProtobufFormat
+from lakehouse.formats.schema import RegisteredSchema
 
 FORMATS: Sequence[type[Format]] = (
     AvroFormat,
@@ -55,3 +55,27 @@ def with_schemas() -> Sequence[RegisteredFormat]:
 def of_type(type_: str) -> RegisteredFormat | None:
     """Return the format of a schema type of the registry; None if there is none."""
     return next((format_ for format_ in with_schemas() if format_.schema_type == type_), None)
+
+
+def is_named(schema: RegisteredSchema, record: str) -> bool:
+    """Return whether a schema describes the record type that an entry in lakehouse.yaml names.
+
+    Args:
+        schema: The schema.
+        record: The full name of an Avro record or Protobuf message, the name of an Avro record without its namespace,
+            or the title of a JSON Schema.
+    """
+    format_ = of_type(schema.type)
+    return format_ is not None and format_.is_named(schema, record)
+
+
+def is_same(schema: RegisteredSchema, versions: Sequence[RegisteredSchema], record: str = "") -> bool:
+    """Return whether a schema of another subject describes the record type of a topic.
+
+    Args:
+        schema: The schema of another subject.
+        versions: The versions of the topic's schema.
+        record: The record type that the topic's entry names; empty if it names none.
+    """
+    format_ = of_type(schema.type)
+    return format_ is not None and format_.is_same(schema, versions, record)

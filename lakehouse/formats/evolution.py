@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from lakehouse.core.errors import IncompatibleSchema
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.json import json_text
 from lakehouse.formats.schema import BRANCH, Shape
 

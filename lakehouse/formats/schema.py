@@ -1,4 +1,4 @@
-"""Schemas as registered, and the columns of their records, for all formats."""
+"""Schemas as registered, the prefix of messages that names one, and the columns of their records."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from pyiceberg.types import StructType
+
 
 SchemaType = Literal["AVRO", "JSON", "PROTOBUF"]
 """Schema types, as the registry spells them (Confluent Schema Registry API, `schemaType`)."""
@@ -55,3 +56,20 @@ class Shape:
 
     struct: StructType
     previous_names: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+MAGIC = b"\x00"
+FRAME_BYTES = 5
+"""Length of the prefix: the zero byte and the id."""
+
+
+def frame(id_: int) -> bytes:
+    """Return the prefix of a message with this schema id."""
+    return MAGIC + id_.to_bytes(FRAME_BYTES - len(MAGIC), "big")
+
+
+def schema_id(message: bytes) -> int | None:
+    """Return the schema id of a message; None if it is not in the wire format."""
+    if len(message) < FRAME_BYTES or not message.startswith(MAGIC):
+        return None
+    return int.from_bytes(message[len(MAGIC) : FRAME_BYTES], "big")

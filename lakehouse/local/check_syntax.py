@@ -14,9 +14,8 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
-from lakehouse.config.base_checks import RowCheck, SetCheck
-from lakehouse.config.checks import AcceptedValues, NotNull, Range, References, Regex, Unique, scope
-from lakehouse.config.loader import Config
+from lakehouse.config.checks import AcceptedValues, NotNull, Range, References, Regex, RowCheck, SetCheck, Unique, scope
+from lakehouse.config.model import Config
 from lakehouse.config.yaml_locations import Location
 from lakehouse.local.java import java
 

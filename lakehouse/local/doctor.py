@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 import psutil
 
 from lakehouse.config import loader
-from lakehouse.core.diagnostic import Diagnostic
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import Diagnostic, LakehouseError
 from lakehouse.local import jars, stack
 from lakehouse.local.home import Home
 from lakehouse.local.java import java

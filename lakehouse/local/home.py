@@ -20,7 +20,7 @@ from urllib.parse import quote
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 
 NEEDED_BYTES = 2 * 1024**3

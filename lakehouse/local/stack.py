@@ -12,7 +12,8 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from lakehouse.config.loader import PROJECT, config_path
+from lakehouse.config.loader import config_path
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.client_environment import context as context_of

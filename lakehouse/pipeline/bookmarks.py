@@ -7,9 +7,8 @@ from functools import reduce
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.derived import Derived
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Derived
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
 from lakehouse.core.offsets.bookmark import Bookmark

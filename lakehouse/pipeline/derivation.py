@@ -18,9 +18,8 @@ import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.derived import Derived
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Derived
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark

@@ -1,8 +1,7 @@
 """Topics whose records are generated: by a connector in Confluent Cloud, or by a process of the embedded stack."""
 
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.datagen import Datagen
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Datagen
 from lakehouse.pipeline.clients import Clients
 
 

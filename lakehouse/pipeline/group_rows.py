@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 
 from pyspark.sql import DataFrame
 
-from lakehouse.config.sources.derived import Derived
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
+from lakehouse.config.sources import Derived
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from spark import derive as derived_rows
 
 

@@ -12,10 +12,9 @@ from functools import partial
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
-from lakehouse.core.offsets.batch import TOKEN, Batch, Positions, clip, head, next_batch
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import TOKEN, Batch, Counts, Positions, clip, head, next_batch
 from lakehouse.core.polling import SYSTEM_CLOCK
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over

@@ -9,10 +9,10 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
 from resources.protocols import SparkClient

@@ -13,12 +13,11 @@ from pyiceberg.table import Table
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import REPLAY, Batch, Log, Positions, head, next_batch
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.offsets.batch import REPLAY, Batch, Counts, Log, Positions, head, next_batch
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
 from lakehouse.pipeline.batches.poison import Place, listed, report_aborted

@@ -1,10 +1,9 @@
 """The tables of topics, and the catalogs that have them, whoever writes them."""
 
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.aws.glue import Glue
 from resources.iceberg.tableflow_catalog import TableflowCatalog
 from resources.protocols import ReadableCatalog, Resources, find_resource, resource_of

@@ -8,8 +8,8 @@ import duckdb
 from pyiceberg.table import Table
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.sql.quoting import DUCKDB
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.sql import DUCKDB
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.query.result import Result
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import require_position_deletes

@@ -8,8 +8,7 @@ from functools import cache
 from pkgutil import resolve_name
 
 from lakehouse.config.environment import SYSTEMS, environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
 from lakehouse.readers.reader import Reader, Registration

@@ -8,10 +8,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lakehouse.config import sensitive
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.sql.quoting import DUCKDB
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.sql import DUCKDB
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import published_table
 from resources.iceberg.snapshots import require_position_deletes
 from resources.protocols import Resources

@@ -14,8 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.table_location import table_of
 from lakehouse.readers import reader_of
 from resources.protocols import Resources

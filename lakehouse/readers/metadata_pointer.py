@@ -6,8 +6,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lakehouse.config.topic import Topic
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.config.model import Topic
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers.reader import Reader, Registration
 from resources.protocols import Resources
 

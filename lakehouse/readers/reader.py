@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, LakehouseError
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.protocols import Resources
 
 if TYPE_CHECKING:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import redact_credentials
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.protocols import Resources, resource_of

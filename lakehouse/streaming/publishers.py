@@ -9,13 +9,12 @@ from types import SimpleNamespace
 
 from pyiceberg.table import Table
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import is_transient
-from lakehouse.core.pacing import RoundRobin, backoff_seconds
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import configured
 from lakehouse.readers.reader import Publish, Reader, Registration
+from lakehouse.streaming.pacing import RoundRobin, backoff_seconds
 from lakehouse.streaming.stream_events import Commit, Event, TopicServed
 from resources.build import with_own_connections
 from resources.protocols import Resources

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import Paused, is_transient
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.core.pacing import EVERY_SECONDS, MIN_RECORDS, RoundRobin, backoff_seconds, next_bound
+from lakehouse.streaming.pacing import EVERY_SECONDS, MIN_RECORDS, RoundRobin, backoff_seconds, next_bound
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.ingestion import Published

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.pipeline.ingestion import Published
 from lakehouse.pipeline.maintenance import Maintained
 from resources.kafka.stream_group import GroupUnavailable

@@ -8,15 +8,14 @@ from dataclasses import dataclass, field, replace
 from pkgutil import resolve_name
 from queue import Queue
 
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.topic import Topic
-from lakehouse.core.pacing import backoff_seconds
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
+from lakehouse.streaming.pacing import backoff_seconds
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.iceberg.pauses import require_unpaused

@@ -14,13 +14,7 @@ from urllib.parse import parse_qs, urlsplit
 import requests
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
-from lakehouse.core.errors import (
-    LakehouseError,
-    OutcomeUnknownError,
-    TransientError,
-    Unreachable,
-    redact_credentials,
-)
+from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, TransientError, Unreachable, redact_credentials
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, doubling, retry
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60

@@ -14,7 +14,7 @@ from lakehouse.config import sensitive
 from lakehouse.core.errors import CommitConflict, RequestRejected, SchemaError, UnclearState, Unreachable
 from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY
 from lakehouse.core.tables import layout, naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.iceberg.catalog_backend import CatalogSettings

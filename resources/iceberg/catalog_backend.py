@@ -12,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.aws.clients import SESSION_NAME
 from resources.masked_field import masked_field
 

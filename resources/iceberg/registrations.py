@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyiceberg.serializers import FromInputFile
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table

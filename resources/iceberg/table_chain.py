@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.snapshots import last_batch
 
 if TYPE_CHECKING:

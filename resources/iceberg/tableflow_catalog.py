@@ -17,7 +17,7 @@ from requests import RequestException
 
 from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.aws.secret_reader import read_secret_fields
 from resources.http_json import ClientCredentials
 from resources.iceberg.catalog import spark_catalog

@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from resources.kafka.transactions import Outgoing, wait_until_visible

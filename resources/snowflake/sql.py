@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
-from lakehouse.core.sql.quoting import SNOWFLAKE
+from lakehouse.core.sql import SNOWFLAKE
 
 identifier, literal = SNOWFLAKE.identifier, SNOWFLAKE.literal
 

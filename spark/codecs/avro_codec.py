@@ -10,12 +10,12 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
-from lakehouse.core.framing import FRAME_BYTES, schema_id
-from lakehouse.formats.avro.avro_columns import columns
 from lakehouse.formats.avro.avro_explain import explain
+from lakehouse.formats.avro.avro_format import columns
 from lakehouse.formats.avro.avro_resolution import schemas
 from lakehouse.formats.avro.avro_types import Type, parse
 from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.schema import FRAME_BYTES, schema_id
 from spark.codecs.avro_unions import without_spare
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of

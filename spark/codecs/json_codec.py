@@ -10,11 +10,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.framing import FRAME_BYTES, schema_id
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
-from lakehouse.formats.json.json_schema_format import Field, Kind
+from lakehouse.formats.json.json_format import Field, Kind
+from lakehouse.formats.schema import FRAME_BYTES, schema_id
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
 from spark.codecs.json_values import converted, with_unique_keys

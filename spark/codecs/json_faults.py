@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.json.json_explain import DATE, MOMENT
-from lakehouse.formats.json.json_schema_format import Field
+from lakehouse.formats.json.json_format import Field
 
 INFINITE = 'Infinity"'
 """The end of the text that Spark writes for a number that exceeds a double, in values of any type and in text."""

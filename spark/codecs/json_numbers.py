@@ -10,7 +10,7 @@ import json
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.json.json_explain import DECIMAL
 
 # The possessive quantifiers prevent a stack overflow for long text (java.util.regex.Pattern).

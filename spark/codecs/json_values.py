@@ -8,8 +8,8 @@ from __future__ import annotations
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.core.sql.quoting import SPARK
-from lakehouse.formats.json.json_schema_format import Field
+from lakehouse.core.sql import SPARK
+from lakehouse.formats.json.json_format import Field
 
 LAST = """transform(array(array_sort(transform(map_keys({m}), (k, i) -> named_struct('k', k, 'i', -i)))), s ->
 map_from_entries(transform(filter(s, (e, i) -> CASE WHEN i = 0 THEN true ELSE s[i - 1].k != e.k END), e ->

@@ -14,14 +14,11 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.protobuf import protobuf_format
-from lakehouse.formats.protobuf.message_indexes import other_indexes, own_indexes
 from lakehouse.formats.protobuf.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
-from lakehouse.formats.protobuf.protobuf_fields import Field
-from lakehouse.formats.protobuf.protobuf_versions import fits, partners
-from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.formats.protobuf.protobuf_messages import Field, fits, other_indexes, own_indexes, partners
+from lakehouse.formats.schema import FRAME_BYTES, RegisteredSchema, frame, schema_id
 from spark.codecs.protobuf_handler import name, structs
 from spark.codecs.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
 from spark.decoding import framing_columns

@@ -21,8 +21,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from lakehouse.formats.protobuf.protobuf_explain import FIXED
-from lakehouse.formats.protobuf.protobuf_fields import Field
 from lakehouse.formats.protobuf.protobuf_format import JSON
+from lakehouse.formats.protobuf.protobuf_messages import Field
 from spark.codecs.protobuf_handler import name
 
 if TYPE_CHECKING:

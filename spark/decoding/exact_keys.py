@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.json.json_explain import DATE, LOCAL_TIME, MOMENT
 from spark.decoding.surrogates import has_lone_surrogate
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from lakehouse.core.framing import schema_id
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
+from lakehouse.formats.schema import schema_id
 from spark.decoding.decode import REASONS, Decoding
 from spark.decoding.decoded import record
 

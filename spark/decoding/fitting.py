@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro.avro_resolution import LONG_DIGITS
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The Confluent wire format (lakehouse.core.framing) as column expressions."""
+"""The Confluent wire format (lakehouse.formats.schema) as column expressions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.core.framing import FRAME_BYTES, MAGIC, frame
+from lakehouse.formats.schema import FRAME_BYTES, MAGIC, frame
 
 
 def is_framed(data: Column, *, may_be_empty: bool = False) -> Column:

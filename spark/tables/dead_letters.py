@@ -26,11 +26,11 @@ from pyiceberg.types import (
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.offsets.batch import Batch, Positions
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from spark.decoding import framing_columns
 from spark.decoding.conditions import some
 from spark.decoding.decode import REASONS, Decoding

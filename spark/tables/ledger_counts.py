@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from lakehouse.core.offsets.ledger import NAMED, LogContents, Range, RangeContents
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from spark.decoding.decoded import record
 
 PLACE = ["kafka_partition", "kafka_offset"]

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.errors import TransientError
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from spark.decoding.conditions import some
 from spark.decoding.decoded import record
 from spark.derive import published

@@ -10,9 +10,9 @@ from datetime import datetime
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 
 
 def compact(spark: SparkSession, ref: TableRef, target_bytes: int, small_bytes: int) -> Row:

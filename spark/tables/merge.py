@@ -16,7 +16,7 @@ from operator import and_
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from spark.decoding.decoded import PREFIX, record
 from spark.tables.observed_counts import observed_counts
 from spark.tables.spans import SPANNED, bound, literal

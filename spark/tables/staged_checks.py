@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config.base_checks import Check, RowCheck, Scope, SetCheck
+from lakehouse.config.checks import Check, RowCheck, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from spark.decoding.decoded import record
 
 SAMPLE = 5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.core.offsets.batch import PART, PARTS
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 
 if TYPE_CHECKING:
     from pyspark.sql import MergeIntoWriter

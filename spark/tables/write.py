@@ -9,9 +9,9 @@ from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.sql.quoting import SPARK
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import Counts
+from lakehouse.core.sql import SPARK
+from lakehouse.core.tables.naming import TableRef
 from spark.decoding.decode import Mode
 from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import merge

@@ -11,8 +11,8 @@ from typing import Any, Protocol
 
 from confluent_kafka import Producer, TopicPartition
 
-from lakehouse.config.topic import Topic
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.config.model import Topic
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from resources.kafka.transactions import wait_until_visible
 from tests.simulation.immutable import parsed_once

@@ -14,7 +14,7 @@ from pyiceberg.catalog import load_catalog
 from pyiceberg.table import Table
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.catalog import Catalog, load_catalog
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
-from lakehouse.core.sql.quoting import SNOWFLAKE
+from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.readers import reader_of, registered
 from lakehouse.readers.reader import Registration
 from resources.aws.glue import Glue

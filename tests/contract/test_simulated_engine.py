@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-from lakehouse.config.base_checks import Severity
-from lakehouse.config.checks import Range
+from lakehouse.config.checks import Range, Severity
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import Counts
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest

@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import boto3
 import pytest
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.planner import apply, destroy, plan

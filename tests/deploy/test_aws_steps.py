@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy

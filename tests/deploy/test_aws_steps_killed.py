@@ -6,8 +6,7 @@ import pytest
 from botocore.exceptions import ConnectionClosedError
 from botocore.httpsession import URLLib3Session
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.planner import apply, destroy, plan
 from tests.support.clouds.aws.world import world

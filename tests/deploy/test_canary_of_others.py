@@ -11,7 +11,7 @@ import pytest
 from moto import mock_aws
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.names import Names

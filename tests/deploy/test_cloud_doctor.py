@@ -15,8 +15,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
 from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.polling import poll
 from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.aws.iam_actions import actions, needed

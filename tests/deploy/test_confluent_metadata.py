@@ -11,7 +11,7 @@ import pytest
 
 from assets.topics.iceberg_asset import tableflow_asset
 from assets.topics.kafka_asset import topic_asset
-from lakehouse.config.loader import PROJECT, Config
+from lakehouse.config.model import PROJECT, Config
 from lakehouse.pipeline.clients import CLIENTS
 from resources.aws.glue import Glue
 from resources.confluent.confluent_cloud import ConfluentCloud

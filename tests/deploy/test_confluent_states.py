@@ -17,7 +17,7 @@ from assets.topics.confluent_state import cluster_definitions
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config import loader
 from lakehouse.config.environment import SYSTEMS
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.definitions import defs
 from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault

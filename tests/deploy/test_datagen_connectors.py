@@ -8,7 +8,7 @@ from itertools import islice
 import pytest
 
 from lakehouse.config import loader
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError
 from lakehouse.local.servers.synthetic_records import headers, messages, records
 from tests.support.clouds.confluent.deployment import Lake

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.deploy.confluent.declared import DeclaredTopics
 
 

@@ -20,6 +20,7 @@ from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
+from lakehouse.config.model import PROJECT, Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 from lakehouse.deploy.credentials import CloudCredentials
@@ -47,7 +48,7 @@ def declared(tmp_path, monkeypatch):
             "flink": {"totals": "CREATE TABLE totals AS SELECT quantity * price AS total FROM stock_trades"},
         }
     }
-    (tmp_path / "schemas").symlink_to(loader.PROJECT / "schemas")
+    (tmp_path / "schemas").symlink_to(PROJECT / "schemas")
     (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(text))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
     monkeypatch.setenv("AWS_REGION", "us-east-1")
@@ -92,7 +93,7 @@ def test_environment_has_all_settings_and_no_secret(declared, monkeypatch):
     environment = settings(administrator(declared).names)
     text = yaml.safe_load(loader.config_path().read_text())
     text["environments"]["created"] = environment
-    config = loader.Config.model_validate({**declared.model_dump(by_alias=True), "environments": text["environments"]})
+    config = Config.model_validate({**declared.model_dump(by_alias=True), "environments": text["environments"]})
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1")
     assert set(build_resources(config, "created")) >= {"kafka", "schema_registry", "catalog", "glue", "snowflake"}
     assert CANARY not in str(environment)

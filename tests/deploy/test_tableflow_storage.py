@@ -14,6 +14,7 @@ import yaml
 
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.names import Names
@@ -266,9 +267,9 @@ def test_create_in_existing_bucket_names_it(trades: Lake):
 
 def test_documented_upsert_by_flink_creates_table_of_mode(lake: Lake, tmp_path: Path):
     declared = yaml.safe_load(block("docs/topics.md", "yaml", "changelog.mode"))
-    content = yaml.safe_load((loader.PROJECT / "lakehouse.yaml").read_text())
+    content = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())
     content |= {"topics": content["topics"] | declared["topics"], "deployments": declared["deployments"]}
-    (tmp_path / "schemas").symlink_to(loader.PROJECT / "schemas")
+    (tmp_path / "schemas").symlink_to(PROJECT / "schemas")
     (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(content))
     deployment = loader.load(tmp_path / "lakehouse.yaml").deployment("aws")
     lake.topics, lake.flink = {**SMALL, **declared["topics"]}, deployment.flink

@@ -6,7 +6,8 @@ import dagster as dg
 import pytest
 
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from resources.build import build_resources
 from resources.spark.spark import Progress
 from spark.column_lineage import columns_read

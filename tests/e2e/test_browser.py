@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 import dagster as dg
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.polling import poll
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Credentials

@@ -8,8 +8,9 @@ import dagster as dg
 import pytest
 
 from assets.results import as_table
-from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.text.markdown import escaped
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
+from lakehouse.core.text import escaped
 from lakehouse.definitions import defs
 from resources.build import build_resources
 from tests.e2e.test_browser import log_in, page, token  # noqa: F401

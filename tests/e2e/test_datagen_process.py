@@ -9,7 +9,7 @@ import uuid
 
 import yaml
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.polling import poll
 from tests.support.topics import TRADES, consume
 

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from pyspark.sql import functions
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.local.processes import ports, process
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.servers import strangers

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.support.topics import Stream
 
 PLUGIN = PROJECT / "tests/support/plugins"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local import stack as local_stack
 from lakehouse.local.processes import process

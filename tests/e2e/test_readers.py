@@ -12,8 +12,9 @@ import yaml
 from click.testing import CliRunner
 
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT, load
-from lakehouse.core.sql.quoting import SNOWFLAKE
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
+from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE

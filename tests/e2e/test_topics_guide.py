@@ -7,7 +7,7 @@ import sys
 
 import yaml
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from tests.support.documentation import block
 from tests.support.topics import Stream
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.support.documentation import pattern
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)

@@ -16,7 +16,7 @@ from openlineage.client.event_v2 import Job, Run, RunEvent, RunState
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.aws import secret_reader
 from resources.aws.athena import Athena
 from resources.aws.glue import Glue

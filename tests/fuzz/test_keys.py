@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
 from spark.decoding.decode import decode

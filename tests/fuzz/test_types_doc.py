@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.support.fuzz.avro_examples import EXAMPLES as AVRO
 from tests.support.fuzz.checking import compare
 from tests.support.fuzz.decoding import columns

@@ -5,7 +5,8 @@ import pytest
 
 from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from lakehouse.pipeline.commits import audit
 from resources.build import build_resources
 from tests.support.topics import Stream

@@ -11,7 +11,8 @@ from confluent_kafka.schema_registry import Schema
 from pyspark.sql import functions as F
 
 from assets.topics.iceberg_asset import table_asset
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters

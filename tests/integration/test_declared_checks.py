@@ -4,8 +4,8 @@ import dagster as dg
 import pytest
 
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.loader import PROJECT, load
-from lakehouse.config.topic import Topic
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT, Topic
 from lakehouse.core.errors import BadRecords, ConfigError
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError, TransientError, UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.group_rows import rows_of_groups
 from resources.kafka import transactions

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pyarrow as pa
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.clients import Clients

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from lakehouse.core.errors import CommitConflict, UnclearState, Unreachable
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
 from resources.schema_registry import SchemaRegistry

@@ -8,7 +8,8 @@ from confluent_kafka import TopicPartition
 from assets.freshness import freshness_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli.status import status
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from lakehouse.readers.reader_lag import stages_of
 from resources.build import build_resources
 from resources.schema_registry import SchemaRegistry

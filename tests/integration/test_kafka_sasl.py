@@ -20,10 +20,10 @@ from confluent_kafka.admin import (
 from moto import mock_aws
 from pyspark.errors import PySparkException
 
-from lakehouse.config.loader import PROJECT, load
-from lakehouse.config.topic import Topic
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
 from lakehouse.local.home import Home

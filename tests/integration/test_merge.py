@@ -8,9 +8,9 @@ from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.connect.merge import MergeIntoWriter
 
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from spark.decoding.decoded import PREFIX
 from spark.tables import merge
 from spark.tables.target import Target

@@ -7,7 +7,7 @@ from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.readwriter import DataFrameWriterV2
 
 from lakehouse.cli.schema_plan import plan_registered
-from lakehouse.config.topic import Metadata
+from lakehouse.config.model import Metadata
 from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, TransientError
 from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.core.tables import naming

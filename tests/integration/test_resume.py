@@ -5,7 +5,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import NewPartitions
 
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.ledger_findings import faults_of
+from lakehouse.core.offsets.ledger import faults_of
 from lakehouse.core.polling import poll
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest

@@ -8,8 +8,8 @@ from confluent_kafka.admin import NewTopic
 from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT, Config, load
-from lakehouse.config.topic import Route
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT, Config, Route
 from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, admin, framed, register, trade
 

@@ -7,8 +7,8 @@ import pytest
 import yaml
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
-from lakehouse.config.loader import PROJECT, load
-from lakehouse.config.topic import Metadata
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT, Metadata
 from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive

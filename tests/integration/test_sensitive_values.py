@@ -14,7 +14,8 @@ from assets import factories
 from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.lineage import lineage_sensor
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from lakehouse.definitions import defs
 from resources.build import build_resources
 from resources.open_lineage import OpenLineage

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import LessThan
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from resources.snowflake.session import dagster_application
 from tests.support.clouds.snowflake.server import BIG, TRADES, Lake, Server, trades

@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from lakehouse.core.errors import ClockSkew, Unreachable
-from lakehouse.core.sql.quoting import SPARK
+from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.replay import redrive
 from resources.kafka.kafka import Kafka
 from resources.spark.spark import Spark

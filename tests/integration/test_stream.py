@@ -19,8 +19,8 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 
 from assets.streaming.service import Streaming, select_topics
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.loader import PROJECT, Config, load
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT, Config, Route, Topic
 from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
 from lakehouse.core.tables import naming
 from lakehouse.streaming import stream as streams

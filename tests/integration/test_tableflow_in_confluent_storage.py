@@ -10,9 +10,9 @@ from pyspark.errors import PySparkException
 
 from assets.topics.iceberg_asset import tableflow_asset
 from lakehouse.cli.check_runner import run_declared_checks
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import RequestRejected, Unreachable
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import derive
 from lakehouse.readers.reader_lag import measure_lag, stages_of

@@ -11,8 +11,7 @@ from assets.topics.iceberg_asset import tableflow_asset
 from assets.topics.reader_assets import engines_check, reader_asset, reader_check
 from lakehouse.cli.check_runner import run_declared_checks
 from lakehouse.cli.status import status
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.aws.glue import Glue

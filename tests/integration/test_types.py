@@ -95,7 +95,7 @@ def everything(n):
 
 
 def as_a_column(row):
-    """Return the oracle's row in the shapes of columns, by the rules in lakehouse/formats/avro/avro_columns.py."""
+    """Return the oracle's row in the shapes of columns, by the rules in lakehouse/formats/avro/avro_format.py."""
     union = row["int_or_text"]
     members = {"member0": union if isinstance(union, int) else None}
     members["member1"] = union if isinstance(union, str) else None

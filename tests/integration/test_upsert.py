@@ -3,7 +3,7 @@
 import json
 import random
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from resources.iceberg.snapshots import commits, live_rows
 from tests.support.topics import TRADES, Stream, framed, register, trade
 

@@ -2,8 +2,7 @@
 
 import json
 
-from lakehouse.core.offsets.batch import COUNTS
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import COUNTS, Counts
 
 
 def ingest(stream):

@@ -5,7 +5,7 @@ from functools import partial
 
 from lakehouse.formats import format_of
 from lakehouse.formats.format import MessageSchema
-from lakehouse.formats.json.json_schema_format import reader
+from lakehouse.formats.json.json_format import reader
 from lakehouse.formats.schema import RegisteredSchema
 
 

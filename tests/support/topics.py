@@ -25,8 +25,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.config.loader import PROJECT, Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import PROJECT, Config, Topic
 from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.polling import poll
 from lakehouse.pipeline.clients import Clients

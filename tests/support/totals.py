@@ -3,7 +3,7 @@
 from collections import defaultdict
 from decimal import ROUND_HALF_UP, Decimal
 
-from lakehouse.config.loader import PROJECT, Config
+from lakehouse.config.model import PROJECT, Config
 from lakehouse.pipeline.derivation import derive
 from tests.support.topics import TRADES, Stream, framed, trade
 

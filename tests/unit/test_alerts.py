@@ -11,6 +11,7 @@ from assets import alerts
 from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
 from assets.failures import dagster_failures
 from lakehouse.config import loader
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.build import build_resources
 from resources.webhook import SECTION_CHARACTERS, Webhook
@@ -374,8 +375,8 @@ def test_webhook_unset_variable_uses_default_or_fails(monkeypatch):
 def test_webhook_left_out_is_off_and_wrong_key_is_explained():
     systems = dict(loader.load().environments["local"])
     del systems["alerts"]
-    config = loader.Config(namespace="n", topics={}, environments={"local": systems})
+    config = Config(namespace="n", topics={}, environments={"local": systems})
     assert build_resources(config, "local")["alerts"].url == ""
-    config = loader.Config(namespace="n", topics={}, environments={"local": systems | {"alerts": {"urls": ""}}})
+    config = Config(namespace="n", topics={}, environments={"local": systems | {"alerts": {"urls": ""}}})
     with pytest.raises(ConfigError, match="alerts.urls: unknown key. Did you mean 'url'"):
         build_resources(config, "local")

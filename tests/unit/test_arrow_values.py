@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from assets.topics.iceberg_asset import table_metadata
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.tables.arrow_values import pylist
 from lakehouse.query.result import Result
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from lakehouse.core.errors import Unreachable
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.aws.athena import Athena
 from resources.aws.glue import Glue
 from resources.aws.secrets_manager import Secrets

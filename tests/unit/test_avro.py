@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.avro import avro_format
 from lakehouse.formats.columns import table_schema

@@ -13,10 +13,9 @@ from assets.streaming.service import select_topics
 from assets.topics.kafka_asset import topic_offsets_sensor
 from lakehouse.cli import console
 from lakehouse.cli.status import status as topic_statuses
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
-from lakehouse.core.text.markdown import plain
+from lakehouse.core.text import plain
 from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription

@@ -7,8 +7,7 @@ from assets.factories import CheckDefinition, asset_checks
 from assets.freshness import ONLY
 from lakehouse import definitions
 from lakehouse.cli.check_runner import run_asset_checks
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import LakehouseError
 
 CONFIG = Config(

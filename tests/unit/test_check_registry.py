@@ -4,11 +4,9 @@ import dagster as dg
 import pytest
 
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.base_checks import Scope
-from lakehouse.config.checks import RESERVED, RowCount, registered
+from lakehouse.config.checks import RESERVED, RowCount, Scope, registered
 from lakehouse.config.environment import SYSTEMS
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 
 
 @pytest.mark.parametrize("continuous", [True, False])

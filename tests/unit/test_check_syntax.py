@@ -12,7 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.unit.test_production_install import WITHOUT_MODULES
 
 STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()

@@ -8,7 +8,7 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import ClockSkew
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})

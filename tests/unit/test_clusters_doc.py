@@ -10,7 +10,7 @@ import pytest
 from botocore.validate import ParamValidator
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.servers.spark_server import SETTINGS, spark_environment, spark_java
 

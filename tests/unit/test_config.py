@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config import loader
+from lakehouse.config.model import PROJECT, Config
 from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import ConfigError
 
@@ -13,7 +14,7 @@ ENVIRONMENTS = "environments: {local: {}}\n"
 CHECK = "  a:\n    checks: {c: {type: "
 
 
-def load(tmp_path: Path, text: str) -> loader.Config:
+def load(tmp_path: Path, text: str) -> Config:
     file = tmp_path / "lakehouse.yaml"
     file.write_text(text)
     return loader.load(file, validations=[check_column_faults])
@@ -26,7 +27,7 @@ def error_message(tmp_path: Path, text: str) -> str:
 
 
 def test_load_project_file_has_topics_and_environments():
-    config = loader.load(loader.PROJECT / "lakehouse.yaml")
+    config = loader.load(PROJECT / "lakehouse.yaml")
     assert list(config.topics) == ["stock_trades", "users", "stock_trades_with_totals", "flagged_stock_trades"]
     assert config.topics["stock_trades_with_totals"].source.from_topic == "stock_trades"
     assert set(config.environments) == {"local", "aws"}
@@ -364,13 +365,13 @@ def test_load_several_faults_reports_all(tmp_path):
 
 
 def test_topic_unknown_name_suggests_nearest():
-    file = loader.PROJECT / "lakehouse.yaml"
+    file = PROJECT / "lakehouse.yaml"
     message = f"'stock_trade' is not declared in {file}. Did you mean 'stock_trades'"
     with pytest.raises(ConfigError, match=message):
         loader.load(file).topic("stock_trade")
 
 
 def test_published_json_schema_has_only_keys_of_file():
-    published = (loader.PROJECT / "docs/lakehouse.schema.json").read_text()
+    published = (PROJECT / "docs/lakehouse.schema.json").read_text()
     topic = json.loads(published)["$defs"]["Topic"]["properties"]
     assert "max_lag_seconds" in topic and "name" not in topic

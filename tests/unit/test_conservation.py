@@ -9,9 +9,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import CommitConflict
-from lakehouse.core.offsets.batch import PART, REPLAY, TOKEN, Batch
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import PART, REPLAY, TOKEN, Batch, Counts
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits.audit import RECORD_COUNT, Staged, audit
 from resources.iceberg.catalog import Catalog
 

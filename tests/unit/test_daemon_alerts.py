@@ -14,7 +14,7 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.support.servers.listener import Listener
 
 WATCHED = PROJECT / "tests/support/processes/watched_definitions.py"

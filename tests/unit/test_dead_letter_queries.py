@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from lakehouse.config.topic import Topic
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.config.model import Topic
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters

@@ -1,6 +1,6 @@
 """Documentation and messages about records that cannot be decoded."""
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import BadRecords
 from spark.decoding.decode import REASONS
 from spark.tables import dead_letters

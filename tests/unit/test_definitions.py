@@ -8,8 +8,7 @@ import dagster as dg
 import pytest
 
 from lakehouse.config import loader
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import PROJECT, Config, Route, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import definitions_of, defs
 from resources.build import build_resources
@@ -68,7 +67,7 @@ def test_defs_alert_sensors_run_by_default(loaded):
 def test_defs_topic_of_other_producer_is_external_asset(tmp_path, monkeypatch):
     text = loader.config_path().read_text()
     for name in ("schemas", "lakehouse.yaml"):
-        (tmp_path / name).symlink_to(loader.PROJECT / name)
+        (tmp_path / name).symlink_to(PROJECT / name)
     (tmp_path / "with_theirs.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {}", 1))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_theirs.yaml"))
 
@@ -85,7 +84,7 @@ def test_defs_topic_of_other_producer_is_external_asset(tmp_path, monkeypatch):
 def test_defs_continuous_topic_is_left_to_running_stream(tmp_path, monkeypatch, loaded):
     text = loader.config_path().read_text()
     for name in ("schemas", "lakehouse.yaml"):
-        (tmp_path / name).symlink_to(loader.PROJECT / name)
+        (tmp_path / name).symlink_to(PROJECT / name)
     (tmp_path / "with_stream.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {continuous: true}", 1))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_stream.yaml"))
 
@@ -124,7 +123,7 @@ def test_defs_route_has_partitioned_assets(tmp_path, monkeypatch):
     text = loader.config_path().read_text()
     route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"
     for name in ("schemas", "lakehouse.yaml"):
-        (tmp_path / name).symlink_to(loader.PROJECT / name)
+        (tmp_path / name).symlink_to(PROJECT / name)
     (tmp_path / "with_route.yaml").write_text(f"{text}\n{route}\n")
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "with_route.yaml"))
 
@@ -210,7 +209,7 @@ def test_build_resources_builds_every_environment():
 )
 def test_build_resources_refuses_a_secret_in_the_file(system, settings):
     environments = loader.load().model_dump()["environments"]["local"] | {system: settings}
-    config = loader.Config(namespace="n", topics={}, environments={"local": environments})
+    config = Config(namespace="n", topics={}, environments={"local": environments})
     with pytest.raises(ConfigError, match=r"environments\.local\.\w+\.\w+: the file contains a secret") as raised:
         build_resources(config, "local")
     assert "hidden" not in str(raised.value)
@@ -219,7 +218,7 @@ def test_build_resources_refuses_a_secret_in_the_file(system, settings):
 def test_build_resources_allows_a_user_in_an_address():
     systems = loader.load().model_dump()["environments"]["local"]
     systems["catalog"] = {"type": "sql", "warehouse": "s3://lake", "uri": "postgresql://reader@db.example/lake"}
-    config = loader.Config(namespace="n", topics={}, environments={"local": systems})
+    config = Config(namespace="n", topics={}, environments={"local": systems})
     assert build_resources(config, "local")["catalog"].uri == "postgresql://reader@db.example/lake"
 
 
@@ -234,13 +233,13 @@ def test_build_resources_allows_a_user_in_an_address():
 )
 def test_build_resources_invalid_environment_is_explained(environment, kafka, message):
     systems = {} if kafka is None else {"kafka": kafka}
-    config = loader.Config(namespace="n", topics={}, environments={"local": systems})
+    config = Config(namespace="n", topics={}, environments={"local": systems})
     with pytest.raises(ConfigError, match=message):
         build_resources(config, environment)
 
 
 def test_defs_running_sensor_evaluates_every_automation_condition():
-    loaded = definitions_of(loader.load(loader.PROJECT / "tools/reference/every_object.yaml"))
+    loaded = definitions_of(loader.load(PROJECT / "tools/reference/every_object.yaml"))
     sensors = loaded.get_repository_def().sensor_defs
     stopped = {sensor.name for sensor in sensors if sensor.default_status == dg.DefaultSensorStatus.STOPPED}
     # Dagster adds a stopped sensor for conditions that no other sensor evaluates.

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 
 LAKEHOUSE = """#!/bin/bash
 printf '%s ' "$@" >> "$RUNNER_TEMP/calls"

@@ -10,8 +10,8 @@ import yaml
 
 from lakehouse.cli.main import main
 from lakehouse.config.environment import SYSTEMS
-from lakehouse.config.loader import PROJECT, Config, load
-from lakehouse.config.topic import Topic
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT, Config, Topic
 from resources.build import build_resources
 
 FILES = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()

@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from lakehouse.cli.commands import checking
 from lakehouse.cli.main import main
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import Unreachable
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.query.engines import run
 from resources.iceberg.catalog import PROPERTIES
 from resources.iceberg.snapshots import live_rows, live_rows_at

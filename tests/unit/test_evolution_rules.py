@@ -26,7 +26,7 @@ from pyiceberg.types import (
 )
 
 from lakehouse.core.errors import CommitConflict, SchemaError
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.iceberg.catalog import Catalog

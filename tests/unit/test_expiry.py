@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.core.offsets.batch import PART, TOKEN, Batch
 from lakehouse.pipeline.maintenance import oldest_kept

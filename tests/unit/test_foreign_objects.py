@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField
 from sqlalchemy.orm import Session
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
 
 ORDERS = TableRef("trading", "orders")

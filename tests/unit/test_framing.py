@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from lakehouse.core.framing import FRAME_BYTES, frame, schema_id
+from lakehouse.formats.schema import FRAME_BYTES, frame, schema_id
 
 
 @pytest.mark.parametrize("id_", [0, 1, 255, 256, 100_001, 2**31 - 1])

@@ -9,8 +9,7 @@ import pytest
 from assets import freshness as sensor_module
 from assets.entry import partitions
 from assets.freshness import ONLY, freshness_check
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.offsets.lag import Lag
 from lakehouse.readers.freshness import StageLag
 from resources.kafka.kafka import Kafka

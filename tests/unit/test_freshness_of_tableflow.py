@@ -4,8 +4,7 @@ import dagster as dg
 import pytest
 
 from assets import freshness as sensor_module
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.offsets.lag import Lag
 from lakehouse.readers.freshness import StageLag
 

@@ -14,11 +14,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import RequestRejected, Unreachable
-from lakehouse.core.offsets.batch import COUNTS, TOKEN, Batch
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import COUNTS, TOKEN, Batch, Counts
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.columns import table_schema
 from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog

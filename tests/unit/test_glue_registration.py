@@ -8,10 +8,10 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import TOKEN, Batch
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import reader_of
 from resources.aws.glue import Glue, Registration
 from resources.iceberg.catalog import Catalog

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats.json.json_schema_format import reader
+from lakehouse.formats.json.json_format import reader
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.shapes import json_kinds as columns
 from tests.support.shapes import json_shape

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from lakehouse.formats.json.json_schema_format import reader
+from lakehouse.formats.json.json_format import reader
 from lakehouse.formats.schema import RegisteredSchema
 from spark.codecs.json_codec import JsonCodec
 

@@ -5,8 +5,7 @@ import dagster as dg
 from assets.entry import partitions
 from assets.failures import dagster_failures
 from lakehouse.cli.last_run import failures
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords
 
 ROUTE = Route.model_validate({"name": "shop", "pattern": r"shop\..*"})

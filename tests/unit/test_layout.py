@@ -5,7 +5,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType()),

@@ -6,20 +6,22 @@ from datetime import UTC, datetime
 import pytest
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import Batch, Counts
 from lakehouse.core.offsets.ledger import (
     Entry,
     LogContents,
     Range,
     RangeContents,
     coverage,
+    findings,
+    held_findings,
+    log_findings,
     ranges,
     snapshots_with_shared_offsets,
     totals,
     uncounted_ranges,
+    verdict,
 )
-from lakehouse.core.offsets.ledger_findings import findings, held_findings, log_findings, verdict
 from lakehouse.pipeline.ledger import ledger_page
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -15,7 +15,7 @@ import dagster as dg
 import pytest
 
 from assets.embedded_stack import disk_space
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import doctor, show, stack
 from lakehouse.local import home as home_module

@@ -15,7 +15,7 @@ from threading import Event
 import pytest
 import yaml
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import Home
 from lakehouse.local.java import java

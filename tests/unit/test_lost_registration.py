@@ -8,10 +8,9 @@ import boto3
 import pyarrow as pa
 import pytest
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import measure_lag
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import struct
 import pytest
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats.protobuf.message_indexes import other_indexes, own_indexes
 from lakehouse.formats.protobuf.protobuf_format import message
+from lakehouse.formats.protobuf.protobuf_messages import other_indexes, own_indexes
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lakehouse.core.sql.nondeterminism import first_nondeterministic
+from lakehouse.core.sql import first_nondeterministic
 
 
 @pytest.mark.parametrize(

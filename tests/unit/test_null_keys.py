@@ -5,8 +5,8 @@ import pytest
 from pyiceberg.types import LongType
 
 from lakehouse.config.checks import KEY_NOT_NULL
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import Counts
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits.audit import Staged, audit
 
 ORDERS = TableRef("trading", "orders")

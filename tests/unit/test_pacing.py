@@ -4,7 +4,14 @@ from collections import Counter
 
 import pytest
 
-from lakehouse.core.pacing import EVERY_SECONDS, MIN_RECORDS, TARGET_SECONDS, RoundRobin, backoff_seconds, next_bound
+from lakehouse.streaming.pacing import (
+    EVERY_SECONDS,
+    MIN_RECORDS,
+    TARGET_SECONDS,
+    RoundRobin,
+    backoff_seconds,
+    next_bound,
+)
 
 MAXIMUM = 1_000_000
 

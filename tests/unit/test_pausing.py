@@ -18,7 +18,7 @@ from lakehouse.cli.main import main
 from lakehouse.cli.status import status
 from lakehouse.config import loader
 from lakehouse.core.errors import Paused, Unreachable
-from lakehouse.core.text.markdown import plain
+from lakehouse.core.text import plain
 from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest

@@ -8,8 +8,7 @@ from pyiceberg.types import LongType, NestedField, StructType
 
 from lakehouse.cli import schema_plan
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT, Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import PROJECT, Config, Topic
 from lakehouse.formats.columns import table_schema
 
 TRADES = json.loads((PROJECT / "schemas/stock_trades.avsc").read_text())

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from lakehouse.cli.main import COMMANDS
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 
 WITHOUT_MODULES = """
 import json, sys

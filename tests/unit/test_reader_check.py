@@ -6,8 +6,7 @@ import pyarrow as pa
 import pytest
 
 from assets.topics.reader_assets import reader_check
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.readers.reader import Reader, Registration
 from resources.iceberg.catalog import Catalog
 

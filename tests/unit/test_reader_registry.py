@@ -8,8 +8,7 @@ import pytest
 from assets.streaming import check
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.environment import SYSTEMS
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.readers import configured, registered
 from lakehouse.readers.freshness import NAMES
 from lakehouse.readers.lineage import dataset, upstream

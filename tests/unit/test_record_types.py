@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from lakehouse.formats import record_types
+from lakehouse import formats
 from lakehouse.formats.schema import RegisteredSchema
 
 
@@ -47,7 +47,7 @@ ORDER = avro("Order", namespace="shop", aliases=["Purchase", "old.Order"])
     ],
 )
 def test_is_same_compares_full_name_and_aliases(schema, versions, is_same):
-    assert record_types.is_same(schema, versions) is is_same
+    assert formats.is_same(schema, versions) is is_same
 
 
 @pytest.mark.parametrize(
@@ -64,4 +64,4 @@ def test_is_same_compares_full_name_and_aliases(schema, versions, is_same):
     ],
 )
 def test_is_named_compares_configured_record_name(schema, record, is_named):
-    assert record_types.is_named(schema, record) is is_named
+    assert formats.is_named(schema, record) is is_named

@@ -8,7 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import main
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from tools.reference import PAGES
 

@@ -8,8 +8,7 @@ from click.testing import CliRunner
 
 from lakehouse.cli.commands import tables
 from lakehouse.cli.main import main
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from spark.tables.staged_checks import Result
 

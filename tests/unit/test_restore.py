@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from lakehouse.cli import restore
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.local.stack import State
 from resources.kafka.kafka import Kafka
 

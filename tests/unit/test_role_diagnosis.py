@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.deploy.verification.role_diagnosis import examine
 
 ROLE = "arn:aws:iam::123456789012:role/writer"

@@ -3,7 +3,7 @@
 import pytest
 
 from lakehouse.config import loader
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import ConfigError
 
 ROUTES = r"""

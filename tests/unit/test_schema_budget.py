@@ -4,12 +4,12 @@ import json
 
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.avro import avro_format
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_DEPTH, MAX_FIELDS, MAX_JSON_NESTING, MAX_NESTING
 from lakehouse.formats.columns import table_schema
-from lakehouse.formats.json import json_schema_format
+from lakehouse.formats.json import json_format
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.shapes import avro_shape, json_shape, protobuf_shape
@@ -92,7 +92,7 @@ def test_doubling_types_are_refused_before_expansion():
             read([RegisteredSchema(1, avro_doubling(LEVELS))])
     with pytest.raises(SchemaError, match=FIELDS):
         avro_format.parse(RegisteredSchema(1, avro_doubling(LEVELS)))
-    for read in (json_shape, json_schema_format.reader):
+    for read in (json_shape, json_format.reader):
         with pytest.raises(SchemaError, match=FIELDS):
             read([RegisteredSchema(1, json_doubling(LEVELS), "JSON")])
     for read in (protobuf_shape, protobuf_format.reader):
@@ -102,14 +102,14 @@ def test_doubling_types_are_refused_before_expansion():
 
 def test_doubling_all_of_is_refused_before_expansion():
     with pytest.raises(SchemaError, match=ENTRIES):
-        json_schema_format.reader([RegisteredSchema(1, json_all_of(18), "JSON")])
+        json_format.reader([RegisteredSchema(1, json_all_of(18), "JSON")])
 
 
 def test_long_enumeration_referenced_often_is_refused():
     colours = {"enum": [f"c{i}" for i in range(10_000)]}
     properties = {f"p{i}": {"$ref": "#/definitions/colour"} for i in range(1_000)}
     with pytest.raises(SchemaError, match=ENTRIES):
-        json_schema_format.reader([RegisteredSchema(1, json_properties(properties, {"colour": colours}), "JSON")])
+        json_format.reader([RegisteredSchema(1, json_properties(properties, {"colour": colours}), "JSON")])
     values = " ".join(f"C{i} = {i};" for i in range(10_000))
     fields = " ".join(f"Colour f{i} = {i};" for i in range(1, 1_001))
     with pytest.raises(SchemaError, match=ENTRIES):

@@ -8,7 +8,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from lakehouse.config.topic import Metadata, Topic
+from lakehouse.config.model import Metadata, Topic
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema

@@ -5,7 +5,7 @@ import time
 import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError, Unreachable
 from lakehouse.formats import evolution
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES

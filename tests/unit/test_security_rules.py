@@ -4,7 +4,7 @@ import re
 import subprocess
 import tomllib
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 
 
 def test_ruff_selects_security_rules():

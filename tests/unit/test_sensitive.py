@@ -9,7 +9,7 @@ from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType
 from assets.failures import dagster_failures
 from assets.topics.iceberg_asset import table_metadata
 from lakehouse.config import sensitive
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import ConfigError, UnexpectedError
 from lakehouse.pipeline.schemas.schema_decision import ensure_table
 from resources.iceberg.catalog import Catalog

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import engine_totals
 from lakehouse.readers.snowflake_reader import SnowflakeReader
 from resources.snowflake.snowflake import Snowflake, TableState

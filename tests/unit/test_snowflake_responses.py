@@ -13,7 +13,7 @@ import pytest
 from snowflake.connector.errors import OperationalError, ProgrammingError
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError, LakehouseError, OutcomeUnknownError
 from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.credentials import CloudCredentials

@@ -5,7 +5,7 @@ import pytest
 import sqlglot
 
 from lakehouse.config.checks import Range
-from lakehouse.core.sql.quoting import DUCKDB, SNOWFLAKE, SPARK
+from lakehouse.core.sql import DUCKDB, SNOWFLAKE, SPARK
 from tests.support.hostile import HOSTILE
 
 

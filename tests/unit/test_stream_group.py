@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import TopicServed

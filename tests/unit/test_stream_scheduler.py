@@ -4,10 +4,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, Paused, Unreachable
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.pacing import EVERY_SECONDS, MIN_RECORDS
+from lakehouse.streaming.pacing import EVERY_SECONDS, MIN_RECORDS
 from lakehouse.streaming.scheduler import ATTEMPTS, FILES_PER_COMPACTION, PAUSED_SECONDS, Scheduler
 
 DOWN = Unreachable("Kafka", "127.0.0.1:1", "the address")

@@ -9,10 +9,9 @@ import pytest
 
 from assets.streaming import check as streaming_check
 from assets.streaming.service import Streaming
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
-from lakehouse.core.text.markdown import plain
+from lakehouse.core.text import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import TopicServed

@@ -5,10 +5,9 @@ import pytest
 
 from assets.streaming.check import CHECK, PASSED, Verdicts, failure, failures, streaming_check
 from assets.topics.topic_chain import topic_definitions
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
-from lakehouse.core.text.markdown import plain
+from lakehouse.core.text import plain
 
 TABLE = ("iceberg", "trades")
 BAD = BadRecords("trades", 1, [(0, 7, "no such schema")])

@@ -8,7 +8,7 @@ from itertools import islice
 import fastavro
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError
 from lakehouse.local.servers.synthetic_records import messages, records
 

@@ -5,7 +5,7 @@ import pytest
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import TOKEN, Batch
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.table_chain import SUCCESSOR
 
 ORDERS = TableRef("trading", "orders")

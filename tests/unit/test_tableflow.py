@@ -7,6 +7,7 @@ from click.testing import CliRunner
 from assets.streaming.service import select_topics
 from lakehouse.cli.main import main
 from lakehouse.config import loader
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 from lakehouse.deploy.confluent.declared import tableflow_config
@@ -22,7 +23,7 @@ def declare(tmp_path, monkeypatch):
         text = loader.config_path().read_text()
         for folder in ("schemas",):
             if not (tmp_path / folder).exists():
-                (tmp_path / folder).symlink_to(loader.PROJECT / folder)
+                (tmp_path / folder).symlink_to(PROJECT / folder)
         (tmp_path / "lakehouse.yaml").write_text(text.replace("topics:", f"topics:\n{topics}", 1))
         monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
 

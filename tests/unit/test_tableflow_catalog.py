@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakehouse.core.errors import RequestRejected
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.tableflow_catalog import TableflowCatalog
 from tests.support.servers.listener import Listener
 

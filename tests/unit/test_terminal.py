@@ -12,9 +12,9 @@ from rich.console import Console
 from lakehouse.cli import console
 from lakehouse.cli.check_runner import Outcome
 from lakehouse.cli.status import TopicStatus
-from lakehouse.core.diagnostic import Diagnostic
-from lakehouse.core.offsets.ledger_findings import LedgerFinding
-from lakehouse.core.text.terminal import visible
+from lakehouse.core.errors import Diagnostic
+from lakehouse.core.offsets.ledger import LedgerFinding
+from lakehouse.core.terminal import visible
 from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
 from lakehouse.query.result import Result
 from lakehouse.readers.freshness import StageLag
@@ -93,7 +93,7 @@ COMMAND = """
 import click
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.text.terminal import echo
+from lakehouse.core.terminal import echo
 
 @main.command()
 @click.argument("kind")

@@ -3,7 +3,7 @@
 import re
 import tomllib
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from tools import locks
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests import tiers
 
 SCRIPT = "import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [[path] for path in sys.argv[1:]]))"

@@ -14,8 +14,7 @@ from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_NOT_AVAILABLE, Kafk
 from assets.factories import CheckDefinition, asset_checks
 from lakehouse.cli import console
 from lakehouse.cli.status import status
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.offsets.batch import TOKEN, Batch
 from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
 from lakehouse.readers.reader_lag import measure_lag

@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Uuid
 from pyiceberg.catalog.sql import SqlCatalog
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.iceberg.catalog import Catalog

@@ -1,6 +1,6 @@
 """Write the generated reference pages."""
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tools.reference import PAGES
 
 for path, page in PAGES.items():

@@ -9,7 +9,7 @@ from typing import Any, get_args
 from pydantic.fields import FieldInfo
 
 from lakehouse.config.environment import SYSTEMS
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from resources.build import system
 from tools.reference.markdown import code, page, table
 

@@ -15,10 +15,10 @@ from lakehouse.cli.last_run import failures
 from lakehouse.cli.systems import all_spark_topics, all_topics, kafka_topics, open_clients, verification
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.sources.derived import Derived
+from lakehouse.config.sources import Derived
 from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import logged_reason
-from lakehouse.core.text.terminal import echo
+from lakehouse.core.terminal import echo
 
 
 @click.command()

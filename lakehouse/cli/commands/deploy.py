@@ -20,7 +20,7 @@ from lakehouse.cli.commands.deploy_options import (
 from lakehouse.cli.console import show_diagnostics
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError
-from lakehouse.core.text.terminal import visible
+from lakehouse.core.terminal import visible
 from lakehouse.deploy import planner
 from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
 from lakehouse.deploy.drawing import FORMATS

@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from lakehouse.config import loader
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import LakehouseError, translate
-from lakehouse.core.text.terminal import visible
+from lakehouse.core.terminal import visible
 from lakehouse.deploy.credentials import ADMIN_SECRET, CloudCredentials
 from lakehouse.deploy.resource import Resource
 from resources.confluent import URL

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.text.terminal import echo
+from lakehouse.core.terminal import echo
 
 
 @click.command()

@@ -12,7 +12,7 @@ from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.text.terminal import echo
+from lakehouse.core.terminal import echo
 from lakehouse.query.engines import ENGINES, run
 
 

@@ -9,11 +9,11 @@ import click
 from lakehouse.cli import console
 from lakehouse.cli.systems import all_spark_topics, open_clients, verification
 from lakehouse.config import loader
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import LakehouseError, logged_reason
-from lakehouse.core.text.phrases import pluralize
-from lakehouse.core.text.terminal import echo
+from lakehouse.core.terminal import echo
+from lakehouse.core.text import pluralize
 from lakehouse.pipeline import maintenance
 from lakehouse.pipeline.batches.offsets import resume as resume_at
 from lakehouse.pipeline.bookmarks import set_bookmark

@@ -1,4 +1,4 @@
-"""Offset ranges of batches, and their tokens in a table's snapshots.
+"""Offset ranges of batches with the counts of their outcomes, and their tokens in a table's snapshots.
 
 The table itself stores the position: every ingest snapshot carries its batch as a summary property, so rows and offsets
 are committed atomically. Pure functions; docs/exactly-once.md has the reasons.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from lakehouse.core.errors import NewerFormat, UnclearState
 
@@ -182,3 +182,65 @@ def head(batch: Batch, max_records: int) -> Batch:
         share |= dict.fromkeys(sorted(pending, key=lambda p: -pending[p])[:max_records], 1)
     end = {p: batch.start[p] + share.get(p, 0) for p in batch.end}
     return replace(batch, end=end)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Outcomes of the records of a batch: each has exactly one, so `consumed` is the sum of the rest.
+
+    `superseded` records were followed by a newer one for the same key in the same batch; `deduplicated` ones repeat an
+    earlier key; `filtered` ones have a type that is not this table's; `skipped` ones could not be decoded and are
+    dropped.
+    """
+
+    consumed: int = 0
+    rows: int = 0
+    tombstones: int = 0
+    superseded: int = 0
+    deduplicated: int = 0
+    filtered: int = 0
+    dead_letters: int = 0
+    skipped: int = 0
+
+    @property
+    def outcomes(self) -> dict[str, int]:
+        """All counts but `consumed`."""
+        return {name: n for name, n in vars(self).items() if name != "consumed"}
+
+    @property
+    def dropped(self) -> int:
+        """Number of records that are deliberately in no table."""
+        return self.filtered + self.deduplicated + self.skipped
+
+    @property
+    def is_balanced(self) -> bool:
+        """True if the outcomes sum up to `consumed`."""
+        outcomes = self.outcomes.values()
+        return sum(outcomes) == self.consumed and min(outcomes) >= 0
+
+    @staticmethod
+    def from_json(stored: Mapping[str, int]) -> Counts:
+        """Parse the counts that the table property has for one snapshot; absent ones are 0.
+
+        Raises:
+            NewerFormat: It has an outcome that a newer release added.
+        """
+        if unknown := set(stored) - {field.name for field in fields(Counts)}:
+            raise NewerFormat(
+                f"The counts of a commit contain {', '.join(sorted(unknown))}, which a newer release wrote. "
+                f"Nothing was changed. Upgrade lakehouse"
+            )
+        return Counts(**stored)
+
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(Counts)))
+
+
+OUTCOMES = tuple(field.name for field in fields(Counts))
+"""Names of all counts, `consumed` first."""
+
+
+def describe_outcome(name: str, n: int) -> str:
+    """Return a count with the name of its outcome: `2 rows`, `1 dead letter`, `3 superseded`."""
+    words = name.replace("_", " ")
+    return f"{n:,} {words.removesuffix('s') if n == 1 else words}"

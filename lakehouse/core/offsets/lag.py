@@ -6,7 +6,7 @@ from typing import Literal
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.text import pluralize
 
 AHEAD_SECONDS = 5
 """Tolerated difference between the clocks of a producer and of this machine."""

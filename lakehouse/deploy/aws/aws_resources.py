@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import boto3
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.bucket import Bucket, ExistingBucket, ExistingTableflowBucket, TableflowBucket

@@ -5,7 +5,7 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.deploy.aws import iam_policies, objects
 from lakehouse.deploy.aws.aws_service import Response
 from lakehouse.deploy.aws.iam_policies import Policy, same

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.access import (

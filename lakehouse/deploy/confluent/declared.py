@@ -7,9 +7,8 @@ from functools import cached_property
 from typing import Any
 
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.datagen import Datagen
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Datagen
 from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.tables.metadata_columns import Naming
 from lakehouse.deploy.confluent.access import Role

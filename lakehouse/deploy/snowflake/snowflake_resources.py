@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.core.tables import naming
 from lakehouse.deploy.confluent.tableflow import OpenCatalogClient

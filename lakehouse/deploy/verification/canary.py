@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.deploy.verification.deployment_role import CANARY, MARK, DeploymentRole, Probe, Step, Unchecked
 from resources.iceberg.catalog import PROPERTIES
 

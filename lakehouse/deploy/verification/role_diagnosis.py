@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from botocore.exceptions import BotoCoreError
 from pyspark.errors import PySparkException
 
-from lakehouse.config.loader import Config
-from lakehouse.core.diagnostic import Diagnostic
-from lakehouse.core.errors import LakehouseError
+from lakehouse.config.model import Config
+from lakehouse.core.errors import Diagnostic, LakehouseError
 from lakehouse.deploy.aws.aws_service import Service
 from resources.aws.clients import boto3_session
 from resources.protocols import Resources

@@ -1,14 +1,25 @@
-"""Format `avro`: columns of Avro schemas, and the reader type of all versions of a schema."""
+"""Format `avro`: columns of Avro schemas, matching Spark's from_avro, and the reader type of all versions of a schema.
 
+Sources: Spark, "Apache Avro Data Source Guide" (supported types for Avro → Spark SQL); Iceberg table specification,
+"Appendix A: Avro". docs/types.md has the table of types.
+"""
+
+from __future__ import annotations
+
+import hashlib
 import json
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats.avro.avro_columns import columns
-from lakehouse.formats.avro.avro_types import Type, parse, require_bounded
-from lakehouse.formats.avro.avro_versions import merged
+from lakehouse.formats.avro.avro_types import MAX_PRECISION, Type, merged, parse, require_bounded
+from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
-from lakehouse.formats.schema import RegisteredSchema, Shape
+from lakehouse.formats.json import json_text
+from lakehouse.formats.schema import BRANCH, RegisteredSchema, Shape
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType, StructType
 
 
 class AvroFormat(RegisteredFormat):
@@ -78,3 +89,138 @@ def field_names(schema: str) -> list[str]:
         return [field["name"] for field in parsed["fields"]]
     except (KeyError, TypeError) as error:
         raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
+
+
+MAX_BRANCH_CHARACTERS = 200
+"""Maximum characters of a type's name in a column comment, which Glue limits to 255 (AWS Glue API, CommentString)."""
+
+
+def is_long(type_: Type) -> bool:
+    """Return whether Spark reads the union as one long."""
+    return _kinds(type_) == ["int", "long"] and not any(branch.logical for branch in type_.branches)
+
+
+def is_double(type_: Type) -> bool:
+    """Return whether Spark reads the union as one double."""
+    return _kinds(type_) == ["double", "float"]
+
+
+def _kinds(type_: Type) -> list[str]:
+    return sorted(branch.kind for branch in type_.branches)
+
+
+def columns(root: Type) -> Shape:
+    """Return the columns of a record type.
+
+    Raises:
+        SchemaError: A type has no column type, a record has no fields, or two columns have the same name.
+    """
+    walk = _Columns()
+    try:
+        return Shape(walk.struct(root, ""), walk.previous_names)
+    except (TypeError, ValueError) as error:
+        # An attribute has a value of the wrong type, such as a number as `doc`.
+        raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
+
+
+class _Columns:
+    """Columns of one type, and the former names of fields by path, collected recursively."""
+
+    def __init__(self) -> None:
+        self.previous_names: dict[str, tuple[str, ...]] = {}
+        self.fields = 0
+
+    def next_id(self) -> int:
+        """Return a unique field id. The table's own ids replace it later."""
+        self.fields += 1
+        return self.fields
+
+    def struct(self, record: Type, path: str) -> StructType:
+        from pyiceberg.types import NestedField, StructType
+
+        fields = []
+        for column in record.fields:
+            at = f"{path}{column.name}"
+            if column.aliases:
+                self.previous_names[at] = column.aliases
+            type_ = self.type(column.type, at)
+            doc = json_text.avro_comment(column.doc)
+            fields.append(NestedField(self.next_id(), column.name, type_, required=False, doc=doc))
+        if not fields:
+            where = f" at '{path.rstrip('.')}'" if path else ""
+            raise SchemaError(
+                f"The Avro record '{record.name}'{where} has no fields, so it has no columns. Add a field to it"
+            )
+        distinct(fields)
+        return StructType(*fields)
+
+    def type(self, place: Type, path: str) -> IcebergType:
+        """Return the type that Spark decodes to: logical types as such, enums as strings, fixed as binary.
+
+        Null makes a column optional, int|long is long, float|double is double, and any other union is a struct with one
+        field `member<n>` per branch, exactly one of which is set (Spark, Avro Data Source Guide).
+        """
+        from pyiceberg import types as t
+
+        match place.branches:
+            case ():
+                return self.branch(place, path)
+            case (branch,):
+                return self.branch(branch, path)
+        if is_long(place):
+            return t.LongType()
+        if is_double(place):
+            return t.DoubleType()
+        members = []
+        for i, branch in enumerate(place.branches):
+            type_ = self.branch(branch, f"{path}.member{i}")
+            members.append(t.NestedField(self.next_id(), f"member{i}", type_, required=False, doc=_comment(branch)))
+        return t.StructType(*members)
+
+    def branch(self, type_: Type, path: str) -> IcebergType:
+        from pyiceberg import types as t
+
+        match type_.kind, type_.logical:
+            case _, "decimal":
+                if type_.precision > MAX_PRECISION:
+                    raise SchemaError(
+                        f"Avro decimal({type_.precision}) at '{path}' has more than Iceberg's {MAX_PRECISION} digits. "
+                        f"Lower its precision, or register it as a string"
+                    )
+                return t.DecimalType(type_.precision, type_.scale)
+            case _, "date":
+                return t.DateType()
+            case _, "timestamp-millis" | "timestamp-micros":
+                return t.TimestamptzType()
+            case _, "local-timestamp-millis" | "local-timestamp-micros":
+                return t.TimestampType()
+            case "record", _:
+                return self.struct(type_, f"{path}.")
+            case "array", _:
+                element = self.type(type_.inner[0], f"{path}.element")
+                return t.ListType(self.next_id(), element, element_required=False)
+            case "map", _:
+                value = self.type(type_.inner[0], f"{path}.value")
+                return t.MapType(self.next_id(), t.StringType(), self.next_id(), value, value_required=False)
+        plain = {
+            "boolean": t.BooleanType,
+            "int": t.IntegerType,
+            "long": t.LongType,
+            "float": t.FloatType,
+            "double": t.DoubleType,
+            "bytes": t.BinaryType,
+            "fixed": t.BinaryType,
+            "string": t.StringType,
+            "enum": t.StringType,
+        }
+        if type_.kind not in plain:
+            raise SchemaError(f"Avro type '{type_.kind}' at '{path}' has no Iceberg column type. Use another type")
+        return plain[type_.kind]()
+
+
+def _comment(branch: Type) -> str:
+    """Return the comment of a union's member, with the name of its branch in the oldest version."""
+    name = branch.origin or branch.name or branch.kind
+    if len(name) > MAX_BRANCH_CHARACTERS:
+        name = f"{name[:MAX_BRANCH_CHARACTERS]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    return f"{BRANCH}{name}"

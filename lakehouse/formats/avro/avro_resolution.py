@@ -11,7 +11,7 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from lakehouse.formats.avro.avro_columns import is_long
+from lakehouse.formats.avro.avro_format import is_long
 from lakehouse.formats.avro.avro_types import MAX_PRECISION, Field, Type, digits, partners
 
 LONG_DIGITS, LONG_BYTES = 18, 8

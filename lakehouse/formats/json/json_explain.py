@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 from itertools import chain
 from typing import Any
 
-from lakehouse.formats.json.json_schema_format import Field
+from lakehouse.formats.json.json_format import Field
 
 MAX_LEVELS, MAX_DIGITS = 1000, 1000
 """Limits of Spark's parser for values within values and characters of a number (Jackson, StreamReadConstraints)."""

@@ -1,11 +1,287 @@
-"""Format `json`, without a registry: one column of text, or the columns of a JSON Schema in `value_schema_file`."""
+"""Formats `json_schema` and `json`: columns of JSON Schemas, or one column of text.
 
-from typing import Any
+Sources: JSON Schema drafts 4 to 2020-12; RFC 8259 (JSON), RFC 3339 (dates and times). docs/types.md has the rules as a
+table. Values without an exact column type are stored as JSON text.
+"""
 
-from lakehouse.formats.format import MessageSchema
-from lakehouse.formats.json import json_schema_format
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from lakehouse.core.errors import SchemaError
+from lakehouse.formats.budget import MAX_JSON_NESTING, Budget, nesting, require_fields, require_json, require_nesting
+from lakehouse.formats.columns import distinct
+from lakehouse.formats.format import MessageSchema, RegisteredFormat
+from lakehouse.formats.json import json_text
+from lakehouse.formats.json.json_schema import CHOICES, Documents, Part, branches, types
 from lakehouse.formats.primitive_formats import PrimitiveFormat
-from lakehouse.formats.schema import Shape
+from lakehouse.formats.schema import RegisteredSchema, Shape
+
+if TYPE_CHECKING:
+    from pyiceberg.types import IcebergType, StructType
+
+
+Kind = Literal["string", "text", "date", "timestamp", "long", "double", "boolean", "struct", "list", "map"]
+"""Kind of a column: `text` is any JSON value as its text; a `map` has string keys."""
+
+SCALARS: Mapping[str, Kind] = {"string": "string", "integer": "long", "number": "double", "boolean": "boolean"}
+FORMATS: Mapping[str, Kind] = {"date": "date", "date-time": "timestamp"}
+
+
+@dataclass(frozen=True)
+class Field:
+    """A property of an object, the element of a list, or the value of a map.
+
+    `fields` are those of a struct, or the one element or value of a list or map. A `required` field must be present and
+    not null.
+    """
+
+    name: str
+    kind: Kind
+    fields: tuple[Field, ...] = ()
+    required: bool = False
+    comment: str | None = None
+
+
+class JsonSchemaFormat(RegisteredFormat):
+    """JSON objects in the Confluent wire format."""
+
+    name = "json_schema"
+    decoder = "spark.codecs.json_codec:decoder"
+    schema_type = "JSON"
+    suffix = ".json"
+    names_are_optional = True
+
+    def reader(self, schema: MessageSchema) -> tuple[Field, ...]:
+        """Return the properties over all versions."""
+        return reader(schema.read_by)
+
+    def columns(self, reader: tuple[Field, ...]) -> Shape:
+        """Return one column per property."""
+        return columns(reader)
+
+    def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
+        """Return the title; none if the schema has no title."""
+        parsed = self.parse(schema)
+        title = parsed.get("title") if isinstance(parsed, dict) else None
+        return (title,) if isinstance(title, str) and title else ()
+
+
+def columns(fields: Sequence[Field]) -> Shape:
+    """Return the columns of a return value of `reader`."""
+    return Shape(_struct(fields))
+
+
+def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
+    """Return the properties over all versions of a schema; only those that every version requires are required.
+
+    Properties of the newest version come first; those that only older versions have follow, since records of old
+    writers may have them.
+
+    Args:
+        schemas: The versions, oldest first.
+
+    Raises:
+        SchemaError: A schema has no object with properties, is recursive, or refers to a schema that does not exist.
+    """
+    versions = [_Schema(schema).root() for schema in schemas]
+    fields = versions[-1]
+    for older in reversed(versions[:-1]):
+        fields = _merged(fields, older)
+    require_fields("JSON", fields)
+    require_nesting("JSON", nesting(fields), MAX_JSON_NESTING)
+    return fields
+
+
+def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "") -> tuple[Field, ...]:
+    """Return the fields of two versions.
+
+    Raises:
+        SchemaError: Values of the older version would be lost.
+    """
+    before, names = {field.name: field for field in older}, {field.name.lower(): field.name for field in newer}
+    fields = []
+    for field in newer:
+        old = before.get(field.name)
+        if old and field.kind == "struct" and old.kind in ("map", "text"):
+            raise SchemaError(
+                f"Property '{within}{field.name}' allowed any properties in an older version of the JSON Schema, and "
+                f"has named ones in a newer version (TYPE_MISMATCH). Values of the others would be lost. Give the new "
+                f"property another name"
+            )
+        same = old and old.kind == field.kind
+        nested = _merged(field.fields, old.fields, f"{within}{field.name}.") if old and same else field.fields
+        fields.append(replace(field, fields=nested, required=field.required and old is not None and old.required))
+    for field in older:
+        if (name := names.get(field.name.lower(), field.name)) != field.name:
+            raise SchemaError(
+                f"Property '{within}{field.name}' of an older version is '{within}{name}' in a newer one of the JSON "
+                f"Schema, but names of columns are case-insensitive (CASE_COLLISION). Register a version with the old "
+                f"name"
+            )
+    return (*fields, *(replace(field, required=False) for field in older if field.name not in names.values()))
+
+
+def _struct(fields: Sequence[Field]) -> StructType:
+    from pyiceberg.types import NestedField, StructType
+
+    columns = [NestedField(1, f.name, _type(f), required=False, doc=json_text.comment(f, f.comment)) for f in fields]
+    distinct(columns)
+    return StructType(*columns)
+
+
+def _type(field: Field) -> IcebergType:
+    from pyiceberg import types as t
+
+    match field.kind:
+        case "struct":
+            return _struct(field.fields)
+        case "list":
+            return t.ListType(1, _type(field.fields[0]), element_required=False)
+        case "map":
+            return t.MapType(1, t.StringType(), 2, _type(field.fields[0]), value_required=False)
+    return {
+        "date": t.DateType(),
+        "timestamp": t.TimestamptzType(),
+        "long": t.LongType(),
+        "double": t.DoubleType(),
+        "boolean": t.BooleanType(),
+    }.get(field.kind, t.StringType())
+
+
+class _Schema:
+    """Fields of one schema and its references, collected recursively."""
+
+    def __init__(self, schema: RegisteredSchema):
+        require_json("JSON", [schema.text, *(text for _, text in schema.references)])
+        try:
+            whole, files = json.loads(schema.text), {name: json.loads(text) for name, text in schema.references}
+        except ValueError as error:
+            raise SchemaError(f"The JSON Schema is not valid JSON: {error}. Correct it") from error
+        self.budget = Budget("JSON")
+        self.documents = Documents(whole, files, self.budget)
+
+    def root(self) -> tuple[Field, ...]:
+        parts = self.documents.root()
+        kind, fields = self.kind(parts)
+        if kind != "struct":
+            choice = next((choice for part in parts for choice in CHOICES if choice in part.keywords), None)
+            reason = f": it has '{choice}' without 'properties'" if choice else ""
+            raise SchemaError(
+                f"The JSON Schema does not describe an object with properties, so it has no columns{reason}. Add "
+                f"'properties'"
+            )
+        return fields
+
+    def field(self, name: str, parts: list[Part], required: bool) -> Field:
+        """Return the field of values to which all of the parts apply."""
+        with self.budget.level():
+            kind, fields = self.kind(parts)
+            required = required and not self.documents.allow_null(parts)
+        comments = (part.keywords.get("description") for part in parts)
+        return Field(name, kind, fields, required, next((text for text in comments if isinstance(text, str)), None))
+
+    def kind(self, parts: list[Part]) -> tuple[Kind, tuple[Field, ...]]:
+        type_ = _type_of(parts)
+        properties = self.inner(parts, "properties")
+        match type_:
+            case "object" if properties:
+                return "struct", self.members(parts, properties)
+            case "object" if values := self.all(parts, "additionalProperties"):
+                self.budget.spend_field()
+                return "map", (self.field("value", values, False),)
+            case "array" if (items := self.all(parts, "items")) and not _has(parts, "prefixItems"):
+                self.budget.spend_field()
+                return "list", (self.field("element", items, False),)
+            case "string":
+                return FORMATS.get(next(_values(parts, "format"), ""), "string"), ()
+            case str() if type_ in SCALARS:
+                return SCALARS[type_], ()
+        enums = [*_values(parts, "enum"), *([value] for value in _values(parts, "const"))]
+        is_text = bool(enums) and type_ is None and all(isinstance(value, str) for value in enums[0])
+        return ("string" if is_text else "text"), ()
+
+    def members(self, parts: list[Part], properties: Mapping[str, list[Part]]) -> tuple[Field, ...]:
+        """Return the fields of an object. Schemas that apply to some objects only add optional fields."""
+        required = {name for names in _values(parts, "required") for name in names}
+        self.budget.spend_field(len(properties))
+        fields = tuple(self.field(name, inner, name in required) for name, inner in properties.items())
+        optional: tuple[Field, ...] = ()
+        for part in parts:
+            for alternative in self.documents.alternatives(part):
+                with self.budget.level():
+                    self.budget.spend_entries(len(alternative))
+                    kind, members = self.kind(alternative)
+                optional = _either(optional, members) if kind == "struct" else optional
+        return _extended(fields, optional)
+
+    def inner(self, parts: list[Part], keyword: str) -> dict[str, list[Part]]:
+        """Return the parts of the schemas in a keyword, by name, from all parts that have the keyword."""
+        by_name: dict[str, list[Part]] = {}
+        for part in parts:
+            for name, schema in part.keywords.get(keyword, {}).items():
+                by_name.setdefault(name, []).extend(self.documents.parts(schema, part))
+        return by_name
+
+    def all(self, parts: list[Part], keyword: str) -> list[Part]:
+        """Return the parts of the schema of a keyword, from all parts in which the keyword is a schema."""
+        schemas = ((part.keywords[keyword], part) for part in parts if isinstance(part.keywords.get(keyword), dict))
+        return [inner for schema, part in schemas for inner in self.documents.parts(schema, part)]
+
+
+def _type_of(parts: list[Part]) -> str | None:
+    """Return the type of non-null values to which all parts apply: `many` if several, None if no part has a type."""
+    alternatives = [types(part.keywords, "") - {"null"} for part in parts if "type" in part.keywords]
+    if not alternatives:
+        if _has(parts, "properties"):
+            return "object"
+        return "many" if any(len(branches(part.keywords, c)) > 1 for part in parts for c in CHOICES) else None
+    numbers = [alternative | {"integer"} if "number" in alternative else alternative for alternative in alternatives]
+    common = set.intersection(*numbers)
+    if all("number" in alternative for alternative in alternatives):
+        common -= {"integer"}
+    return common.pop() if len(common) == 1 else "many"
+
+
+def _values(parts: list[Part], keyword: str) -> Iterator[Any]:
+    return (part.keywords[keyword] for part in parts if keyword in part.keywords)
+
+
+def _has(parts: list[Part], keyword: str) -> bool:
+    return any(True for _ in _values(parts, keyword))
+
+
+def _either(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return the fields of two alternatives; those that differ in kind are JSON text."""
+    by_name = {field.name: field for field in one}
+    for field in other:
+        known = by_name.get(field.name)
+        if known and known.kind == field.kind:
+            field = replace(field, fields=_either(known.fields, field.fields), comment=known.comment or field.comment)
+        elif known:
+            field = replace(field, kind="text", fields=())
+        by_name[field.name] = field
+    return tuple(by_name.values())
+
+
+def _extended(fields: tuple[Field, ...], optional: tuple[Field, ...]) -> tuple[Field, ...]:
+    """Return fields extended by those that apply to some values only, which become optional."""
+    others = {field.name: field for field in optional}
+    known = tuple(
+        replace(field, fields=_extended(field.fields, others[field.name].fields))
+        if field.name in others and others[field.name].kind == field.kind
+        else field
+        for field in fields
+    )
+    names = {field.name for field in fields}
+    return (*known, *(_optional(field) for field in optional if field.name not in names))
+
+
+def _optional(field: Field) -> Field:
+    return replace(field, required=False, fields=tuple(_optional(inner) for inner in field.fields))
 
 
 class JsonFormat(PrimitiveFormat):
@@ -19,8 +295,8 @@ class JsonFormat(PrimitiveFormat):
 
     def reader(self, schema: MessageSchema) -> Any:
         """Return the properties of the schema; without a schema, the name of the column."""
-        return json_schema_format.reader(schema.read_by) if schema.read_by else super().reader(schema)
+        return reader(schema.read_by) if schema.read_by else super().reader(schema)
 
     def columns(self, reader: Any) -> Shape:
         """Return one column per property; without a schema, the column of the text."""
-        return super().columns(reader) if isinstance(reader, str) else json_schema_format.columns(reader)
+        return super().columns(reader) if isinstance(reader, str) else columns(reader)

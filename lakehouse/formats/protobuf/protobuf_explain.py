@@ -11,8 +11,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from lakehouse.formats.protobuf.protobuf_fields import Field
-from lakehouse.formats.protobuf.protobuf_versions import fits, partners
+from lakehouse.formats.protobuf.protobuf_messages import Field, fits, partners
 
 MAX_LEVELS = 100
 """Maximum levels of messages within messages that Protobuf's parsers support."""

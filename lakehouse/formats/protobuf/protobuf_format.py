@@ -22,10 +22,8 @@ from lakehouse.formats.budget import Budget, require_characters, require_fields
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
-from lakehouse.formats.protobuf.message_indexes import require_distinct
 from lakehouse.formats.protobuf.protobuf_compiler import compile_sources, require_plain_names
-from lakehouse.formats.protobuf.protobuf_fields import Field, Kind
-from lakehouse.formats.protobuf.protobuf_versions import merged
+from lakehouse.formats.protobuf.protobuf_messages import Field, Kind, merged, require_distinct
 from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
@@ -127,7 +125,7 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
     """Return the fields of a message over all versions of its schema.
 
     Fields of the newest version come first; those that only older versions have follow, since records of old writers
-    may have them. A number that had another name is a rename (lakehouse.formats.protobuf.protobuf_versions).
+    may have them. A number that had another name is a rename (lakehouse.formats.protobuf.protobuf_messages).
 
     Args:
         schemas: The versions, oldest first.

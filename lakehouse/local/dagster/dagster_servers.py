@@ -7,7 +7,8 @@ import sys
 import time
 from pathlib import Path
 
-from lakehouse.config.loader import PROJECT, config_path
+from lakehouse.config.loader import config_path
+from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard
 from lakehouse.local.dagster import ui_login

@@ -17,9 +17,8 @@ from confluent_kafka import Producer
 
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.sources.datagen import Datagen
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Datagen
 from lakehouse.local.servers.synthetic_records import headers, messages
 from resources.build import build_resources
 from resources.kafka.kafka import Kafka

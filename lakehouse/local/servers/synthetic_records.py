@@ -15,7 +15,7 @@ import fastavro
 import rstr
 
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.framing import frame
+from lakehouse.formats.schema import frame
 
 HINTS = ("options", "range", "regex", "iteration")
 

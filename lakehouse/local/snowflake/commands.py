@@ -9,7 +9,7 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
-from lakehouse.core.sql.quoting import SNOWFLAKE
+from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.local.snowflake import grant_commands, iceberg_commands, snowflake_errors
 from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.session import Result, Session, like, status, text

@@ -24,7 +24,7 @@ from snowflake.connector.cursor import DictCursor
 from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
 
-from lakehouse.core.sql.quoting import DUCKDB
+from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import commands, iceberg_commands, snowflake_errors
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.iceberg import Lake

@@ -24,7 +24,7 @@ from pyiceberg.table.snapshots import Operation, ancestors_of
 from pyiceberg.types import NestedField
 from requests import RequestException
 
-from lakehouse.core.sql.quoting import DUCKDB
+from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import snowflake_errors
 from lakehouse.local.snowflake.tokens import Name
 

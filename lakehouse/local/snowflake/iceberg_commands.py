@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from lakehouse.core.sql.quoting import DUCKDB
+from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import iceberg, snowflake_errors
 from lakehouse.local.snowflake.account import Account, Entity, IcebergTable
 from lakehouse.local.snowflake.session import Result, Session, like, status, text

@@ -12,10 +12,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import RowCount
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError
 from lakehouse.core.offsets.batch import Batch, Positions
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.poison import Place, first_aborting_record, unreadable_record
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks

@@ -10,13 +10,12 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.exceptions import NoSuchTableError
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict
-from lakehouse.core.offsets.batch import Batch, head
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import Batch, Counts, head
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult

@@ -9,12 +9,11 @@ from functools import partial
 
 from pyiceberg.table import Table
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, NewerFormat, UnclearState
-from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Log, Positions
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Counts, Log, Positions
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.core.user_name import user_name
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients

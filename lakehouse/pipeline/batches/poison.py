@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pyspark.errors import PySparkException
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.offsets.batch import Batch, head
 

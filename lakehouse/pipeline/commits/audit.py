@@ -18,13 +18,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config.base_checks import Severity
-from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT
+from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
-from lakehouse.core.offsets.batch import OWN, PART, PARTS
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.sql.quoting import SPARK
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import OWN, PART, PARTS, Counts
+from lakehouse.core.sql import SPARK
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.snapshots import history, require_position_deletes, summary_of
 from spark.tables.staged_checks import Result
 

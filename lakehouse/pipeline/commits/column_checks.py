@@ -6,13 +6,12 @@ from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config import checks
-from lakehouse.config.base_checks import Check, Scope
-from lakehouse.config.checks import MAX_HISTORY, RowCount
+from lakehouse.config.checks import MAX_HISTORY, Check, RowCount, Scope
+from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import visible_columns
-from lakehouse.config.topic import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits.audit import CheckResult
 from resources.iceberg.snapshots import counts_by_snapshot, history
 from resources.protocols import ReadableCatalog

@@ -10,10 +10,9 @@ from pyiceberg.table import Table
 from pyspark.errors import PySparkException
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import Batch, Counts
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged

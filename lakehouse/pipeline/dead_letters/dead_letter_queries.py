@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from resources.iceberg.catalog import Catalog
 
 COLUMNS = (

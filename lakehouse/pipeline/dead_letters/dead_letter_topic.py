@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.table import Table
 
 from lakehouse.config.checks import DEAD_LETTER_TOPIC
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
-from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult, committed_rows

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 
 from pyiceberg.table import Table
 
-from lakehouse.core.offsets.batch import COUNTS, DECISION, PART, REPLAY
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import COUNTS, DECISION, PART, REPLAY, Counts
 from lakehouse.core.offsets.ledger import Entry, Kind
 from lakehouse.pipeline.commits.audit import committed_rows
 from resources.iceberg.snapshots import batch_of, full_history

@@ -4,10 +4,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from lakehouse.core.offsets.counts import OUTCOMES, describe_outcome
-from lakehouse.core.offsets.ledger import Coverage, Entry, Range, RangeContents, coverage, totals
-from lakehouse.core.offsets.ledger_findings import LedgerFinding, faults_of, verdict
-from lakehouse.core.text.phrases import pluralize
+from lakehouse.core.offsets.batch import OUTCOMES, describe_outcome
+from lakehouse.core.offsets.ledger import (
+    Coverage,
+    Entry,
+    LedgerFinding,
+    Range,
+    RangeContents,
+    coverage,
+    faults_of,
+    totals,
+    verdict,
+)
+from lakehouse.core.text import pluralize
 
 Cells = tuple[list[str], list[list[str]]]
 """Column names, and rows with one cell per column."""

@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from pyiceberg.table import Table
 from pyspark.sql import DataFrame, SparkSession
 
+from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import visible_columns
-from lakehouse.config.topic import Topic
-from lakehouse.core.offsets import ledger, ledger_findings
+from lakehouse.core.offsets import ledger
 from lakehouse.core.offsets.batch import Batch, Log
-from lakehouse.core.offsets.ledger import Entry, Range, RangeContents
-from lakehouse.core.offsets.ledger_findings import LedgerFinding
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.ledger import Entry, LedgerFinding, Range, RangeContents
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters import letters
@@ -46,7 +45,7 @@ class ReconciliationReport:
     @property
     def is_consistent(self) -> bool:
         """True if no finding is a fault."""
-        return not ledger_findings.faults_of(self.findings)
+        return not ledger.faults_of(self.findings)
 
 
 def check_ledger(catalog: Catalog, namespace: str, topic: Topic) -> ReconciliationReport:
@@ -57,7 +56,7 @@ def check_ledger(catalog: Catalog, namespace: str, topic: Topic) -> Reconciliati
     """
     _, table = catalog.chain(topic.table_in(namespace)).newest
     entries = read_ledger(table) if table else []
-    return ReconciliationReport(entries, ledger_findings.findings(entries))
+    return ReconciliationReport(entries, ledger.findings(entries))
 
 
 def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool = False) -> ReconciliationReport:
@@ -75,7 +74,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
     """
     ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
     entries = read_ledger(table) if table else []
-    findings = ledger_findings.findings(entries)
+    findings = ledger.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:
         return ReconciliationReport(entries, findings)
     spark = clients.session
@@ -94,17 +93,15 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
         if not topic.replaces_rows and replayed
         else None
     )
-    findings += ledger_findings.held_findings(
+    findings += ledger.held_findings(
         entries, row_counts, letter_counts, combined_counts, append=not topic.replaces_rows
     )
     topics = len({r.topic for r in topic_ranges}) if ledger.snapshots_with_shared_offsets(topic_ranges) else 1
     for label, frame_, counts in (("rows", frame, row_counts), ("dead letters", dead_letters, letter_counts)):
         if frame_ is not None and any(h.rows != h.distinct for h in counts.values()):
-            findings += ledger_findings.duplicate_findings(ledger_counts.duplicates(frame_, topics), label)
+            findings += ledger.duplicate_findings(ledger_counts.duplicates(frame_, topics), label)
     if not append:
-        findings += ledger_findings.key_findings(
-            ledger_counts.duplicate_keys(frame, topic.key, visible_columns(topic, table))
-        )
+        findings += ledger.key_findings(ledger_counts.duplicate_keys(frame, topic.key, visible_columns(topic, table)))
     incomplete = {f.snapshot_id for f in findings if f.kind.startswith("missing_")}
     if suspect_ranges := [r for r in topic_ranges if whole_log or r.snapshot_id in incomplete]:
         findings += _ask_log(spark, clients, topic, table, entries, suspect_ranges, frame, dead_letters)
@@ -136,13 +133,13 @@ def _ask_log(
         return notes
     options = clients.kafka.spark_options()
     outcomes = ledger_counts.together([frame, dead_letters]) if topic.mode == "append" else None
-    findings = ledger_findings.log_findings(
+    findings = ledger.log_findings(
         entries, *ledger_counts.logged(kafka_records.read_range(spark, options, batch), current, outcomes)
     )
     if topic.replaces_rows:
         schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
         decoded = decode.decode(kafka_records.read_range(spark, options, batch), schemas.decoding())
-        findings += ledger_findings.newest_findings(ledger_counts.wrong_newest(decoded, dead_letters, frame, topic.key))
+        findings += ledger.newest_findings(ledger_counts.wrong_newest(decoded, dead_letters, frame, topic.key))
     return notes + findings
 
 

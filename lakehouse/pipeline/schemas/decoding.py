@@ -8,9 +8,10 @@ from typing import Literal
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 from pyiceberg.types import StructType
 
-from lakehouse.config.topic import Topic
+from lakehouse import formats
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import evolution, format_of, of_type, record_types
+from lakehouse.formats import evolution, format_of, of_type
 from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from resources.protocols import RegistryClient
@@ -259,7 +260,7 @@ def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "val
             f"Register the schema, or start the producer that registers it"
         )
     record = topic.record if which == "value" else ""
-    named = [version for version in versions if not record or record_types.is_named(version, record)]
+    named = [version for version in versions if not record or formats.is_named(version, record)]
     if not named:
         newest = versions[-1]
         if (format_ := of_type(newest.type)) and not format_.is_readable(newest):

@@ -7,9 +7,10 @@ from typing import Literal
 
 from pyspark.sql import DataFrame
 
-from lakehouse.config.topic import Topic
+from lakehouse import formats
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
-from lakehouse.formats import format_of, of_type, record_types
+from lakehouse.formats import format_of, of_type
 from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
@@ -84,7 +85,7 @@ def with_foreign_writers(
             is_limited = True
         elif not ((format_ := of_type(schema.type)) and format_.is_readable(schema)):
             unusable_ids.add(id_)
-        elif known.topic.record and not record_types.is_named(schema, known.topic.record):
+        elif known.topic.record and not formats.is_named(schema, known.topic.record):
             other_type_ids.add(id_)
         elif not _is_harmless(known.topic.value_format, known.topic.record, schema):
             unusable_ids.add(id_)
@@ -174,7 +175,7 @@ def _is_own(
     Raises:
         Unreachable: The registry does not answer.
     """
-    if record_types.is_same(schema, versions, topic.record if which == "value" else ""):
+    if formats.is_same(schema, versions, topic.record if which == "value" else ""):
         return True
     format_ = of_type(schema.type)
     return bool(format_ and format_.names_are_optional) and topic.subject(which) in registry.subjects(schema.id)

@@ -8,10 +8,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 
 from lakehouse.config import sensitive
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
 from lakehouse.core.tables import metadata_columns
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import Change

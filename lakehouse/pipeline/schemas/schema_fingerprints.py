@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.batch import MAX_PROPERTY
 

@@ -29,7 +29,7 @@ import lakehouse.deploy.snowflake.key_pair_rotation
 import resources.aws.clients
 import resources.aws.secrets_manager
 from lakehouse.config.deployment import Deployment
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.objects import DeploymentSecrets

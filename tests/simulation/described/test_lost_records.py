@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import redrive, replay

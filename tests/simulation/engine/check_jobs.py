@@ -7,8 +7,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from lakehouse.config.base_checks import Check, RowCheck, Scope
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.config.checks import Check, RowCheck, Scope
+from lakehouse.core.tables.naming import TableRef
 from spark.tables import staged_checks
 from tests.simulation.engine.memory_spark import MemorySpark, Row
 from tests.simulation.systems.kafka import Record

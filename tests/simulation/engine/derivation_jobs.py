@@ -17,7 +17,7 @@ import spark.avro_schema
 import spark.column_lineage
 import spark.derive
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from tests.simulation.engine.memory_spark import MemorySpark
 from tests.simulation.oracles.oracle import Place, place_of
 from tests.simulation.systems.kafka import Record

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lakehouse.core.offsets.batch import Batch, Positions
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from spark.tables.decision import Decision
 from spark.tables.target import Target
 from tests.simulation.engine.decoding_jobs import Decoded, Outcome, Records, digest, is_of

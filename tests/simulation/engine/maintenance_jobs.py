@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pyspark.errors.exceptions.connect import SparkException
 
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from spark.tables.target import Target
 from tests.simulation.engine.memory_spark import MemorySpark, data_file, data_files, referenced
 from tests.simulation.systems.memory_files import data_rows, delete_data, old_data

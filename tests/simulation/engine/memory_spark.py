@@ -37,7 +37,7 @@ from pyiceberg.typedef import Record as PartitionRecord
 from pyspark.errors.exceptions.connect import AnalysisException, SparkException
 
 from lakehouse.core.errors import Stalled
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from spark.tables.target import Target
 from tests.simulation.systems.catalog import MemoryIcebergCatalog
 from tests.simulation.systems.cluster import MemoryCluster

@@ -8,9 +8,8 @@ from typing import Any
 
 from pyspark.errors.exceptions.connect import SparkException
 
-from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.offsets.counts import Counts
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.tables.naming import TableRef
 from spark.tables import lost_rows
 from spark.tables.target import Target
 from spark.tables.write import DAYS, Written

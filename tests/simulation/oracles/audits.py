@@ -9,12 +9,10 @@ from datetime import timedelta
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from lakehouse.config.base_checks import RowCheck
-from lakehouse.config.checks import RowCount
-from lakehouse.config.topic import Topic
+from lakehouse.config.checks import RowCheck, RowCount
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.offsets.batch import COUNTS
-from lakehouse.core.offsets.counts import Counts
+from lakehouse.core.offsets.batch import COUNTS, Counts
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.commits.audit import AuditFailed, added_files
 from tests.simulation.engine.check_jobs import fails

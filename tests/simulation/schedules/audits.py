@@ -10,9 +10,8 @@ from functools import partial
 from pyiceberg.manifest import DataFile
 from pyspark.errors.exceptions.connect import SparkException
 
-from lakehouse.config.base_checks import Check
-from lakehouse.config.checks import RECORD_COUNT, Range, RowCount
-from lakehouse.config.topic import Topic
+from lakehouse.config.checks import RECORD_COUNT, Check, Range, RowCount
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, ClockSkew
 from lakehouse.core.offsets.batch import PART
 from lakehouse.core.tables import naming

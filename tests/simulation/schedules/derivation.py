@@ -11,8 +11,7 @@ from functools import partial
 
 import resources.kafka.transactions
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.bookmarks import set_bookmark

@@ -13,7 +13,7 @@ from zlib import crc32
 from pyiceberg.table.metadata import TableMetadata
 
 import resources.kafka.transactions
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.batches.offsets import resume

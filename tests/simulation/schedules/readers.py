@@ -12,7 +12,7 @@ from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.offsets.lag import Lag
 from lakehouse.pipeline import maintenance

@@ -8,8 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 
 from lakehouse.config.checks import Range
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ClockSkew, LakehouseError, TransientError, UnclearState
 from lakehouse.core.offsets.lag import Lag
 from lakehouse.pipeline.batches.dry_run import dry_run

@@ -12,8 +12,7 @@ from typing import Any
 from pyiceberg.table.metadata import TableMetadata
 
 from lakehouse.config.environment import environment_name
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import BadRecords, UnclearState
 from lakehouse.core.offsets.batch import TOKEN
 from lakehouse.pipeline.batches.offsets import resume

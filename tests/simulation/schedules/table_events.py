@@ -12,7 +12,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.core.errors import ClockSkew
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from tests.simulation.engine.maintenance_jobs import expire
 from tests.simulation.engine.memory_spark import MemorySpark, branch_at
 from tests.simulation.oracles.oracle import Oracle

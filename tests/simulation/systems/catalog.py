@@ -23,7 +23,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalog_types import ClockChecked, SqlBackend
 from tests.simulation.systems.memory_files import MemoryFileIO, write_metadata

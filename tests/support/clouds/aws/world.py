@@ -15,7 +15,7 @@ from botocore.awsrequest import AWSResponse, HeadersDict
 from moto.server import ThreadedMotoServer
 
 from lakehouse.config.deployment import Deployment, Existing
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
 from lakehouse.deploy.aws.objects import TableflowCluster

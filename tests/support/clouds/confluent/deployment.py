@@ -16,7 +16,7 @@ from botocore.client import BaseClient
 from botocore.exceptions import ConnectionClosedError
 
 from lakehouse.config.deployment import Deployment, Existing, Tableflow
-from lakehouse.config.loader import Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
 from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.confluent_resources import ConfluentResources

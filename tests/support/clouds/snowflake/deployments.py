@@ -19,8 +19,7 @@ import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 
 from lakehouse.config.deployment import Existing
-from lakehouse.config.loader import Config
-from lakehouse.config.topic import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.iam_policies import snowflake_trust
 from lakehouse.deploy.names import Names

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from lakehouse.config.base_checks import ColumnCheck, RowCheck
+from lakehouse.config.checks import ColumnCheck, RowCheck
 
 
 class MultipleOf(ColumnCheck, RowCheck):

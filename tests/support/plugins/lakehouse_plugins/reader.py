@@ -6,8 +6,8 @@ from pathlib import Path
 import dagster as dg
 from pyiceberg.table import Table
 
-from lakehouse.config.topic import Topic
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.config.model import Topic
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
 from resources.protocols import Resources, resource_of
 

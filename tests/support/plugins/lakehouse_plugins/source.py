@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from lakehouse.config.sources.source import Source
+from lakehouse.config.sources import Source
 
 
 class Lines(Source):

@@ -1,8 +1,11 @@
-"""Topics and routes as lakehouse.yaml declares them."""
+"""The content of lakehouse.yaml: topics, routes, environments and deployments."""
 
 import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator
 from datetime import timedelta
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, ValidationError, WithJsonSchema, model_validator
@@ -12,17 +15,16 @@ from lakehouse import formats
 from lakehouse.config import checks as check_types
 from lakehouse.config import sources
 from lakehouse.config.base import ConfigModel, one_of
-from lakehouse.config.base_checks import Check, RowCheck
-from lakehouse.config.sources.existing import Existing
-from lakehouse.config.sources.source import Source
+from lakehouse.config.checks import Check, RowCheck
+from lakehouse.config.deployment import Deployment
+from lakehouse.config.environment import SettingValue, System
+from lakehouse.config.sources import Existing, Source
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.tables import metadata_columns, naming
-from lakehouse.core.tables.table_ref import TableRef
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.core.text import did_you_mean
 from lakehouse.formats.primitive_formats import StringFormat
-
-Columns = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
-]
 
 if TYPE_CHECKING:
     DeclaredCheck = Check
@@ -34,6 +36,11 @@ else:
     DeclaredSource = one_of(sources.registered().values())
     FormatName = Literal[tuple(formats.registered())]
     MetadataName = Literal[tuple(metadata_columns.registered())]
+
+
+Columns = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+]
 
 
 class Metadata(ConfigModel):
@@ -308,3 +315,166 @@ class Route(Topic):
         except ValidationError as error:
             problem = f"'{table}' is not a valid table name"
             raise ConfigError(f"Route '{self.name}': topic '{name}': {problem}. Correct the template") from error
+
+
+class TableNames:
+    """The table names of the topics that were accepted so far."""
+
+    def __init__(self, topics: Iterable[Topic] = ()) -> None:
+        """Accept the tables of topics whose names were checked before."""
+        self._families: dict[str, list[Topic]] = defaultdict(list)
+        for topic in topics:
+            self.add(topic)
+
+    def add(self, topic: Topic) -> None:
+        """Accept the table of a topic."""
+        self._families[naming.family(topic.table)[0]].append(topic)
+
+    def conflict(self, topic: Topic) -> str | None:
+        """Return why a topic's table name is invalid or conflicts with an accepted one, or None."""
+        table = topic.table
+        if table.endswith(naming.DEAD_LETTERS):
+            return f"names ending in '{naming.DEAD_LETTERS}' are dead-letter tables. Rename the topic"
+        if len(table) > naming.MAX_TABLE_CHARACTERS:
+            limit = (
+                f"a table name has at most {naming.MAX_TABLE_CHARACTERS} characters, '{table[:40]}…' has {len(table)}"
+            )
+            return f"{limit}. Add 'table: <shorter name>'"
+        for other in self._families[naming.family(table)[0]]:
+            if other.table == table:
+                return f"maps to table '{table}', like topic '{other.name}'. Rename one of them"
+            older, newer = sorted((topic, other), key=lambda one: naming.family(one.table)[1])
+            if older.on_incompatible == "new_table":
+                return (
+                    f"table '{newer.table}' is where topic '{older.name}' may continue (on_incompatible: new_table), "
+                    f"but topic '{newer.name}' maps to it. Add 'table: <another name>' to one of them"
+                )
+        return None
+
+
+PROJECT = Path(__file__).resolve().parent.parent.parent
+"""The folder that contains lakehouse.yaml, schemas/ and workspace.yaml."""
+
+
+class Config(ConfigModel):
+    """The content of lakehouse.yaml."""
+
+    namespace: str = Field(
+        pattern=r"^[a-z][a-z0-9_]{0,127}$", description="Iceberg namespace, Glue database and Snowflake schema."
+    )
+    topics: dict[str, Topic] = Field(description="Kafka topics and their tables, by a name of your choice.")
+    routes: dict[str, Route] = Field(
+        {}, description="Topics by pattern. An entry of `topics` has precedence over all routes."
+    )
+    environments: dict[str, dict[System, dict[str, SettingValue]]] = Field(
+        description="Settings by environment and system: fields of the system's resource, as values or `{env: NAME}`."
+    )
+    deployments: dict[str, Deployment] = Field(
+        {}, description="Cloud set-up by environment, which `lakehouse deploy` creates and deletes."
+    )
+    file: Path = Field(
+        PROJECT / "lakehouse.yaml", exclude=True, json_schema_extra={"readOnly": True}, description="This file."
+    )
+    root: Path = Field(PROJECT, exclude=True, json_schema_extra={"readOnly": True}, description="Folder of the file.")
+
+    def topic(self, name: str) -> Topic:
+        """Return the topic with a name.
+
+        Raises:
+            ConfigError: The topic is not declared, or its route cannot name its table.
+        """
+        if name not in self.topics:
+            for _, _, match in self.match_routes([name]):
+                if isinstance(match, ConfigError):
+                    raise match
+                return match
+            raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{did_you_mean(name, self.topics)}")
+        return self.topics[name]
+
+    def select(self, names: Collection[str], kafka_topics: Iterable[str]) -> list[Topic]:
+        """Return the topics with these names. The name of a route stands for its topics in Kafka.
+
+        Raises:
+            ConfigError: As `topic`.
+        """
+        chosen = {name: self.topic(name) for name in names if name not in self.routes}
+        for route, name, match in self.match_routes(kafka_topics):
+            if route.name in names and isinstance(match, Topic):
+                chosen[name] = match
+        return [*chosen.values()]
+
+    def topic_written_by_spark(self, name: str) -> Topic:
+        """Return the topic with a name.
+
+        Raises:
+            ConfigError: As `topic`, or Tableflow writes its table.
+        """
+        topic = self.topic(name)
+        if topic.engine != "spark":
+            raise ConfigError(
+                f"Confluent's Tableflow writes the table of '{name}', and not Spark. Nothing was changed. Operate it "
+                f"in Confluent Cloud"
+            )
+        return topic
+
+    @property
+    def spark_topics(self) -> dict[str, Topic]:
+        """The declared topics whose tables Spark writes, by name."""
+        return {name: topic for name, topic in self.topics.items() if topic.engine == "spark"}
+
+    def deployment(self, environment: str) -> Deployment:
+        """Return the cloud set-up of an environment.
+
+        Raises:
+            ConfigError: The environment has none.
+        """
+        if environment not in self.deployments:
+            raise ConfigError(
+                f"Environment '{environment}' has no deployment in lakehouse.yaml. Add one, such as "
+                f"deployments: {{{environment}: {{name: production, account: '123456789012', region: us-east-1}}}}"
+            )
+        return self.deployments[environment]
+
+    def routed_topics(self, names: Iterable[str]) -> Iterator[Topic]:
+        """Yield the valid topics of `match_routes`."""
+        yield from (match for _, _, match in self.match_routes(names) if isinstance(match, Topic))
+
+    def match_routes(self, names: Iterable[str]) -> Iterator[tuple[Route, str, Topic | ConfigError]]:
+        """Match names of topics in Kafka with routes.
+
+        Anyone who may create topics may choose a name that is no table name, or that conflicts with an entry.
+        Such a name yields an error, and the other names are matched as usual.
+
+        Two routed topics may map to one table. The topic whose records the table contains continues, and the table's
+        stored offsets refuse runs of the other. A choice by name could displace the first topic by a new one.
+
+        Yields:
+            In the order of names: the first route that matches, the name, and its topic or an error.
+        """
+        accepted = TableNames(self.topics.values())
+        # Dead letters that were ingested would become dead letters again, endlessly.
+        internal = {entry.dead_letter_topic for entry in (*self.topics.values(), *self.routes.values())} | {BOOKMARKS}
+        for name in sorted(names):
+            for route in self.routes.values() if name not in self.topics and name not in internal else ():
+                try:
+                    match: Topic | ConfigError | None = route.topic_named(name)
+                except ConfigError as error:
+                    match = error
+                if match is not None:
+                    yield route, name, self._checked(route, match, accepted)
+                    break
+
+    def _checked(self, route: Route, match: Topic | ConfigError, accepted: TableNames) -> Topic | ConfigError:
+        """Return a routed topic, or an error if its table is, or may become, another topic's."""
+        if isinstance(match, ConfigError):
+            return match
+        fault = accepted.conflict(match)
+        # Kafka may list a topic of this name before the topic that continues in its table.
+        if naming.family(match.table)[1] > 1 and any(r.on_incompatible == "new_table" for r in self.routes.values()):
+            fault = f"table '{match.table}' may be the continuation of another one (on_incompatible: new_table)"
+            fault += ". Declare the topic under 'topics' with another 'table'"
+        return ConfigError(f"Route '{route.name}': topic '{match.name}': {fault}") if fault else match
+
+    def text(self, file: str) -> str:
+        """Return the content of a file that the configuration names, such as a schema."""
+        return (self.root / file).read_text()

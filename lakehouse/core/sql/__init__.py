@@ -1,1 +1,0 @@
-"""SQL text: quoting, and rules about expressions."""

@@ -1,0 +1,35 @@
+"""Text of messages and descriptions.
+
+Dagster renders every description as Markdown, including images and links, so text from records, schemas, headers and
+other systems is escaped before it becomes part of one. Dagster's tables (assets/text_table.py) render no Markdown, so
+they suit values better.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+
+def pluralize(n: int, noun: str) -> str:
+    """Return a count with its noun: `1 record`, `1,000 records`."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return ` Did you mean 'orders'?`, with a leading space; empty if nothing is similar."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean '{close[0]}'?" if close else ""
+
+
+_MARKUP = re.compile(r"([\\`*_\[\]<>#|~&!])")
+_ESCAPED = re.compile(r"\\([\\`*_\[\]<>#|~&!])")
+
+
+def escaped(text: str) -> str:
+    """Escape characters that could start an image, a link, HTML or a table (CommonMark, Backslash escapes)."""
+    return _MARKUP.sub(r"\\\1", text)
+
+
+def plain(text: str) -> str:
+    """Undo `escaped`, for output that does not render Markdown."""
+    return _ESCAPED.sub(r"\1", text)
