@@ -6,8 +6,7 @@ import json
 from collections import Counter
 from xml.etree import ElementTree
 
-from lakehouse.config.model import PROJECT
-from tests.run_tier import REPORTS
+from tests.run_tier import PROJECT, REPORTS
 from tests.tiers import DURATIONS, durations
 
 measured: Counter[str] = Counter()

@@ -16,10 +16,10 @@ import threading
 import time
 from collections.abc import Sequence
 
-from lakehouse.config.model import PROJECT
 from tests import tiers
 
 PROCESSES = 2
+PROJECT = tiers.FOLDER.parent
 REPORTS = PROJECT / "reports" / "tests"
 
 COLOR = re.compile(r"\x1b\[[\d;]*m")

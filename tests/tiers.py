@@ -17,10 +17,19 @@ DURATIONS = FOLDER / "durations.json"
 MOST = 1200
 """Seconds of the first tier on one core; with two cores and some noise, that is 12 minutes."""
 
-STACK = ("contract", "e2e", "faults", "integration")
-"""Folders whose tests use the embedded stack, which needs 30 seconds and 3 GB in each process."""
+STACK = (
+    "tests/contract/",
+    "tests/deploy/test_confluent_metadata.py",
+    "tests/deploy/test_enforced_chain.py",
+    "tests/deploy/test_rotation_",
+    "tests/deploy/test_snowflake_",
+    "tests/e2e/",
+    "tests/faults/",
+    "tests/integration/",
+)
+"""Tests that use the embedded stack, which needs 30 seconds and 3 GB in each process."""
 
-APART = ("fuzz",)
+APART = ("tests/fuzz/",)
 """Folders with a command of their own."""
 
 CHAOS = ("tests/faults/test_chaos.py",)
@@ -126,13 +135,10 @@ REST = (
 
 def files(tier: str) -> list[str]:
     """Return the files of the tier `first` or `rest`, those that use the stack first."""
-    paths = [path.relative_to(FOLDER.parent) for path in FOLDER.rglob("test_*.py")]
-    paths = [path for path in paths if path.parts[1] not in APART and str(path) not in CHAOS]
-    return [
-        str(path)
-        for path in sorted(paths, key=lambda path: (path.parts[1] not in STACK, path))
-        if (str(path) in REST) == (tier == "rest")
-    ]
+    names = (path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob("test_*.py"))
+    names = (name for name in names if not name.startswith(APART) and name not in CHAOS)
+    chosen = [name for name in names if (name in REST) == (tier == "rest")]
+    return sorted(chosen, key=lambda name: (not name.startswith(STACK), name))
 
 
 def durations() -> dict[str, float]:

@@ -267,7 +267,8 @@ class Kafka(dg.ConfigurableResource):
             "compression.type": "zstd",
             "linger.ms": 20,
         }
-        return Producer({**self.client_config(), **settings, **{k.replace("_", "."): v for k, v in config.items()}})
+        named = {name.replace("_", "."): value for name, value in config.items()}
+        return Producer({**self.client_config(), **settings, **named}, logger=_LOG)
 
     def topic_setting(self, topic: str, name: str) -> str | None:
         """Return a setting of a topic (Kafka, Topic configs); None without permission to read it."""
