@@ -34,12 +34,8 @@ LASTING_SECONDS = 600
 """Duration after which a run with the tag RESTARTED counts as having worked."""
 
 
-class Sending:
-    """The messages of one tick. A delivered message is never sent again.
-
-    Attributes:
-        sent: Number of delivered messages.
-    """
+class TickMessages:
+    """The messages of one tick. A delivered message is never sent again."""
 
     def __init__(self, context: dg.SensorEvaluationContext, alerts: Webhook) -> None:
         self.sent = 0
@@ -123,7 +119,7 @@ def alert_failed_checks(context: dg.SensorEvaluationContext, alerts: Webhook) ->
     after, failing = cursor["after"], cursor["failing"]
     # instance.get_event_records is deprecated, and cannot read checks of all runs by id from SQLite.
     events = log.get_logs_for_all_runs_by_log_id(after, dg.DagsterEventType.ASSET_CHECK_EVALUATION, MAX_EVENTS)
-    sending = Sending(context, alerts)
+    sending = TickMessages(context, alerts)
     for storage_id, entry in events.items():
         evaluation = entry.get_dagster_event().asset_check_evaluation_data
         name = _name(evaluation)
@@ -196,7 +192,7 @@ def _failures(context: dg.RunFailureSensorContext) -> Iterator[str]:
 
 
 def _reason(event: dg.DagsterEvent) -> str:
-    """Return the description of a `dg.Failure`, which assets/failures.py raises, or the type of any other error."""
+    """Return the description of a `dg.Failure`, which assets/factories.py raises, or the type of any other error."""
     failure = event.step_failure_data
     if failure.user_failure_data and failure.user_failure_data.description:
         return failure.user_failure_data.description

@@ -49,7 +49,6 @@ def purge(instance: dg.DagsterInstance, now: datetime) -> int:
 
     Args:
         instance: The Dagster instance.
-        now: The current time.
 
     Returns:
         The number of deleted runs.
@@ -98,11 +97,7 @@ def _needed(instance: dg.DagsterInstance) -> Iterator[str | None]:
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def disk_space(context: dg.SensorEvaluationContext) -> dg.SkipReason:
-    """Report the free space.
-
-    Raises:
-        LakehouseError: The disk is almost full.
-    """
+    """Report the free space."""
     from lakehouse.local.home import Home
 
     home = Home.default()

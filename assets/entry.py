@@ -53,11 +53,7 @@ def topics_of(entry: Topic, instance: dg.DagsterInstance) -> list[Topic]:
 
 
 def topic_of(entry: Topic, context: dg.AssetExecutionContext) -> Topic:
-    """Return the topic of a run.
-
-    Raises:
-        ConfigError: The route's pattern no longer matches the partition.
-    """
+    """Return the topic of a run."""
     if not isinstance(entry, Route):
         return entry
     topic = entry.topic_named(context.partition_key)

@@ -1,6 +1,7 @@
-"""Factories for the assets and checks of an entry, and for the ops that run them."""
+"""Factories for the assets and checks of an entry, and for the ops that run them, with their failures and retries."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,10 +9,9 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import group, hourly, partitions, with_the_asset
-from assets.failures import RETRY, repeated
 from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import logged_reason
+from lakehouse.core.errors import LakehouseError, is_transient, logged_reason, translate
 from lakehouse.core.tables import naming
 
 NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
@@ -99,23 +99,19 @@ OPTIONAL_OUT = dg.Out(dg.Nothing, is_required=False)
 
 @dataclass(frozen=True)
 class CheckDefinition:
-    """Definition of one check.
-
-    Attributes:
-        name: The name of the check.
-        description: The statement that is true if the check passes.
-        needs: Keys of the required resources.
-        run: Evaluates the check.
-        blocking: Whether a failure blocks the assets downstream.
-        by_clock: Whether the check runs every hour, because its subject changes without a run of the asset.
-    """
+    """Definition of one check."""
 
     name: str
     description: str
+    """The statement that is true if the check passes."""
     needs: frozenset[str]
+    """Keys of the required resources."""
     run: Callable[[dg.AssetCheckExecutionContext], dg.AssetCheckResult]
+    """Evaluates the check."""
     blocking: bool = False
+    """Whether a failure blocks the assets downstream."""
     by_clock: bool = False
+    """Whether the check runs every hour, because its subject changes without a run of the asset."""
 
 
 def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -> dg.AssetChecksDefinition:
@@ -165,3 +161,43 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
         check_specs_by_output_name={spec.get_python_identifier(): spec for spec in specs},
         can_subset=True,
     )
+
+
+RETRY = dg.RetryPolicy(max_retries=3, delay=5, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
+"""When steps of runs are repeated. Permanent errors are raised with `allow_retries=False`."""
+
+
+@contextmanager
+def dagster_failures(*topics: Topic) -> Iterator[None]:
+    """Raise a LakehouseError as a Failure with its message, and other errors unchanged.
+
+    Args:
+        topics: The topics of the work. If one has sensitive columns, the texts of other errors are withheld.
+    """
+    with translate({LakehouseError: _failure}), hide_values(*topics):
+        yield
+
+
+@contextmanager
+def repeated(policy: dg.RetryPolicy, retries: int) -> Iterator[None]:
+    """Let Dagster repeat a step after any error except a Failure that does not allow it.
+
+    The retry policy of an op would also repeat a step whose run is terminated, instead of ending it
+    (dagster/_core/execution/plan/utils.py, op_execution_error_boundary).
+
+    Args:
+        policy: The number of retries and their delays.
+        retries: The number of retries so far.
+    """
+    try:
+        yield
+    except dg.DagsterError:
+        raise
+    except Exception as error:
+        if isinstance(error, dg.Failure) and not error.allow_retries:
+            raise
+        raise dg.RetryRequested(policy.max_retries, policy.calculate_delay(retries + 1)) from error
+
+
+def _failure(error: LakehouseError) -> dg.Failure:
+    return dg.Failure(str(error), allow_retries=is_transient(error))

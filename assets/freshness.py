@@ -99,15 +99,12 @@ IN_PROGRESS = (
 
 @dataclass
 class _Cursor:
-    """State between ticks.
-
-    Attributes:
-        after: The last topic that was measured, as `entry/topic`.
-        asked: Time of the last requested run, in seconds since the epoch, by topic.
-    """
+    """State between ticks."""
 
     after: str = ""
+    """The last topic that was measured, as `entry/topic`."""
     asked: dict[str, float] = field(default_factory=dict)
+    """Time of the last requested run, in seconds since the epoch, by topic."""
 
 
 def freshness_sensor(config: Config) -> dg.SensorDefinition:

@@ -9,7 +9,7 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError, Unreachable, reason, trace
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import NAMES
-from lakehouse.readers.lineage import Materialized, completed
+from lakehouse.readers.lineage import Materialization, completed
 
 OFF = "No server is configured (`open_lineage` in lakehouse.yaml): no lineage is sent"
 MAX_EVENTS = 500
@@ -59,7 +59,7 @@ def lineage_sensor(config: Config) -> dg.SensorDefinition:
 
 def _materialized(
     config: Config, instance: dg.DagsterInstance, entry: dg.EventLogEntry
-) -> tuple[Topic, Materialized] | None:
+) -> tuple[Topic, Materialization] | None:
     """Return the topic and its materialization; None for reports without a run and assets of other projects."""
     event = entry.get_dagster_event().step_materialization_data.materialization
     stage, *rest = event.asset_key.path
@@ -71,7 +71,7 @@ def _materialized(
         return None
     metadata: dict[str, Any] = {name: value.value for name, value in event.metadata.items()}
     schema, lineage = metadata.get("dagster/column_schema"), metadata.get("dagster/column_lineage")
-    return topic, Materialized(
+    return topic, Materialization(
         stage=stage,
         run_id=entry.run_id,
         job=run.job_name,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 
-from assets.alerts import INTERVAL_SECONDS, OFF, Sending, alert_failed_checks, alert_failed_runs
+from assets.alerts import INTERVAL_SECONDS, OFF, TickMessages, alert_failed_checks, alert_failed_runs
 from lakehouse.core.errors import LakehouseError
 from resources.webhook import Webhook
 
@@ -24,24 +24,19 @@ LOOK_BACK = 10
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A sensor or a schedule that is switched on.
-
-    Attributes:
-        name: Its name.
-        kind: `Sensor` or `Schedule`.
-        location: Its code location.
-        interval: Seconds between two ticks of a sensor.
-        succeeded: End of the last tick that did not fail, in seconds since the epoch; None without one in LOOK_BACK.
-        failure: Reason of the failure, or empty.
-    """
+class Instigator:
+    """A sensor or a schedule that is switched on."""
 
     name: str
     kind: str
+    """`Sensor` or `Schedule`."""
     location: str
     interval: float
+    """Seconds between two ticks of a sensor."""
     succeeded: float | None
+    """End of the last tick that did not fail, in seconds since the epoch; None without one in LOOK_BACK."""
     failure: str
+    """Reason of the failure, or empty."""
 
     @property
     def path(self) -> str:
@@ -49,7 +44,7 @@ class Watched:
         return f"/locations/{self.location}/{self.kind.lower()}s/{self.name}"
 
 
-def watched(context: dg.SensorEvaluationContext) -> Iterator[Watched]:
+def watched(context: dg.SensorEvaluationContext) -> Iterator[Instigator]:
     """Yield the sensors and schedules of this code location that are switched on and have ticked.
 
     They include the sensor of automation conditions, whose ticks the asset daemon stores in the same place.
@@ -65,7 +60,7 @@ def watched(context: dg.SensorEvaluationContext) -> Iterator[Watched]:
         kind = state.instigator_type.value
         limit = FAILURES.get(kind, 2)
         is_failing = len(finished) >= limit and all(tick.is_failure for tick in finished[:limit])
-        yield Watched(
+        yield Instigator(
             name=state.name,
             kind=kind.capitalize(),
             location=location,
@@ -119,13 +114,10 @@ def alert_failed_ticks(context: dg.SensorEvaluationContext, alerts: Webhook) -> 
 
     The cursor lists the reported failures. This sensor ignores itself: it fails when it cannot send messages, which the
     heartbeat (assets/monitoring.py) reveals.
-
-    Raises:
-        Unreachable: The tick's first message was not delivered; the cursor stays.
     """
     if not alerts.url:
         return dg.SensorResult(skip_reason=OFF, cursor="[]")
-    reported, sending = json.loads(context.cursor or "[]"), Sending(context, alerts)
+    reported, sending = json.loads(context.cursor or "[]"), TickMessages(context, alerts)
     active = {f"{one.kind} {one.name}": one for one in watched(context) if one.name != TICK_ALERTS}
     # Sensors and schedules that are switched off or deleted are forgotten.
     failing = [title for title in reported if title in active]
@@ -161,11 +153,7 @@ NEEDED = ("freshness", alert_failed_runs.name, alert_failed_checks.name, alert_f
     default_status=dg.DefaultSensorStatus.RUNNING,
 )
 def heartbeat(context: dg.SensorEvaluationContext, alerts: Webhook) -> dg.SkipReason:
-    """Call the URL if all daemons and sensors work.
-
-    Raises:
-        Unreachable: The call failed.
-    """
+    """Call the URL if all daemons and sensors work."""
     if not alerts.heartbeat_url:
         return dg.SkipReason(NO_HEARTBEAT)
     if faults := [*_daemons(context.instance), *_sensors(context)]:

@@ -19,7 +19,7 @@ from moto import backends
 from moto.backends import list_of_moto_modules
 
 from assets import factories
-from assets.failures import RETRY
+from assets.factories import RETRY
 from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT
 from lakehouse.local import stack as local_stack

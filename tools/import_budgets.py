@@ -42,6 +42,8 @@ BUDGETS = (
     ),
     # Users and build servers run these commands often, and none of them reads or writes a table.
     Budget("lakehouse.cli.commands.stack", ("boto3", "dagster", "grpc", "pyiceberg", "pyspark")),
+    # It handles signals before it loads anything slow.
+    Budget("lakehouse.cli.commands.ingesting", ("boto3", "dagster", "pydantic", "pyiceberg", "pyspark")),
     Budget("lakehouse.cli.commands.setup", ("boto3", "dagster", "pyspark")),
     Budget("lakehouse.cli.commands.reading", ("duckdb", "pyarrow", "pyiceberg", "pyspark")),
     Budget("lakehouse.cli.console", ("dagster", "pyiceberg", "pyspark")),

@@ -1,11 +1,8 @@
 """The check `streaming` of each table: it fails with a reason while a stream cannot ingest or publish the table."""
 
-import os
-import re
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
@@ -13,12 +10,13 @@ from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_C
 
 from assets.entry import hourly
 from assets.factories import CheckDefinition
-from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT
 from lakehouse.config.checks import STREAMING as CHECK
-from lakehouse.config.model import Config, Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import is_transient, reason
 from lakehouse.core.text import escaped, plain
-from lakehouse.readers import configured
+
+KAFKA = ("stream", "kafka")
+"""The asset that represents Kafka, which all topics of a stream need."""
 
 PATIENCE_SECONDS = 60.0
 """Time for which a transient failure is not reported."""
@@ -34,7 +32,7 @@ PASSED = "No stream reports a failure"
 
 
 @dataclass
-class _Fault:
+class _Failure:
     since: float
     reason: str = ""
     is_reported: bool = False
@@ -44,7 +42,7 @@ class _Fault:
 class _Asset:
     """State of one asset: its faults by part, and the parts last reported as failing (None before any report)."""
 
-    faults: dict[str, _Fault] = field(default_factory=dict)
+    faults: dict[str, _Failure] = field(default_factory=dict)
     reported: set[str] | None = None
     at: float = 0.0
 
@@ -67,7 +65,7 @@ class Verdicts:
     def failed(self, asset: Sequence[str], part: str, error: Exception) -> None:
         """Note that a part of an asset failed: a topic of a route, or the whole asset if `part` is empty."""
         known, now = self._known(asset), self._clock()
-        fault = known.faults.setdefault(part, _Fault(now))
+        fault = known.faults.setdefault(part, _Failure(now))
         fault.reason = reason(error)
         fault.is_reported = fault.is_reported or not is_transient(error) or now - fault.since >= PATIENCE_SECONDS
         failing = {part for part, fault in known.faults.items() if fault.is_reported}
@@ -129,10 +127,6 @@ def kafka_check() -> dg.Definitions:
     return dg.Definitions(assets=[spec], asset_checks=[kafka_is_reached])
 
 
-KAFKA = ("stream", "kafka")
-"""The asset that represents Kafka, which all topics of a stream need."""
-
-
 def failure(instance: dg.DagsterInstance, asset: Collection[str], check: str = CHECK) -> str:
     """Return the reason for which a check reported by a stream fails; empty if it passed or was never reported.
 
@@ -153,41 +147,3 @@ def failure(instance: dg.DagsterInstance, asset: Collection[str], check: str = C
         return ""
     evaluation = records[0].event.get_dagster_event().asset_check_evaluation_data
     return plain(evaluation.description or "it failed")
-
-
-def failures(config: Config, names: Collection[str]) -> dict[tuple[str, str], str]:
-    """Return the reasons for which streams fail to serve these entries, by asset and check.
-
-    If an audit blocks a batch, the stream reports the audit's checks, as a run does. A topic that a route matches has
-    those failures of the route that may be its own. The result is empty without a Dagster instance in DAGSTER_HOME.
-    """
-    home = os.environ.get("DAGSTER_HOME")
-    if not home or not Path(home).is_dir():
-        return {}
-    with dg.DagsterInstance.get() as instance:
-        reasons = [
-            (asset, check, failure(instance, asset, check), topic)
-            for asset, check, topic in _stream_checks(config, names)
-        ]
-    return {
-        ("/".join(asset), check): reason
-        for asset, check, reason, topic in reasons
-        # The verdict of a route names some of its failing topics, and the number of `more`.
-        if reason and (not topic or reason.endswith(" more") or re.search(rf"(^|; ){re.escape(topic)}[:,] ", reason))
-    }
-
-
-def _stream_checks(config: Config, names: Collection[str]) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    """Yield the asset and name of each check, and the topic that its reason must name; empty for any."""
-    routes = {name: route for route, name, _ in config.match_routes(names)}
-    for name in names:
-        entry = config.topics.get(name) or config.routes.get(name) or routes.get(name)
-        if entry is None or not (name in config.topics or entry.continuous):
-            continue
-        topic = "" if entry.name == name else name
-        stages = "iceberg", *(reader.name for reader in configured(config))
-        yield from (((stage, entry.name), CHECK, topic) for stage in stages)
-        blocking = [check for check, one in entry.checks.items() if one.severity == "blocking"]
-        yield from ((("iceberg", entry.name), check, topic) for check in (RECORD_COUNT, KEY_NOT_NULL, *blocking))
-    if any(entry.continuous for entry in (*config.topics.values(), *config.routes.values())):
-        yield KAFKA, CHECK, ""

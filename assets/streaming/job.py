@@ -6,7 +6,7 @@ from itertools import takewhile
 import dagster as dg
 
 from assets.alerts import RESTARTED
-from assets.failures import dagster_failures
+from assets.factories import dagster_failures
 from assets.freshness import IN_PROGRESS
 from assets.streaming.check import kafka_check
 from lakehouse.config.model import Config
@@ -45,12 +45,12 @@ def stream_definitions(config: Config) -> dg.Definitions:
     # `continuous` tables; for other tables, optimistic concurrency makes one of two writers lose its commit.
     @dg.op(name="stream_topics", pool=JOB, required_resource_keys=keys)
     def stream_topics(context: dg.OpExecutionContext, config: StreamConfig) -> None:
-        from assets.streaming.service import Streaming, select_topics
+        from assets.streaming.service import StreamService, select_topics
 
         resources = context.resources
         with dagster_failures():
             topics = select_topics(declared, config.topics, resources.kafka.topics() if declared.routes else ())
-            Streaming(declared, topics, resources, context.log.info, context.instance).run()
+            StreamService(declared, topics, resources, context.log.info, context.instance).run()
 
     @dg.job(name=JOB, tags=TAGS, description="Ingests topics continuously until it is terminated.")
     def job() -> None:

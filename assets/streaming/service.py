@@ -42,14 +42,10 @@ def select_topics(config: Config, names: Sequence[str], existing: Sequence[str])
     """Return the named topics; without names, those of `continuous` entries, or all topics if no entry is continuous.
 
     Args:
-        config: The configuration.
         names: Names of declared topics.
         existing: Names of the topics in Kafka, which routes match.
-
-    Raises:
-        ConfigError: A name is not declared, or Tableflow writes the topic's table.
     """
-    routed = [topic for topic in config.routed_topics(existing) if topic.engine == "spark"]
+    routed = [topic for topic in config.routed_topics(existing) if topic.is_ingested]
     known = [*config.spark_topics.values(), *routed]
     return (
         [config.topic_written_by_spark(name) for name in names]
@@ -58,11 +54,10 @@ def select_topics(config: Config, names: Sequence[str], existing: Sequence[str])
     )
 
 
-class Streaming:
+class StreamService:
     """A stream with the publishers of the readers and the reports to Dagster.
 
     Args:
-        config: The configuration.
         topics: The topics to ingest.
         resources: Has the resources of ingestion and of the readers as attributes.
         log: Logs a message.

@@ -11,8 +11,7 @@ from typing import TypeVar
 import dagster as dg
 
 from assets.entry import hourly
-from assets.factories import CheckDefinition
-from assets.failures import dagster_failures
+from assets.factories import CheckDefinition, dagster_failures
 from lakehouse.config.checks import TABLEFLOW
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
@@ -35,22 +34,19 @@ T = TypeVar("T", Connector, TableflowTopic, Cluster)
 
 
 @dataclass(frozen=True)
-class State:
-    """The state of one object in Confluent Cloud.
-
-    Attributes:
-        kind: The kind of the object, which prefixes the names of its metadata.
-        phase: Confluent's name of the phase, or `MISSING` or `UNKNOWN`.
-        problem: The problem, its effect and the remedy; empty without a problem.
-        lasts: Whether the problem persists until a user solves it.
-        details: Further metadata by name.
-    """
+class ConfluentState:
+    """The state of one object in Confluent Cloud."""
 
     kind: str
+    """The kind of the object, which prefixes the names of its metadata."""
     phase: str
+    """Confluent's name of the phase, or `MISSING` or `UNKNOWN`."""
     problem: str = ""
+    """The problem, its effect and the remedy; empty without a problem."""
     lasts: bool = True
+    """Whether the problem persists until a user solves it."""
     details: Mapping[str, str] = field(default_factory=dict)
+    """Further metadata by name."""
 
     @property
     def metadata(self) -> dict[str, str]:
@@ -86,7 +82,7 @@ def checks(config: Config, entry: Topic) -> dict[str, CheckDefinition]:
         by_system["kafka"] = _standing(
             entry, "kafka", CONNECTOR, description, lambda cloud: connector_state(cloud, entry)
         )
-    if entry.engine == "tableflow":
+    if not entry.is_ingested:
         description = "Tableflow runs for the topic, so that new records become rows."
         by_system["iceberg"] = _standing(
             entry, "iceberg", TABLEFLOW, description, lambda cloud: tableflow_state(cloud, entry)
@@ -95,7 +91,7 @@ def checks(config: Config, entry: Topic) -> dict[str, CheckDefinition]:
 
 
 def _standing(
-    entry: Topic, system: str, check: str, description: str, read: Callable[[ConfluentCloud], State]
+    entry: Topic, system: str, check: str, description: str, read: Callable[[ConfluentCloud], ConfluentState]
 ) -> CheckDefinition:
     def run(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
         return read(context.resources.confluent_cloud).result(dg.AssetKey([system, entry.name]), check)
@@ -129,25 +125,25 @@ def cluster_definitions(config: Config) -> dg.Definitions:
     return dg.Definitions(assets=[spec], asset_checks=[cluster_is_provisioned])
 
 
-def connector_state(cloud: ConfluentCloud, entry: Topic) -> State:
+def connector_state(cloud: ConfluentCloud, entry: Topic) -> ConfluentState:
     """Return the state of the managed connector that fills the topic of an entry."""
     name = entry.source.connector(entry.name)
     subject = f"Connector '{name}', which produces to topic '{entry.topic}',"
 
-    def judge(connector: Connector) -> State:
+    def judge(connector: Connector) -> ConfluentState:
         tasks = ", ".join(f"{task.id}: {task.phase}" for task in connector.tasks)
         failed = [task for task in connector.tasks if task.phase == "FAILED"]
-        details = {"name": name, "tasks": tasks}
-        if connector.phase == "RUNNING" and not failed:
-            return State("connector", connector.phase, details=details)
-        return State(
-            "connector",
-            connector.phase,
+        problem = (
             f"{subject} is {connector.phase}{_reason(entry, connector.failures)}. New records may not arrive; existing "
             f"records stay in the topic. Remove the cause, and resume or restart it (`confluent connect cluster "
-            f"resume`, or the Cloud Console)",
-            lasts=bool(failed) or connector.phase not in UNFINISHED,
-            details=details,
+            f"resume`, or the Cloud Console)"
+        )
+        return ConfluentState(
+            "connector",
+            connector.phase,
+            "" if connector.phase == "RUNNING" and not failed else problem,
+            bool(failed) or connector.phase not in UNFINISHED,
+            {"name": name, "tasks": tasks},
         )
 
     missing = (
@@ -156,42 +152,42 @@ def connector_state(cloud: ConfluentCloud, entry: Topic) -> State:
     return _state("connector", subject, lambda: cloud.connector(name), missing, judge)
 
 
-def tableflow_state(cloud: ConfluentCloud, entry: Topic) -> State:
+def tableflow_state(cloud: ConfluentCloud, entry: Topic) -> ConfluentState:
     """Return the state of Tableflow for the topic of an entry."""
     subject = f"Tableflow of topic '{entry.topic}'"
 
-    def judge(table: TableflowTopic) -> State:
-        details = {"error": entry.visible(table.detail), "table_path": table.table_path}
-        if table.phase == "RUNNING" and not table.detail:
-            return State("tableflow", table.phase, details=details)
-        return State(
+    def judge(table: TableflowTopic) -> ConfluentState:
+        problem = (
+            f"{subject} is {table.phase}{_reason(entry, [table.detail])}. New records may not become rows; the table "
+            f"is unchanged. Remove the cause, such as an invalid record, and resume Tableflow in the Cloud Console"
+        )
+        return ConfluentState(
             "tableflow",
             table.phase,
-            f"{subject} is {table.phase}{_reason(entry, [table.detail])}. New records may not become rows; the table "
-            f"is unchanged. Remove the cause, such as an invalid record, and resume Tableflow in the Cloud Console",
-            lasts=table.phase not in UNFINISHED,
-            details=details,
+            "" if table.phase == "RUNNING" and not table.detail else problem,
+            table.phase not in UNFINISHED,
+            {"error": entry.visible(table.detail), "table_path": table.table_path},
         )
 
     missing = f"{subject} is off or not visible to the key. New records do not become rows. If it is off, {CREATE}"
     return _state("tableflow", subject, lambda: cloud.tableflow_topic(entry.topic), missing, judge)
 
 
-def cluster_state(cloud: ConfluentCloud) -> State:
+def cluster_state(cloud: ConfluentCloud) -> ConfluentState:
     """Return the state of the Kafka cluster."""
     subject = "The Kafka cluster in Confluent Cloud"
 
-    def judge(cluster: Cluster) -> State:
-        details = {"id": cluster.id, "name": cluster.name}
-        if cluster.phase == "PROVISIONED":
-            return State("cluster", cluster.phase, details=details)
-        return State(
+    def judge(cluster: Cluster) -> ConfluentState:
+        problem = (
+            f"{subject}, {cluster.id}, is {cluster.phase}. Topics may be unreachable; tables are unchanged. Check the "
+            f"Cloud Console, or https://status.confluent.cloud"
+        )
+        return ConfluentState(
             "cluster",
             cluster.phase,
-            f"{subject}, {cluster.id}, is {cluster.phase}. Topics may be unreachable; tables are unchanged. Check the "
-            f"Cloud Console, or https://status.confluent.cloud",
-            lasts=cluster.phase not in UNFINISHED,
-            details=details,
+            "" if cluster.phase == "PROVISIONED" else problem,
+            cluster.phase not in UNFINISHED,
+            {"id": cluster.id, "name": cluster.name},
         )
 
     missing = (
@@ -201,13 +197,15 @@ def cluster_state(cloud: ConfluentCloud) -> State:
     return _state("cluster", subject, cloud.kafka_cluster, missing, judge)
 
 
-def _state(kind: str, subject: str, read: Callable[[], T | None], missing: str, judge: Callable[[T], State]) -> State:
+def _state(
+    kind: str, subject: str, read: Callable[[], T | None], missing: str, judge: Callable[[T], ConfluentState]
+) -> ConfluentState:
     """Read an object and return its state, `MISSING` or `UNKNOWN` included."""
     try:
         current = read()
     except LakehouseError as error:
-        return State(kind, "UNKNOWN", f"{subject} is in an unknown state. {error}", not is_transient(error))
-    return State(kind, "MISSING", missing) if current is None else judge(current)
+        return ConfluentState(kind, "UNKNOWN", f"{subject} is in an unknown state. {error}", not is_transient(error))
+    return ConfluentState(kind, "MISSING", missing) if current is None else judge(current)
 
 
 def _reason(entry: Topic, reasons: list[str]) -> str:

@@ -12,8 +12,7 @@ import dagster as dg
 from pydantic import Field
 
 from assets.entry import code_links, group, on_upstream_change, topic_of, unless_continuous
-from assets.factories import asset_spec, table_op
-from assets.failures import dagster_failures
+from assets.factories import asset_spec, dagster_failures, table_op
 from assets.results import as_table, batch_message, check_results
 from assets.topics import confluent_state
 from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT

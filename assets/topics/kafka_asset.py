@@ -11,8 +11,7 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import code_links, group, on_upstream_change, partitions
-from assets.factories import asset_spec, table_op
-from assets.failures import dagster_failures
+from assets.factories import asset_spec, dagster_failures, table_op
 from assets.freshness import idle_policy
 from assets.topics import confluent_state
 from lakehouse.config.model import Config, Topic

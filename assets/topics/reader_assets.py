@@ -5,8 +5,7 @@ import time
 import dagster as dg
 
 from assets.entry import group, topic_of, unless_continuous
-from assets.factories import CheckDefinition, asset_spec, table_op
-from assets.failures import dagster_failures
+from assets.factories import CheckDefinition, asset_spec, dagster_failures, table_op
 from assets.results import as_table, registration_metadata
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.offsets.lag import snapshots_behind

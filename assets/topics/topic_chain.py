@@ -24,7 +24,7 @@ def route_definitions(config: Config, route: Route) -> dg.Definitions:
 
 
 def _chain(config: Config, entry: Topic) -> list[dg.AssetsDefinition | dg.AssetSpec]:
-    if entry.engine == "tableflow":
+    if not entry.is_ingested:
         known = () if is_stored_by_confluent(config, entry) else configured(config)
         readers = (reader_asset(config, entry, reader) for reader in known)
         return [topic_asset(config, entry), tableflow_asset(config, entry), *readers]

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from assets.entry import group, partitions, topic_of
-from assets.factories import CheckDefinition, asset_spec, table_op
-from assets.failures import dagster_failures
+from assets.factories import CheckDefinition, asset_spec, dagster_failures, table_op
 from assets.results import as_table
 from lakehouse.config.checks import LEDGER
 from lakehouse.config.model import Config, Route, Topic

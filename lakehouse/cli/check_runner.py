@@ -12,8 +12,7 @@ import dagster as dg
 
 from assets.entry import partitions
 from assets.freshness import ONLY
-from assets.streaming.check import CHECK as STREAMING
-from lakehouse.config.checks import RowCount
+from lakehouse.config.checks import STREAMING, RowCount
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import logged_reason
@@ -43,7 +42,6 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
     """Run the checks of Dagster's assets that need no run of the asset, as the UI would.
 
     Args:
-        config: The configuration.
         names: Entries of lakehouse.yaml, or topics that routes match. If they include all entries, the checks of other
             assets, such as the Kafka cluster, run too.
         kafka_topics: The topics in Kafka, to be matched with routes.
@@ -81,7 +79,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
     for check in chosen:
         for key in check.check_keys:
             if key.name == STREAMING:
-                # Streams report to another Dagster instance, which assets/streaming/check.py reads.
+                # Streams report to another Dagster instance, which lakehouse/cli/status.py reads.
                 continue
             asset = key.asset_key.to_user_string()
             if key not in reported:

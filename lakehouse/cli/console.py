@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
 from rich.markup import escape
@@ -112,11 +112,11 @@ def _lag(stage: StageLag | None) -> str:
     return text if stage.is_fresh else f"[red]{text}[/]"
 
 
-def show_diagnostics(results: list[Diagnostic]) -> None:
-    """Print the results of `doctor`, with a remedy for each problem."""
-    console = Console(emoji=False)
-    for result in results:
-        mark = "[green]ok    [/]" if result.ok else "[red]failed[/]"
-        console.print(f"{mark} {result.subject:<15} {escape(visible(result.observation))}", soft_wrap=True)
-        if not result.ok:
-            console.print(f"       {'':<15} → {escape(visible(result.remedy))}", soft_wrap=True)
+def report(diagnostics: Sequence[Diagnostic]) -> NoReturn:
+    """Print what `doctor` observed, with a remedy for each problem, and exit."""
+    for diagnostic in diagnostics:
+        mark = "[green]ok    [/]" if diagnostic.ok else "[red]failed[/]"
+        console.print(f"{mark} {plain(f'{diagnostic.subject:<15}')} {plain(diagnostic.observation)}")
+        if not diagnostic.ok:
+            console.print(f"       {'':<15} → {plain(diagnostic.remedy)}")
+    raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)

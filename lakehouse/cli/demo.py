@@ -129,11 +129,7 @@ def _submit_job(token: str) -> str:
 
 
 def _follow(run_id: str) -> None:
-    """Print the events of a run until it finishes.
-
-    Raises:
-        LakehouseError: The run failed or took too long.
-    """
+    """Print the events of a run until it finishes."""
     url = f"{os.environ['LAKEHOUSE_UI_URL']}/runs/{run_id}"
     console.console.print(f"run {url}")
     cursor = None

@@ -24,9 +24,6 @@ def restore(*, with_routes: bool) -> list[str]:
 
     Returns:
         The names of the restored topics.
-
-    Raises:
-        LakehouseError: A system does not answer or refuses.
     """
     config = loader.load()
     with open_clients(config) as resources:
@@ -46,7 +43,7 @@ def _is_published(catalog: Catalog, ref: TableRef) -> bool:
     return table is not None and table.current_snapshot() is not None
 
 
-class Restoring:
+class Restoration:
     """Runs `restore` in a thread while the servers that start after Glue and Snowflake come up.
 
     Args:

@@ -30,21 +30,17 @@ HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "
 
 @dataclass(frozen=True)
 class Plan:
-    """The effect of a schema on a table.
-
-    Attributes:
-        ref: The table.
-        changes: Changes of columns, accepted and refused.
-        readers: Sentences that name what reads a changed column.
-        is_new: The table does not exist yet.
-        invalid: The reason for which no table can have this schema, or None.
-    """
+    """The effect of a schema on a table."""
 
     ref: TableRef
     changes: tuple[Change, ...] = ()
+    """Changes of columns, accepted and refused."""
     readers: tuple[str, ...] = ()
+    """Sentences that name what reads a changed column."""
     is_new: bool = False
+    """The table does not exist yet."""
     invalid: str | None = None
+    """The reason for which no table can have this schema, or None."""
 
     @property
     def is_accepted(self) -> bool:
@@ -104,13 +100,7 @@ def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan
     A schema that no table can have is a refusal, not an error.
 
     Args:
-        config: The configuration.
-        topic: The topic.
-        file: The schema file.
         table: The table's schema, or None if the table does not exist.
-
-    Raises:
-        ConfigError: The file's suffix is unknown.
     """
     ref = topic.table_in(config.namespace)
     try:
@@ -130,9 +120,6 @@ def plan_registered(config: Config, topic: Topic, resources: Resources) -> Plan:
     """Return the plan for the newest schema of a topic in the registry.
 
     A schema that is missing, or that no table can have, is a refusal, not an error.
-
-    Raises:
-        Unreachable: The registry or the catalog does not answer.
     """
     ref, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
     try:
@@ -147,12 +134,7 @@ def plan_registered(config: Config, topic: Topic, resources: Resources) -> Plan:
 
 
 def read(file: Path, topic: Topic) -> TopicSchemas:
-    """Return a schema file as the only version of a topic's values: Avro (.avsc), JSON Schema (.json) or Protobuf.
-
-    Raises:
-        ConfigError: The file's suffix is unknown.
-        SchemaError: No table can have this schema.
-    """
+    """Return a schema file as the only version of a topic's values: Avro (.avsc), JSON Schema (.json) or Protobuf."""
     by_suffix = {format_.suffix: format_ for format_ in with_schemas()}
     if file.suffix not in by_suffix:
         raise ConfigError(f"{file}: the suffix of a schema file must be {', '.join(by_suffix)}. Rename the file")
@@ -166,11 +148,7 @@ def read(file: Path, topic: Topic) -> TopicSchemas:
 
 
 def current_schema(config: Config, topic: Topic) -> Schema | None:
-    """Return the schema of the topic's table in the catalog, or None if the table does not exist.
-
-    Raises:
-        LakehouseError: The catalog does not answer.
-    """
+    """Return the schema of the topic's table in the catalog, or None if the table does not exist."""
     try:
         with open_clients(config) as resources:
             _, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
@@ -185,9 +163,6 @@ def as_table(schemas: TopicSchemas, table: Schema | None = None) -> Schema:
     Args:
         schemas: The schema of a topic's values. Columns that only its keys have are not known.
         table: The present table, whose key columns keep their types.
-
-    Raises:
-        SchemaError: No table can have this schema.
     """
     topic, types = schemas.topic, {field.name: field.field_type for field in table.fields} if table else {}
     key = [NestedField(1, name, types.get(name, StringType()), required=False) for name in topic.key]

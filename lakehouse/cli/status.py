@@ -1,9 +1,20 @@
-"""Offsets and lag of each topic: topic → Iceberg → readers."""
+"""The status of topics: offsets and lag, and the failures that runs and streams have reported to Dagster."""
 
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
+import dagster as dg
+
+from assets.streaming.check import KAFKA, failure
+from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, STREAMING
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import logged_reason
+from lakehouse.core.tables import naming
+from lakehouse.readers import configured
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.kafka.kafka import Kafka
@@ -12,30 +23,24 @@ from resources.protocols import Resources, resource_of
 
 @dataclass(frozen=True)
 class TopicStatus:
-    """The status of one topic. Offsets are sums over partitions, or None before the topic or table exists.
-
-    Attributes:
-        topic: The name of the topic's entry.
-        end_offset: The end of the topic in Kafka.
-        ingested_offset: The next offset to be ingested; None if Tableflow ingests, which does not report it.
-        stages: The lag of each stage.
-        failure: The reason why the offsets are unknown, or ''.
-    """
+    """The status of one topic. Offsets are sums over partitions, or None before the topic or table exists."""
 
     topic: str
+    """The name of the topic's entry."""
     end_offset: int | None = None
+    """The end of the topic in Kafka."""
     ingested_offset: int | None = None
+    """The next offset to be ingested; None if Tableflow ingests, which does not report it."""
     stages: tuple[StageLag, ...] = ()
+    """The lag of each stage."""
     failure: str = ""
+    """The reason why the offsets are unknown, or ''."""
 
 
 def status(config: Config, resources: Resources) -> list[TopicStatus]:
     """Return the status of every declared topic, and of every topic in Kafka that matches a route.
 
     A topic that cannot be read has a status with a failure.
-
-    Raises:
-        Unreachable: Kafka does not answer.
     """
     # One request covers all topics; otherwise each topic would wait for the timeout of a Kafka that does not answer.
     names = resource_of(resources, "kafka", Kafka).topics()
@@ -49,8 +54,8 @@ def _of(config: Config, topic: Topic, resources: Resources) -> TopicStatus:
         return tuple(measure_lag(stage, config, topic, resources) for stage in stages_of(config, topic))
 
     try:
-        by_spark = topic.engine == "spark"
-        last = resources.catalog.chain(topic.table_in(config.namespace)).last_batch if by_spark else None
+        chain = resources.catalog.chain(topic.table_in(config.namespace)) if topic.is_ingested else None
+        last = chain.last_batch if chain else None
         is_created_here = not topic.source.is_external
         if last is None and is_created_here and topic.topic not in resources.kafka.describe([topic.topic]):
             return TopicStatus(topic.name)
@@ -59,4 +64,87 @@ def _of(config: Config, topic: Topic, resources: Resources) -> TopicStatus:
         failure = logged_reason(f"The status of {topic.name} is unknown", error)
         return TopicStatus(topic.name, stages=stages(), failure=failure)
     ingested_offset = sum(last.end.values()) if last else 0
-    return TopicStatus(topic.name, end_offset, ingested_offset if by_spark else None, stages())
+    return TopicStatus(topic.name, end_offset, ingested_offset if topic.is_ingested else None, stages())
+
+
+@contextmanager
+def dagster_instance() -> Iterator[dg.DagsterInstance | None]:
+    """Yield the Dagster instance of the directory DAGSTER_HOME; None without one."""
+    home = os.environ.get("DAGSTER_HOME")
+    if not home or not Path(home).is_dir():
+        yield None
+        return
+    with dg.DagsterInstance.get() as instance:
+        yield instance
+
+
+def failed_runs(config: Config, names: Collection[str]) -> dict[str, str]:
+    """Return the reason of each failed last run by topic. Topics that routes match may be named, too."""
+    with dagster_instance() as instance:
+        runs = _last_runs(instance, config, names) if instance else ()
+        reasons = {topic: _failure(instance, key, run_id) for topic, key, run_id in runs if instance}
+    return {topic: reason for topic, reason in reasons.items() if reason}
+
+
+def failing_checks(config: Config, names: Collection[str]) -> dict[tuple[str, str], str]:
+    """Return the reasons for which streams fail to serve these entries, by asset and check.
+
+    If an audit blocks a batch, the stream reports the audit's checks, as a run does. A topic that a route matches has
+    those failures of the route that may be its own.
+    """
+    with dagster_instance() as instance:
+        checks = _stream_checks(config, names) if instance else ()
+        reasons = [(asset, check, failure(instance, asset, check), topic) for asset, check, topic in checks if instance]
+    return {
+        ("/".join(asset), check): reason
+        for asset, check, reason, topic in reasons
+        # The verdict of a route names some of its failing topics, and the number of `more`.
+        if reason and (not topic or reason.endswith(" more") or re.search(rf"(^|; ){re.escape(topic)}[:,] ", reason))
+    }
+
+
+def _stream_checks(config: Config, names: Collection[str]) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    """Yield the asset and name of each check, and the topic that its reason must name; empty for any."""
+    routes = {name: route for route, name, _ in config.match_routes(names)}
+    for name in names:
+        entry = config.topics.get(name) or config.routes.get(name) or routes.get(name)
+        if entry is None or not (name in config.topics or entry.continuous):
+            continue
+        topic = "" if entry.name == name else name
+        stages = "iceberg", *(reader.name for reader in configured(config))
+        yield from (((stage, entry.name), STREAMING, topic) for stage in stages)
+        blocking = [check for check, one in entry.checks.items() if one.severity == "blocking"]
+        yield from ((("iceberg", entry.name), check, topic) for check in (RECORD_COUNT, KEY_NOT_NULL, *blocking))
+    if any(entry.continuous for entry in (*config.topics.values(), *config.routes.values())):
+        yield KAFKA, STREAMING, ""
+
+
+def _last_runs(
+    instance: dg.DagsterInstance, config: Config, names: Collection[str]
+) -> Iterator[tuple[str, dg.AssetKey, str]]:
+    """Yield each topic with its asset and the id of its last run, without routed topics whose last run succeeded."""
+    keys = {dg.AssetKey(["iceberg", name]): name for name in names if name in config.topics}
+    for record in instance.get_asset_records([*keys]):
+        key = record.asset_entry.asset_key
+        yield keys[key], key, record.asset_entry.last_run_id or ""
+    attempts = instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations
+    routes = {name: route.name for route, name, _ in config.match_routes(names)}
+    for route in dict.fromkeys(routes.values()):
+        key = dg.AssetKey(["iceberg", route])
+        yield from ((name, key, run_id) for name, (run_id, _) in attempts(key).items() if routes.get(name) == route)
+
+
+def _failure(instance: dg.DagsterInstance, key: dg.AssetKey, run_id: str) -> str:
+    """Return the reason for which a run of an asset failed; empty if it did not fail, or not because of this asset."""
+    run = instance.get_run_by_id(run_id)
+    if run is None or run.status != dg.DagsterRunStatus.FAILURE:
+        return ""
+    ends = {dg.DagsterEventType.STEP_FAILURE, dg.DagsterEventType.STEP_SUCCESS}
+    events = (entry.get_dagster_event() for entry in instance.all_logs(run.run_id, of_type=ends))
+    event = next((event for event in events if event.step_key == naming.node_name(*key.path)), None)
+    if event is None:  # The process of the run was killed, or an asset upstream failed.
+        return f"it ended before the table's step did, see run {run.run_id}"
+    if event.is_step_failure:
+        failure_data = event.step_failure_data.user_failure_data
+        return (failure_data.description if failure_data else "") or f"an error, see run {run.run_id}"
+    return ""

@@ -17,12 +17,7 @@ from resources.protocols import Resources, resource_of
 
 @contextmanager
 def open_clients(config: Config) -> Iterator[Resources]:
-    """Yield the resources of the environment in LAKEHOUSE_ENV by their keys: kafka, catalog, snowflake …
-
-    Raises:
-        LakehouseError: The environment is the embedded stack, which is not running.
-        ConfigError: The environment is not declared, or refers to variables that are not set.
-    """
+    """Yield the resources of the environment in LAKEHOUSE_ENV by their keys: kafka, catalog, snowflake …"""
     if environment_name() == "local":
         from lakehouse.local.client_environment import environment
 
@@ -34,26 +29,18 @@ def open_clients(config: Config) -> Iterator[Resources]:
 
 
 def kafka_topics(config: Config, resources: Resources) -> list[str]:
-    """Return the names of the topics in Kafka that routes may match; none without routes, and Kafka is not asked.
-
-    Raises:
-        Unreachable: Kafka does not answer.
-    """
+    """Return the names of the topics in Kafka that routes may match; none without routes, and Kafka is not asked."""
     return resource_of(resources, "kafka", Kafka).topics() if config.routes else []
 
 
 def all_topics(config: Config, resources: Resources) -> list[Topic]:
-    """Return the entries of lakehouse.yaml and the topics in Kafka that its routes match.
-
-    Raises:
-        Unreachable: Kafka does not answer. It is not asked without routes.
-    """
+    """Return the entries of lakehouse.yaml and the topics in Kafka that its routes match."""
     return [*config.topics.values(), *config.routed_topics(kafka_topics(config, resources))]
 
 
 def all_spark_topics(config: Config, resources: Resources) -> list[Topic]:
     """Return those of `all_topics` whose tables Spark writes."""
-    return [topic for topic in all_topics(config, resources) if topic.engine == "spark"]
+    return [topic for topic in all_topics(config, resources) if topic.is_ingested]
 
 
 class _Unverified(click.ClickException):

@@ -219,6 +219,14 @@ class Topic(ConfigModel):
         )
 
     @property
+    def is_ingested(self) -> bool:
+        """True if ingestion writes the table: each snapshot records the offsets up to which it has the topic's records.
+
+        Otherwise Confluent's Tableflow writes it, to a catalog of its own and without offsets.
+        """
+        return self.engine == "spark"
+
+    @property
     def table(self) -> str:
         """The name of the Iceberg table and, in upper case, of the Snowflake table."""
         return self.table_name or naming.table_name(self.name)
@@ -410,7 +418,7 @@ class Config(ConfigModel):
             ConfigError: As `topic`, or Tableflow writes its table.
         """
         topic = self.topic(name)
-        if topic.engine != "spark":
+        if not topic.is_ingested:
             raise ConfigError(
                 f"Confluent's Tableflow writes the table of '{name}', and not Spark. Nothing was changed. Operate it "
                 f"in Confluent Cloud"
@@ -420,7 +428,7 @@ class Config(ConfigModel):
     @property
     def spark_topics(self) -> dict[str, Topic]:
         """The declared topics whose tables Spark writes, by name."""
-        return {name: topic for name, topic in self.topics.items() if topic.engine == "spark"}
+        return {name: topic for name, topic in self.topics.items() if topic.is_ingested}
 
     def deployment(self, environment: str) -> Deployment:
         """Return the cloud set-up of an environment.

@@ -26,8 +26,8 @@ class TopicSettings(Protocol):
     """Settings of a topic, implemented by `topic.Topic`."""
 
     @property
-    def engine(self) -> str:
-        """The writer of the table."""
+    def is_ingested(self) -> bool:
+        """True if ingestion writes the table."""
 
     @property
     def mode(self) -> str:
@@ -189,7 +189,7 @@ class Derived(Source):
     def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
         """Yield problems of the source table, of the schema files and of the key's settings."""
         source = config.topics.get(self.from_topic)
-        if source and source.engine == "tableflow" and topic.continuous:
+        if source and not source.is_ingested and topic.continuous:
             problem = f"Tableflow writes the table of '{self.from_topic}', whose snapshots no stream observes"
             yield ("continuous",), f"{problem}. Remove 'continuous', or use 'engine: spark' there"
         for field, file, key in (

@@ -137,7 +137,7 @@ def _check_engine_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[
     """
     for name, check in topic.checks.items():
         for table in check.tables:
-            if "tableflow" in (topic.engine, table in tables and tables[table].engine):
+            if not (topic.is_ingested and (table not in tables or tables[table].is_ingested)):
                 problem = f"reads table '{table}', and Tableflow writes one of the two, to a database of its own"
                 yield ("checks", name), f"{problem}. Set 'engine: spark' for both topics, or remove the check"
 
@@ -151,7 +151,7 @@ def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[L
     """
     yield from ((("checks", *location), message) for location, message in checks.faults(topic.checks, tables))
     yield from _check_engine_faults(topic, tables)
-    if topic.engine == "tableflow":
+    if not topic.is_ingested:
         yield from _tableflow_faults(topic)
     if topic.mode != "append" and not topic.key:
         yield (), f"'mode: {topic.mode}' needs the columns that identify a row. Add 'key: <column>'"

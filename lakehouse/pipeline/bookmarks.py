@@ -70,7 +70,7 @@ def find_bookmark(
         return None
     if not bookmark.is_of(last):
         # The table of Tableflow may have rows of the previous topic, too, unless it is a new one.
-        is_same = source.engine == "tableflow" and bookmark.table_uuid == str(table.metadata.table_uuid)
+        is_same = not source.is_ingested and bookmark.table_uuid == str(table.metadata.table_uuid)
         if RECREATED not in table.properties and not is_same:
             # All rows of the table are from the new topic.
             return None
@@ -206,15 +206,14 @@ def set_bookmark(
         )
     chain = catalog_of(source, clients).chain(table_of(config, source, clients))
     # The bookmark of a table of Tableflow is at a snapshot, so rows that the snapshot lacks are not skipped.
-    by_tableflow = source.engine == "tableflow"
-    is_latest = where == "latest" and not by_tableflow
+    is_latest = where == "latest" and source.is_ingested
     if is_latest:
         offsets = _table_position(chain, log)
-    ref, table = chain.newest if by_tableflow else chain.at(log.topic_id, offsets)
+    ref, table = chain.at(log.topic_id, offsets) if source.is_ingested else chain.newest
     target_topic = clients.kafka.describe([target]).get(target)
     snapshot = table.current_snapshot() if table else None
-    last = last_batch(table) if not by_tableflow else None
-    has_rows = snapshot is not None and (by_tableflow or last is not None)
+    last = last_batch(table) if source.is_ingested else None
+    has_rows = snapshot is not None and (last is not None or not source.is_ingested)
     if table is None or snapshot is None or not has_rows or target_topic is None:
         raise LakehouseError(
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "

@@ -116,13 +116,12 @@ def _derive_newest(
     require_naming(source, table.schema(), str(ref))
     published = partial(derived_rows.published, clients.spark.session(catalog.spark_settings()), names=_names(source))
     read = partial(published, ref)
-    by_tableflow = source.engine == "tableflow"
-    last = _all_rows(source, clients, read(snapshot.snapshot_id)) if by_tableflow else last_batch(table)
+    last = last_batch(table) if source.is_ingested else _all_rows(source, clients, read(snapshot.snapshot_id))
     if last is None:
         return Produced(0, snapshot.snapshot_id)
     bookmark = find_bookmark(topic, source, clients, chain, last, target_id)
     since = bookmark.offsets if bookmark else {}
-    if by_tableflow or SUCCESSOR in table.properties:
+    if not source.is_ingested or SUCCESSOR in table.properties:
         # The retention of Tableflow may have deleted the last rows of a partition, which is no rollback. A table that
         # rolled over does not catch up with a bookmark that an operator set after the last row of a partition.
         end = furthest(last.end, since)
@@ -132,7 +131,7 @@ def _derive_newest(
         current = replace(current, further=bookmark.further)
     is_late = bookmark is not None and (
         bookmark.snapshot_id != current.snapshot_id
-        if by_tableflow
+        if not source.is_ingested
         # A bookmark of the table before this one counts the replays of that table. Its dead letters may be rows here.
         else (bookmark.replays if bookmark.table_uuid == current.table_uuid else 0) != current.replays
         or _is_rolled_back(table, bookmark.snapshot_id)
@@ -146,7 +145,7 @@ def _derive_newest(
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
     late = [rows] if bookmark is None and topic.source.group_by else []
     # A replay may add rows again that were derived and then deleted. Tableflow reads no record again.
-    is_restorable = not by_tableflow and not topic.source.group_by
+    is_restorable = source.is_ingested and not topic.source.group_by
     if bookmark is not None and (is_late or is_restorable and may_lack_rows_of(table, bookmark.snapshot_id)):
         late = [_late(config, topic, chain, rows, read, since, bookmark)] if is_late else []
         lost = lacking(table, read, bookmark, is_restorable=is_restorable)
@@ -194,7 +193,7 @@ def _is_rolled_back(table: Table, snapshot_id: int) -> bool:
 
 def _names(source: Topic) -> Mapping[str, str]:
     """Return the names of all metadata columns that the source's table may have, by their internal names."""
-    if source.engine != "tableflow":
+    if source.is_ingested:
         return source.metadata.names
     columns = (*metadata_columns.registered(), *metadata_columns.TABLEFLOW_ONLY)
     return metadata_columns.names(columns, source.metadata.naming)
@@ -226,7 +225,7 @@ def _late(
     """
     _, table = chain.newest
     assert table is not None and isinstance(topic.source, Derived)
-    by_tableflow = config.topic(topic.source.from_topic).engine == "tableflow"
+    source = config.topic(topic.source.from_topic)
     snapshots, before = bookmark.snapshots_of(str(table.metadata.table_uuid)), since
     if topic.source.group_by:
         # From the others, a derivation may have produced some groups only before it failed.
@@ -236,7 +235,7 @@ def _late(
         begin = chain.begin
         before = {p: min(o, begin.get(p, 0)) for p, o in since.items()}
     lost = {id_: end for id_, end in snapshots.items() if table.snapshot_by_id(id_) is None}
-    if not by_tableflow and bookmark.snapshot_id in snapshots.keys() - lost.keys():
+    if source.is_ingested and bookmark.snapshot_id in snapshots.keys() - lost.keys():
         batches = map(batch_of, history(table, bookmark.snapshot_id))
         if ingested := next((batch for batch in batches if batch), None):
             # An operator may have set the bookmark after the last row of that snapshot: the rows between were skipped.
@@ -253,7 +252,7 @@ def _late(
     if not lost or not derived_rows.ends(derived_rows.rows_between(late, {}, ends)):
         return late
     named, snapshot_id = ",".join(f"{p}:{offset}" for p, offset in sorted(since.items())), next(iter(lost))
-    if by_tableflow:
+    if not source.is_ingested:
         raise UnclearState(
             f"'{topic.name}' was derived from snapshot {snapshot_id} of '{topic.source.from_topic}', which is "
             f"expired, so the rows that Tableflow added since are unknown. Nothing was produced. Skip all rows of the "

@@ -14,14 +14,14 @@ TABLEFLOW_CATALOG = "tableflow_catalog"
 
 def is_stored_by_confluent(config: Config, topic: Topic) -> bool:
     """Return whether a table is in Confluent's storage, and so in no catalog but Tableflow's own."""
-    return topic.engine == "tableflow" and TABLEFLOW_CATALOG in config.environments.get(environment_name(), {})
+    return not topic.is_ingested and TABLEFLOW_CATALOG in config.environments.get(environment_name(), {})
 
 
 def table_resources(config: Config, topic: Topic) -> frozenset[str]:
     """Return the keys of the resources that `table_of` and `catalog_of` need."""
     if is_stored_by_confluent(config, topic):
         return frozenset({TABLEFLOW_CATALOG, "kafka"})
-    return frozenset({"glue", "kafka"} if topic.engine == "tableflow" else ())
+    return frozenset(() if topic.is_ingested else {"glue", "kafka"})
 
 
 def source_resources(config: Config, topic: Topic) -> frozenset[str]:
@@ -44,7 +44,7 @@ def table_of(config: Config, topic: Topic, resources: Resources) -> TableRef:
         Unreachable: Kafka does not answer.
     """
     ref = topic.table_in(config.namespace)
-    if topic.engine != "tableflow":
+    if topic.is_ingested:
         return ref
     if _tableflow_catalog(topic, resources):
         in_catalog = (resources.kafka.cluster_id(), topic.topic)
@@ -59,4 +59,4 @@ def catalog_of(topic: Topic, resources: Resources) -> ReadableCatalog:
 
 
 def _tableflow_catalog(topic: Topic, resources: Resources) -> TableflowCatalog | None:
-    return find_resource(resources, TABLEFLOW_CATALOG, TableflowCatalog) if topic.engine == "tableflow" else None
+    return None if topic.is_ingested else find_resource(resources, TABLEFLOW_CATALOG, TableflowCatalog)

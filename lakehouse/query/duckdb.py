@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.sql import DUCKDB
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.query.result import Result
+from lakehouse.query.result import QueryResult
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import require_position_deletes
 from resources.protocols import Resources
@@ -19,17 +19,8 @@ NOT_IN_ARROW = ("BIGNUM", "BIT", "INTERVAL", "TIME WITH TIME ZONE", "UHUGEINT", 
 """Types whose values DuckDB changes or encodes when it converts them to Arrow. They are printed as DuckDB's text."""
 
 
-def query(statement: str, resources: Resources) -> Result:
-    """Run one SELECT. Tables are named `namespace.table`, and are read into memory completely.
-
-    Args:
-        statement: The SELECT.
-        resources: Include the catalog.
-
-    Raises:
-        LakehouseError: DuckDB refuses the statement, or a table does not exist.
-        Unreachable: The catalog does not answer.
-    """
+def query(statement: str, resources: Resources) -> QueryResult:
+    """Run one SELECT. Tables are named `namespace.table`, and are read into memory completely."""
     # A name in the statement must only resolve to a table of the catalog, never to a Python variable or a file.
     options: dict[str, str | bool | int | float | list[str]] = {
         "python_enable_replacements": "false",
@@ -48,7 +39,7 @@ def query(statement: str, resources: Resources) -> Result:
                 connection.execute(f"CREATE SCHEMA IF NOT EXISTS {DUCKDB.identifier(identifier[0])}")
                 view = DUCKDB.identifier(*identifier)
                 connection.execute(f"CREATE VIEW {view} AS SELECT * FROM memory.main.arrow_{number}")  # noqa: S608 (the name is quoted, the number generated)
-            return Result.of_arrow(_exact(connection.sql(statement)).to_arrow_table())
+            return QueryResult.of_arrow(_exact(connection.sql(statement)).to_arrow_table())
         except duckdb.Error as error:
             raise LakehouseError(
                 f"DuckDB refused the statement: {error}. Correct the SQL and run `lakehouse query` again"
@@ -85,12 +76,6 @@ def _exact_type(type_: Any) -> Any:
 
 
 def _load(catalog: Catalog, ref: TableRef) -> Table:
-    """Load a table.
-
-    Raises:
-        LakehouseError: It does not exist.
-        Unreachable: The catalog does not answer.
-    """
     table = catalog.load(ref)
     if table is None:
         raise LakehouseError(
@@ -101,11 +86,7 @@ def _load(catalog: Catalog, ref: TableRef) -> Table:
 
 
 def _referenced_tables(connection: Any, statement: str) -> set[tuple[str, str]]:
-    """Return the schema-qualified tables in a SELECT.
-
-    Raises:
-        LakehouseError: DuckDB does not recognize the statement as a SELECT.
-    """
+    """Return the schema-qualified tables in a SELECT."""
     [(serialized,)] = connection.execute("SELECT json_serialize_sql(?)", [statement]).fetchall()
     tree = json.loads(serialized)
     if tree["error"]:

@@ -5,7 +5,6 @@ The same statement runs in each engine: tables are named `namespace.table`.
 
 import logging
 import re
-from pkgutil import resolve_name
 
 import sqlglot
 from sqlglot import Expr, exp
@@ -13,56 +12,10 @@ from sqlglot.errors import ParseError, SqlglotError
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables import naming
-from lakehouse.query.result import Result
+from lakehouse.query.result import QueryResult
 from resources.aws.athena import Athena
 from resources.protocols import Resources, find_resource, resource_of
 from resources.snowflake.snowflake import Snowflake
-
-ENGINES = {
-    "snowflake": "engines:in_snowflake",
-    "athena": "engines:in_athena",
-    "duckdb": "duckdb:query",
-    "spark": "engines:in_spark",
-}
-"""The function that runs a statement, by engine. Arguments: the statement, and the environment's resources."""
-
-
-def run(statement: str, engine: str, resources: Resources) -> Result:
-    """Run a query in an engine, whose module is imported here: Spark's client takes a second to import.
-
-    Raises:
-        LakehouseError: The statement is not a single query, or the engine refuses it.
-        Unreachable: The engine does not answer.
-    """
-    require_query(statement, engine)
-    result: Result = resolve_name(f"lakehouse.query.{ENGINES[engine]}")(statement, resources)
-    return result
-
-
-def in_snowflake(statement: str, resources: Resources) -> Result:
-    """Run a statement in Snowflake.
-
-    Raises:
-        LakehouseError: Snowflake refuses the statement.
-        Unreachable: Snowflake does not answer.
-    """
-    return Result(*resource_of(resources, "snowflake", Snowflake).query(statement))
-
-
-def in_athena(statement: str, resources: Resources) -> Result:
-    """Run a statement in Athena.
-
-    Raises:
-        LakehouseError: The environment has no Athena, or Athena refuses the statement.
-        Unreachable: Athena does not answer.
-    """
-    if (athena := find_resource(resources, "athena", Athena)) is None:
-        raise LakehouseError(
-            "The current environment has no Athena. Nothing was run. Add `athena: {region: …}` to it in "
-            "lakehouse.yaml, or choose another environment with LAKEHOUSE_ENV"
-        )
-    return Result(*athena.query(statement))
-
 
 QUERIES = (exp.Query, exp.Values, exp.Show, exp.Describe)
 
@@ -83,11 +36,7 @@ def require_query(statement: str, engine: str) -> None:
     """Verify that a text is one statement that only reads.
 
     Args:
-        statement: The text.
         engine: The engine, by which sqlglot also names its dialect.
-
-    Raises:
-        LakehouseError: It is another statement, or several, or cannot be parsed.
     """
     if problem := _problem(statement, engine):
         raise LakehouseError(
@@ -124,13 +73,30 @@ def _kind(node: Expr) -> str:
     return (node.name if isinstance(node, exp.Command) else node.key).upper()
 
 
-def in_spark(statement: str, resources: Resources) -> Result:
-    """Run a statement in Spark.
+def in_snowflake(statement: str, resources: Resources) -> QueryResult:
+    """Run a statement in Snowflake."""
+    return QueryResult(*resource_of(resources, "snowflake", Snowflake).query(statement))
 
-    Raises:
-        LakehouseError: Spark refuses the statement.
-        Unreachable: Spark does not answer.
-    """
+
+def in_athena(statement: str, resources: Resources) -> QueryResult:
+    """Run a statement in Athena."""
+    if (athena := find_resource(resources, "athena", Athena)) is None:
+        raise LakehouseError(
+            "The current environment has no Athena. Nothing was run. Add `athena: {region: …}` to it in "
+            "lakehouse.yaml, or choose another environment with LAKEHOUSE_ENV"
+        )
+    return QueryResult(*athena.query(statement))
+
+
+def in_duckdb(statement: str, resources: Resources) -> QueryResult:
+    """Run a statement in DuckDB, in this process."""
+    from lakehouse.query.duckdb import query
+
+    return query(statement, resources)
+
+
+def in_spark(statement: str, resources: Resources) -> QueryResult:
+    """Run a statement in Spark."""
     from pyspark.errors import PySparkException
     from pyspark.logger import PySparkLogger
 
@@ -140,9 +106,19 @@ def in_spark(statement: str, resources: Resources) -> Result:
     try:
         session.catalog.setCurrentCatalog(naming.CATALOG)
         # Not collect(), which returns timestamps as local times without a time zone.
-        return Result.of_arrow(session.sql(statement).toArrow())
+        return QueryResult.of_arrow(session.sql(statement).toArrow())
     except PySparkException as error:
         problem = str(error).partition("\n\nJVM stacktrace")[0].strip()
         raise LakehouseError(
             f"Spark refused the statement: {problem}. Correct the SQL and run `lakehouse query` again"
         ) from error
+
+
+ENGINES = {"snowflake": in_snowflake, "athena": in_athena, "duckdb": in_duckdb, "spark": in_spark}
+"""The function that runs a statement, by engine. Arguments: the statement, and the environment's resources."""
+
+
+def run(statement: str, engine: str, resources: Resources) -> QueryResult:
+    """Run a query in an engine."""
+    require_query(statement, engine)
+    return ENGINES[engine](statement, resources)

@@ -26,14 +26,14 @@ NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 
 
 @dataclass(frozen=True)
-class Result:
+class QueryResult:
     """Column names, and rows of Python values in that order."""
 
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
     @classmethod
-    def of_arrow(cls, table: pa.Table) -> Result:
+    def of_arrow(cls, table: pa.Table) -> QueryResult:
         """Return an Arrow table as a result; two columns may have the same name."""
         from lakehouse.core.tables.arrow_values import pylist
 
@@ -49,11 +49,7 @@ class Result:
         return "".join(",".join(map(_field, line)) + "\r\n" for line in lines)
 
     def json(self) -> str:
-        """Return the result as a JSON array with one object per line.
-
-        Raises:
-            LakehouseError: Two columns have the same name, of which an object would keep one.
-        """
+        """Return the result as a JSON array with one object per line."""
         if twice := [name for name, count in Counter(self.columns).items() if count > 1]:
             raise LakehouseError(
                 f"The result has several columns named {', '.join(twice)}, of which a JSON object would keep one. "

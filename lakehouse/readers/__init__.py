@@ -19,11 +19,7 @@ GROUP = "lakehouse.readers"
 
 @cache
 def registered() -> tuple[Reader, ...]:
-    """Return all readers: those of this project and of installed distributions.
-
-    Raises:
-        ConfigError: Two readers have the same name, or a reader precedes the one that it follows.
-    """
+    """Return all readers: those of this project and of installed distributions."""
     names = ["iceberg"]
     of_project: list[type[Reader]] = [resolve_name(system.reader) for system in SYSTEMS.values() if system.reader]
     readers = implementations(of_project, GROUP).values()
@@ -49,10 +45,6 @@ def reader_of(name: str) -> Reader | None:
 
 
 def publish(config: Config, topic: Topic, resources: Resources) -> dict[Reader, Registration]:
-    """Expose a topic's published table in each reader of the current environment, one after the other.
-
-    Raises:
-        LakehouseError: The topic has no published table, or a reader refuses; see `Reader.publish`.
-    """
+    """Expose a topic's published table in each reader of the current environment, one after the other."""
     ref, table = resources.catalog.chain(topic.table_in(config.namespace)).require_published()
     return {reader: reader.publish_tables(topic, ref, table, resources) for reader in configured(config)}

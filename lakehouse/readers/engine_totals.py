@@ -27,21 +27,15 @@ MAX_DIGITS = 28
 
 @dataclass(frozen=True)
 class TableTotals:
-    """Row count and column sums that one engine computed of one snapshot.
-
-    Attributes:
-        engine: The name of the engine.
-        snapshot_id: The snapshot.
-        rows: The number of rows.
-        sums: The sum of each column; None if it has no values.
-        scales: The number of digits after the decimal point of each column.
-    """
+    """Row count and column sums that one engine computed of one snapshot."""
 
     engine: str
     snapshot_id: int
     rows: int
     sums: Mapping[str, Decimal | None]
+    """The sum of each column; None if it has no values."""
     scales: Mapping[str, int]
+    """The number of digits after the decimal point of each column."""
 
     @staticmethod
     def of(engine: str, snapshot_id: int, scales: Mapping[str, int], row: Sequence[object]) -> TableTotals:
@@ -81,13 +75,7 @@ def differences(reference: TableTotals, totals: TableTotals) -> list[str]:
 
 
 def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: str, resources: Resources) -> TableTotals:
-    """Count the rows of a metadata file's table and sum its columns: pyiceberg reads them, DuckDB adds them up.
-
-    Raises:
-        ConfigError: An entry of the topic's `sensitive` is not a column.
-        LakehouseError: The metadata file has no snapshot, or was deleted.
-        Unreachable: The metadata file could not be read.
-    """
+    """Count the rows of a metadata file's table and sum its columns: pyiceberg reads them, DuckDB adds them up."""
     import duckdb
 
     table, snapshot_id = served(engine, topic, metadata_location, resources)
@@ -104,12 +92,7 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
 
 
 def served(label: str, topic: Topic, metadata_location: str, resources: Resources) -> tuple[Table, int]:
-    """Return the table as a metadata file describes it, with the columns of that time, and its snapshot id.
-
-    Raises:
-        LakehouseError: The file has no snapshot, or was deleted.
-        Unreachable: The file could not be read.
-    """
+    """Return the table as a metadata file describes it, with the columns of that time, and its snapshot id."""
     table = resources.catalog.table_at(metadata_location)
     if table is None or table.metadata.current_snapshot_id is None:
         fault = "has no snapshot" if table else "was deleted"
@@ -125,10 +108,6 @@ def scales(topic: Topic, ref: TableRef, served: Table, resources: Resources) -> 
 
     Sensitive columns are excluded: the sum of one row, or the difference between the sums of two tables, reveals a
     value.
-
-    Raises:
-        ConfigError: An entry of `sensitive` is not a column.
-        LakehouseError: The table does not exist.
     """
     table = published_table(resources.catalog, ref)
     if topic.sensitive and served.metadata.table_uuid != table.metadata.table_uuid:

@@ -16,27 +16,22 @@ MAX_NAMED = 5
 
 @dataclass(frozen=True)
 class StageLag:
-    """Measured lag of one stage of one topic.
-
-    Attributes:
-        topic: The name of the topic.
-        stage: The first part of the asset's key: `kafka` (a derived topic, computed from its source's table),
-            `iceberg`, or the name of a reader (lakehouse.readers).
-        max_seconds: The maximum lag at which the stage is fresh.
-        behind: The lag behind the previous stage; None if the stage exposes a snapshot that is not in the table's
-            history.
-        shows: The snapshot that the stage exposes.
-        failure: Why the lag could not be measured; empty if it was.
-        paused: Since when, by whom and why the topic is paused; empty if it is not.
-    """
+    """Measured lag of one stage of one topic."""
 
     topic: str
     stage: str
+    """The first part of the asset's key: `kafka` (a derived topic, computed from its source's table), `iceberg`, or the
+    name of a reader (lakehouse.readers)."""
     max_seconds: float
+    """The maximum lag at which the stage is fresh."""
     behind: Lag | None = None
+    """The lag behind the previous stage; None if the stage exposes a snapshot that is not in the table's history."""
     shows: int | None = None
+    """The snapshot that the stage exposes."""
     failure: str = ""
+    """Why the lag could not be measured; empty if it was."""
     paused: str = ""
+    """Since when, by whom and why the topic is paused; empty if it is not."""
 
     @property
     def is_fresh(self) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from lakehouse.readers.reader import MetadataPointer, Pointer
 from resources.aws.glue import Glue
 from resources.protocols import Resources, resource_of
 
@@ -28,7 +28,6 @@ class GlueReader(MetadataPointer):
     check_description = "Glue's metadata_location points to a snapshot that passed its audit and is not outdated."
 
     def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
-        """Return Glue's registration, including the version that an update requires."""
         registration = resource_of(resources, self.resource, Glue).registration(*ref.identifier)
         if registration is None:
             return None
@@ -37,9 +36,8 @@ class GlueReader(MetadataPointer):
         return Pointer(location, registration.table_uuid, registration, is_own)
 
     def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
-        """Create or update the registration. If Glue is the Iceberg catalog itself, each commit already did."""
         glue, catalog = resource_of(resources, self.resource, Glue), resources.catalog
-        if topic.engine == "tableflow":
+        if not topic.is_ingested:
             location = expected.metadata_location if expected else "no such table"
             raise UnclearState(
                 f"Tableflow registers its tables in Glue itself, but Glue has {location} as "
@@ -47,6 +45,7 @@ class GlueReader(MetadataPointer):
             )
         from resources.iceberg.catalog_types import GlueBackend
 
+        # If Glue is the Iceberg catalog itself, each commit has updated the registration.
         if isinstance(catalog.backend, GlueBackend):
             location = expected.metadata_location if expected else "no such table"
             raise UnclearState(
@@ -68,6 +67,5 @@ class GlueReader(MetadataPointer):
         return str(registration.metadata_location)
 
     def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
-        """Return the catalog's ARN, and the table's name in it."""
         glue = resource_of(resources, self.resource, Glue)
         return f"arn:aws:glue:{glue.region}:{glue.catalog_id}", f"table/{ref.namespace}/{ref.name}"

@@ -26,39 +26,28 @@ PRODUCER = "https://pypi.org/project/lakehouse"
 
 
 @dataclass(frozen=True)
-class Materialized:
-    """One materialization.
-
-    Attributes:
-        stage: The first part of the asset's key.
-        run_id: The id of the Dagster run.
-        job: The name of the Dagster job.
-        seconds: The time of the materialization in seconds since the epoch.
-        columns: The type of each column by name.
-        lineage: For each column, the (stage, topic, column) that it is computed from.
-        rows: The number of rows that were written; None if unknown.
-    """
+class Materialization:
+    """One materialization."""
 
     stage: str
+    """The first part of the asset's key."""
     run_id: str
     job: str
     seconds: float
+    """The time of the materialization in seconds since the epoch."""
     columns: Mapping[str, str]
+    """The type of each column by name."""
     lineage: Mapping[str, list[tuple[str, str, str]]]
+    """For each column, the (stage, topic, column) that it is computed from."""
     rows: int | None = None
+    """The number of rows that were written; None if unknown."""
 
 
 def dataset(config: Config, stage: str, topic: Topic, resources: Resources) -> tuple[str, str]:
     """Return the namespace and name of the dataset that a stage's asset represents.
 
     Args:
-        config: The configuration.
-        stage: The first part of the asset's key.
-        topic: The topic of the asset.
         resources: Include `kafka`, `catalog` and those of the readers.
-
-    Raises:
-        KeyError: No stage has that name.
     """
     ref = table_of(config, topic, resources)
     if stage == "kafka":
@@ -83,7 +72,7 @@ def upstream(config: Config, stage: str, topic: Topic) -> tuple[str, Topic] | No
     return None
 
 
-def completed(config: Config, topic: Topic, materialized: Materialized, resources: Resources) -> RunEvent:
+def completed(config: Config, topic: Topic, materialized: Materialization, resources: Resources) -> RunEvent:
     """Return the event of one materialization.
 
     Its run id is derived from its contents, so sending it twice has the same effect as sending it once.
@@ -119,7 +108,7 @@ def completed(config: Config, topic: Topic, materialized: Materialized, resource
     )
 
 
-def _facets(config: Config, materialized: Materialized, resources: Resources) -> dict[str, Any]:
+def _facets(config: Config, materialized: Materialization, resources: Resources) -> dict[str, Any]:
     from openlineage.client.facet_v2 import column_lineage_dataset as lineage
     from openlineage.client.facet_v2 import schema_dataset
 

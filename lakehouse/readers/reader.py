@@ -1,4 +1,7 @@
-"""The protocol of readers: systems that expose published tables to query engines."""
+"""The protocol of readers: systems that expose published tables to query engines.
+
+Many of them are catalogs that store a pointer to the metadata file of each table: they derive from `MetadataPointer`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, LakehouseError
@@ -21,25 +24,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Registration:
-    """State of a table that a reader exposes.
-
-    Attributes:
-        metadata_location: The location of the table's metadata file.
-        snapshot_id: The current snapshot in that file; None if it has none, or the file was deleted.
-        rows: The number of rows; None if the reader did not count them.
-    """
+    """State of a table that a reader exposes."""
 
     metadata_location: str
+    """The location of the table's metadata file."""
     snapshot_id: int | None
+    """The current snapshot in that file; None if it has none, or the file was deleted."""
     rows: int | None = None
+    """The number of rows; None if the reader did not count them."""
 
     @staticmethod
     def of(metadata_location: str, resources: Resources, rows: int | None = None) -> Registration:
-        """Return the state that a metadata file describes.
-
-        Raises:
-            Unreachable: The file could not be read.
-        """
+        """Return the state that a metadata file describes."""
         table = resources.catalog.table_at(metadata_location)
         return Registration(metadata_location, table.metadata.current_snapshot_id if table else None, rows)
 
@@ -58,35 +54,32 @@ class Reader(ABC):
 
     Every method takes the Dagster resources of an environment: at least `catalog` and the reader's own, which
     `resource_of` returns with its type (resources/protocols.py).
-
-    Attributes:
-        name: The first part of its assets' keys.
-        label: The display name.
-        resource: The key of its Dagster resource, which is also the system's key in lakehouse.yaml.
-        upstream: The first part of the key of the asset that it follows: `iceberg`, or the name of another reader.
-        is_optional: Whether it is used only in environments that configure its resource.
-        kinds: Tags of its assets, which Dagster shows as icons.
-        description: The description of its assets.
-        check: The name of the check that compares it with the published table.
-        check_description: The description of that check.
-        is_blocking: Whether downstream assets wait while the check fails.
-        engine: The display name of the engine that queries tables through the reader.
-        min_interval_seconds: The minimum time between two publications of one table by a stream, for readers that
-            charge for each.
     """
 
     name: ClassVar[str]
+    """The first part of its assets' keys."""
     label: ClassVar[str]
+    """The display name."""
     resource: ClassVar[str]
+    """The key of its Dagster resource, which is also the system's key in lakehouse.yaml."""
     upstream: ClassVar[str] = "iceberg"
+    """The first part of the key of the asset that it follows: `iceberg`, or the name of another reader."""
     is_optional: ClassVar[bool] = True
+    """Whether it is used only in environments that configure its resource."""
     kinds: ClassVar[frozenset[str]] = frozenset({"iceberg"})
+    """Tags of its assets, which Dagster shows as icons."""
     description: ClassVar[str]
+    """The description of its assets."""
     check: ClassVar[str] = "registration_current"
+    """The name of the check that compares it with the published table."""
     check_description: ClassVar[str]
+    """The description of that check."""
     is_blocking: ClassVar[bool] = True
+    """Whether downstream assets wait while the check fails."""
     engine: ClassVar[str]
+    """The display name of the engine that queries tables through the reader."""
     min_interval_seconds: ClassVar[float] = 0.0
+    """The minimum time between two publications of one table by a stream, for readers that charge for each."""
 
     @abstractmethod
     def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
@@ -94,9 +87,7 @@ class Reader(ABC):
 
         Args:
             topic: The topic of the table, as declared in lakehouse.yaml.
-            ref: The table.
             table: The table as loaded. Another process may have published since.
-            resources: See the class.
 
         Raises:
             CommitConflict: Another process changed the reader's state at the same time.
@@ -136,10 +127,6 @@ class Reader(ABC):
         A topic that rolled over adds nothing to those, so they are complete as soon as the newest one is exposed.
 
         Args:
-            topic: The topic.
-            ref: Its newest table.
-            table: The table as loaded.
-            resources: See the class.
             publish: Exposes one table, for example in a session; `Reader.publish` if None.
 
         Raises:
@@ -171,11 +158,7 @@ class Reader(ABC):
         yield lambda topic, ref, table: self.publish(topic, ref, table, resources)
 
     def query_totals(self, topic: Topic, ref: TableRef, resources: Resources) -> TableTotals:
-        """Count the rows of the table as this system exposes them, and sum its columns.
-
-        Raises:
-            LakehouseError: The system does not have the table.
-        """
+        """Count the rows of the table as this system exposes them, and sum its columns."""
         from lakehouse.readers.engine_totals import query_totals
 
         return query_totals(self.engine, topic, ref, self.require(topic, ref, resources).metadata_location, resources)
@@ -185,15 +168,65 @@ class Reader(ABC):
 
         Args:
             topic: The topic, for the message.
-            ref: The table.
-            resources: See the class.
             count: Whether to count the rows.
-
-        Raises:
-            LakehouseError: The system does not have the table.
         """
         registration = (self.counted if count else self.current)(ref, resources)
         if registration is None:
             missing = f"{self.label} has no table {self.table_name(ref)}"
             raise LakehouseError(f"{missing}. Nothing was changed. Materialize {self.name}/{topic.name}")
         return registration
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Registration of a table in such a reader."""
+
+    metadata_location: str
+    """The location of the metadata file."""
+    table_uuid: str | None
+    """The UUID of the Iceberg table; None if the reader does not store it."""
+    registration: Any
+    """The registration as returned by the reader's client, which guards an update."""
+    is_own: bool | None = None
+    """Whether this program registered the file; None if unknown."""
+
+
+class MetadataPointer(Reader):
+    """A reader whose pointer is never moved back, and never over a commit made through the reader by another writer."""
+
+    @abstractmethod
+    def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
+        """Return the registration of a table; None if there is none.
+
+        Raises:
+            LakehouseError: The reader refuses the request.
+            UnclearState: The name belongs to an object that is not an Iceberg table.
+            Unreachable: The reader does not answer.
+        """
+
+    @abstractmethod
+    def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
+        """Register the table's metadata file in place of the expected registration, and return its location.
+
+        Raises:
+            CommitConflict: The registration is no longer the expected one.
+            LakehouseError: The reader refuses the request.
+            UnclearState: The name belongs to another Iceberg table.
+            Unreachable: The reader does not answer.
+        """
+
+    def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
+        from resources.iceberg.registrations import is_current
+
+        pointer = self.look_up(ref, resources)
+        if pointer and pointer.table_uuid in (None, str(table.metadata.table_uuid)):
+            location = pointer.metadata_location
+            # The pointer was looked up after the table was loaded, so another process may have published since.
+            if is_current(self.label, location, resources.catalog, table, is_own=pointer.is_own):
+                return Registration.of(location, resources)
+        location = self.point(topic, ref, table, resources, pointer)
+        return Registration(location, table.metadata.current_snapshot_id)
+
+    def current(self, ref: TableRef, resources: Resources) -> Registration | None:
+        pointer = self.look_up(ref, resources)
+        return Registration.of(pointer.metadata_location, resources) if pointer else None

@@ -36,21 +36,14 @@ def stages_of(config: Config, topic: Topic) -> list[str]:
     if is_stored_by_confluent(config, topic):
         return []
     readers = [reader.name for reader in configured(config)]
-    if topic.engine == "tableflow":
+    if not topic.is_ingested:
         return readers
     derived = ["kafka"] if topic.source.upstream else []
     return [*derived, "iceberg", *readers]
 
 
 def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) -> StageLag:
-    """Measure one stage of one topic. A failure is part of the result, so one broken topic does not hide the others.
-
-    Args:
-        stage: The stage.
-        config: The configuration.
-        topic: The topic.
-        resources: Include the required ones.
-    """
+    """Measure one stage of one topic. A failure is part of the result, so one broken topic does not hide the others."""
     reader = reader_of(stage)
     stage_lag = StageLag(topic.name, stage, topic.max_lag_seconds)
     try:
@@ -71,13 +64,9 @@ def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) 
 
 
 def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag, None]:
-    """Return the lag of a derived topic behind the table of its source.
-
-    Raises:
-        LakehouseError: The time since when rows have waited is unknown.
-    """
+    """Return the lag of a derived topic behind the table of its source."""
     source = config.topic(topic.source.upstream)
-    if source.engine == "tableflow":
+    if not source.is_ingested:
         return _derived_from_tableflow(config, topic, source, resources, now_ms), None
     last = resources.catalog.chain(source.table_in(config.namespace)).last_batch
     if last is None:
@@ -98,11 +87,7 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
 
 
 def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int) -> Lag:
-    """Return the lag of a derived topic behind the snapshots of Tableflow.
-
-    Raises:
-        LakehouseError: The snapshot that it was derived from is expired.
-    """
+    """Return the lag of a derived topic behind the snapshots of Tableflow."""
     table = catalog_of(source, resources).load(table_of(config, source, resources))
     bookmark = _bookmark(topic, resources.kafka)
     derived_from = bookmark.snapshot_id if bookmark else None
@@ -123,12 +108,7 @@ def _bookmark(topic: Topic, kafka: KafkaClient) -> Bookmark | None:
 
 
 def _iceberg(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag, int | None]:
-    """Return the lag of a table behind its topic, by the same rule as ingestion, and the table's snapshot.
-
-    Raises:
-        LakehouseError: The topic does not exist, unless this project creates it and has not done so yet.
-        UnclearState: Ingestion would stop.
-    """
+    """Return the lag of a table behind its topic, by the same rule as ingestion, and the table's snapshot."""
     chain = resources.catalog.chain(topic.table_in(config.namespace))
     (ref, table), last = chain.newest, chain.last_batch
     snapshot_id = table.metadata.current_snapshot_id if table else None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import redact_credentials
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from lakehouse.readers.reader import MetadataPointer, Pointer
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.protocols import Resources, resource_of
 
@@ -26,12 +26,11 @@ class RestCatalogReader(MetadataPointer):
     check_description = "The REST catalog points to a snapshot that passed its audit and is not outdated."
 
     def look_up(self, ref: TableRef, resources: Resources) -> Pointer | None:
-        """Return the catalog's registration of the table."""
         registration = resource_of(resources, self.resource, RestCatalog).registration(*ref.shown)
         return Pointer(registration.metadata_location, registration.table_uuid, registration) if registration else None
 
     def point(self, topic: Topic, ref: TableRef, table: Table, resources: Resources, expected: Pointer | None) -> str:
-        """Register the table, or move the registration. The server does not compare the previous state."""
+        # The server does not compare the previous state.
         registration = resource_of(resources, self.resource, RestCatalog).publish(
             *ref.shown,
             metadata_location=table.metadata_location,
@@ -41,7 +40,6 @@ class RestCatalogReader(MetadataPointer):
         return registration.metadata_location
 
     def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
-        """Return the server's address and the table in its catalog; OpenLineage specifies no names for REST
-        catalogs."""
+        # OpenLineage specifies no names for REST catalogs.
         catalog = resource_of(resources, self.resource, RestCatalog)
         return redact_credentials(catalog.uri.rstrip("/")), f"{catalog.warehouse}.{ref}"

@@ -40,38 +40,35 @@ class SnowflakeReader(Reader):
     """Each refresh costs credits. Commits within the interval are exposed by the next refresh."""
 
     def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
-        """Create the table and the objects that it needs if they are missing, and refresh the table."""
         snowflake = _snowflake(resources)
         snowflake.ensure_account_objects(resources.catalog.warehouse)
-        volume = snowflake.tableflow_external_volume if topic.engine == "tableflow" else ""
+        volume = "" if topic.is_ingested else snowflake.tableflow_external_volume
         snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier, volume=volume)
         snowflake.disable_auto_refresh(*ref.shown)
         snowflake.refresh(*ref.shown)
         return self.require(topic, ref, resources, count=True)
 
     def current(self, ref: TableRef, resources: Resources) -> Registration | None:
-        """Return the metadata file that Snowflake reads, without using a warehouse."""
+        # This uses no warehouse.
         location = _snowflake(resources).metadata_location(*ref.shown)
         return Registration.of(location, resources) if location else None
 
     def counted(self, ref: TableRef, resources: Resources) -> Registration | None:
-        """Return the metadata file and the number of rows, which requires a warehouse."""
+        # The number of rows requires a warehouse.
         state = _snowflake(resources).table_state(*ref.shown)
         return Registration.of(state.metadata_location, resources, state.row_count) if state else None
 
     def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
-        """Return the account, and the table with its database and schema."""
         snowflake = _snowflake(resources)
         table = f"{snowflake.database}.{self.table_name(ref)}"
         return f"snowflake://{snowflake.account_identifier}", table
 
     def table_name(self, ref: TableRef) -> str:
-        """Return schema and table in Snowflake's spelling."""
         return naming.snowflake_name(str(ref))
 
     @contextmanager
     def session(self, resources: Resources) -> Iterator[Publish]:
-        """Keep one connection open, and only refresh the tables that this session has already created or looked up."""
+        # One connection stays open, and tables that this session has already created or looked up are only refreshed.
         ready: set[TableRef] = set()
         snowflake = _snowflake(resources)
 
@@ -87,11 +84,11 @@ class SnowflakeReader(Reader):
             yield publish
 
     def query_totals(self, topic: Topic, ref: TableRef, resources: Resources) -> TableTotals:
-        """Count and sum in SQL; repeat the query if the table was refreshed meanwhile."""
         from lakehouse.readers.engine_totals import scales, served
 
         snowflake = _snowflake(resources)
         name = SNOWFLAKE.identifier(snowflake.database, *map(naming.snowflake_name, ref.shown))
+        # The query is repeated if the table was refreshed meanwhile.
         for _ in range(ATTEMPTS):
             before = self.require(topic, ref, resources)
             table, snapshot_id = served(self.label, topic, before.metadata_location, resources)

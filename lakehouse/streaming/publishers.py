@@ -22,59 +22,41 @@ from resources.protocols import Resources
 
 @dataclass(frozen=True)
 class TablePublished:
-    """A reader exposes a table as it was published.
-
-    Attributes:
-        stage: The name of the reader.
-        topic: The topic of the table.
-        snapshot_id: The snapshot.
-        registration: The state that the reader exposes.
-        seconds: Duration of the publication.
-    """
+    """A reader exposes a table as it was published."""
 
     stage: str
     topic: Topic
     snapshot_id: int
     registration: Registration
+    """The state that the reader exposes."""
     seconds: float
+    """Duration of the publication."""
 
 
 @dataclass(frozen=True)
 class PublicationFailed:
-    """A reader could not expose a topic's table.
-
-    Attributes:
-        stage: The name of the reader.
-        topic: The name of the topic.
-        error: The error.
-        seconds: Time until the next attempt.
-    """
+    """A reader could not expose a topic's table."""
 
     stage: str
     topic: str
     error: Exception
     seconds: float
+    """Time until the next attempt."""
 
 
 @dataclass(frozen=True)
 class PublicationRequest:
-    """A topic whose table may have a snapshot that readers lack.
-
-    Attributes:
-        topic: The topic.
-        loaded: The table of the topic as another publisher loaded it; None if it must be loaded.
-    """
+    """A topic whose table may have a snapshot that readers lack."""
 
     topic: Topic
     loaded: tuple[TableRef, Table] | None = None
+    """The table of the topic as another publisher loaded it; None if it must be loaded."""
 
 
 class ReaderPublisher:
     """A reader, and the queue of tables to publish through it.
 
     Args:
-        reader: The reader.
-        namespace: The namespace of the tables.
         resources: Include the catalog and the reader's resource, whose connections are copied.
         on_event: Called with each result, from this publisher's thread.
     """
@@ -183,7 +165,6 @@ def reader_publishers(
     """Return a publisher with its own connections for each reader of the current environment, linked to its upstream's.
 
     Args:
-        config: The configuration.
         resources: Include the catalog and the readers' resources.
         on_event: Called with each result, from the publishers' threads.
     """

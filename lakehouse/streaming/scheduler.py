@@ -35,43 +35,40 @@ ATTEMPTS = 5
 
 @dataclass
 class TopicState:
-    """State of one topic in a stream.
-
-    Attributes:
-        topic_id: The id of the topic whose end offsets were read; empty before.
-        ends: The topic's end offsets (exclusive) by partition; None before they were read.
-        is_replaced: Whether the topic was recreated or lost records after its present turn began.
-        fault: Why the topic cannot be read.
-        position: The table's offsets (exclusive) by partition; None if the next turn must read them.
-        noticed_at: When the first record that the table lacks was noticed.
-        batch_limit: The maximum number of records of the next batch.
-        is_served: Whether a turn in this stream succeeded.
-        has_published_dead_letters: Whether all dead letters were produced to the topic of dead letters.
-        failures: The number of consecutive failed turns.
-        is_paused: Whether the topic was paused in its last turn.
-        was_unreadable: Whether its last turn failed because it could not be read.
-        error: Why a stream with `once` gave up on the topic.
-        data_files: The number of data files of its table when small ones were last merged.
-        turns: The number of turns that published a batch or found the table complete, perhaps by another writer.
-        computed_at: The turns of its source when a derived topic was last derived; None before.
-    """
+    """State of one topic in a stream."""
 
     topic_id: str = ""
+    """The id of the topic whose end offsets were read; empty before."""
     ends: Positions | None = None
+    """The topic's end offsets (exclusive) by partition; None before they were read."""
     is_replaced: bool = False
+    """Whether the topic was recreated or lost records after its present turn began."""
     fault: Exception | None = None
+    """Why the topic cannot be read."""
     position: Positions | None = None
+    """The table's offsets (exclusive) by partition; None if the next turn must read them."""
     noticed_at: float | None = None
+    """When the first record that the table lacks was noticed."""
     batch_limit: int = MIN_RECORDS
+    """The maximum number of records of the next batch."""
     is_served: bool = False
+    """Whether a turn in this stream succeeded."""
     has_published_dead_letters: bool = True
+    """Whether all dead letters were produced to the topic of dead letters."""
     failures: int = 0
+    """The number of consecutive failed turns."""
     is_paused: bool = False
+    """Whether the topic was paused in its last turn."""
     was_unreadable: bool = False
+    """Whether its last turn failed because it could not be read."""
     error: Exception | None = None
+    """Why a stream with `once` gave up on the topic."""
     data_files: int = 0
+    """The number of data files of its table when small ones were last merged."""
     turns: int = 0
+    """The number of turns that published a batch or found the table complete, perhaps by another writer."""
     computed_at: int | None = None
+    """The turns of its source when a derived topic was last derived; None before."""
 
     @property
     def behind(self) -> int:
@@ -82,23 +79,20 @@ class TopicState:
 
 @dataclass(frozen=True)
 class TurnEnd:
-    """Result of a turn.
-
-    Attributes:
-        behind: The number of offsets that the table still lacks.
-        waited: Seconds since the first record of the batch was noticed.
-        is_first: Whether it is the topic's first successful turn in this stream.
-        is_recovered: Whether the topic had failed or was paused before.
-        failures: The number of consecutive failed turns before.
-        not_before: The earliest time at which the topic's next turn may begin.
-    """
+    """Result of a turn."""
 
     behind: int
+    """The number of offsets that the table still lacks."""
     waited: float
+    """Seconds since the first record of the batch was noticed."""
     is_first: bool
+    """Whether it is the topic's first successful turn in this stream."""
     is_recovered: bool
+    """Whether the topic had failed or was paused before."""
     failures: int
+    """The number of consecutive failed turns before."""
     not_before: float
+    """The earliest time at which the topic's next turn may begin."""
 
 
 class Scheduler:
@@ -211,12 +205,10 @@ class Scheduler:
         """Store what a turn published. The turn continues until `release`.
 
         Args:
-            name: The name of the topic.
             published: The batch; None if there was nothing new.
             ends: The topic's end offsets when the turn began: the table's offsets if there was nothing new.
             limit: The maximum number of records that the batch could have.
             began: When the turn began.
-            now: The current time.
         """
         state = self.states[name]
         is_first, (failures, was_paused) = not state.is_served, self._end_failures(name)
@@ -288,7 +280,6 @@ class Scheduler:
         """End merging the small files of a topic's table.
 
         Args:
-            name: The name of the topic.
             data_files: The number of data files that the table has now; None if merging them failed.
         """
         self._compactions.popleft()

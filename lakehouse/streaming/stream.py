@@ -47,7 +47,6 @@ class Stream:
         """Create a stream; `run` starts it.
 
         Args:
-            config: The configuration.
             topics: The topics to serve.
             clients: The clients that each thread copies its own connections from.
             once: Whether to end when each table has what its topic had at the beginning.

@@ -10,36 +10,27 @@ from resources.kafka.stream_group import GroupUnavailable
 
 @dataclass(frozen=True)
 class Commit:
-    """A published batch.
-
-    Attributes:
-        topic: The topic.
-        published: The batch.
-        behind: The number of offsets that the table still lacks.
-        waited: Seconds since the first record of the batch was noticed.
-    """
+    """A published batch."""
 
     topic: Topic
     published: Published
     behind: int
+    """The number of offsets that the table still lacks."""
     waited: float
+    """Seconds since the first record of the batch was noticed."""
 
 
 @dataclass(frozen=True)
 class TopicBackedOff:
-    """A failed turn, after which the topic is retried later.
-
-    Attributes:
-        topic: The name of the topic; empty if Kafka itself failed.
-        error: The error.
-        seconds: Time until the next attempt.
-        is_compaction: Whether merging the table's small files failed; the topic is still served then.
-    """
+    """A failed turn, after which the topic is retried later."""
 
     topic: str
+    """The name of the topic; empty if Kafka itself failed."""
     error: Exception
     seconds: float
+    """Time until the next attempt."""
     is_compaction: bool = False
+    """Whether merging the table's small files failed; the topic is still served then."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +42,12 @@ class TopicServed:
 
 @dataclass(frozen=True)
 class TopicRecovered:
-    """A topic is served again after failures or a pause.
-
-    Attributes:
-        topic: The name of the topic; empty if Kafka itself had failed.
-        failures: The number of consecutive failures before; 0 after a pause.
-    """
+    """A topic is served again after failures or a pause."""
 
     topic: str
+    """The name of the topic; empty if Kafka itself had failed."""
     failures: int
+    """The number of consecutive failures before; 0 after a pause."""
 
 
 @dataclass(frozen=True)

@@ -28,27 +28,23 @@ MAX_EVENTS = 100
 
 @dataclass(frozen=True)
 class StreamContext:
-    """State shared by the threads of a stream.
-
-    Attributes:
-        config: The configuration.
-        topics: The topics of the stream, by the names of their entries in lakehouse.yaml.
-        clients: The clients that each thread copies its own connections from.
-        scheduler: The scheduler; access requires `lock`.
-        once: Whether the stream ends when its topics are caught up.
-        stopping: Set when no further batch may begin.
-        events: The events to report, in order.
-        lock: Guards the scheduler; notified when a turn ends.
-    """
+    """State shared by the threads of a stream."""
 
     config: Config
     topics: Mapping[str, Topic]
+    """The topics of the stream, by the names of their entries in lakehouse.yaml."""
     clients: Clients
+    """The clients that each thread copies its own connections from."""
     scheduler: Scheduler
+    """The scheduler; access requires `lock`."""
     once: bool
+    """Whether the stream ends when its topics are caught up."""
     stopping: threading.Event
+    """Set when no further batch may begin."""
     events: Queue[Event] = field(default_factory=lambda: Queue(MAX_EVENTS))
+    """The events to report, in order."""
     lock: threading.Condition = field(default_factory=threading.Condition)
+    """Guards the scheduler; notified when a turn ends."""
 
     @property
     def is_done(self) -> bool:

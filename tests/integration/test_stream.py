@@ -17,7 +17,7 @@ import yaml
 from confluent_kafka import ConsumerGroupState, KafkaException
 from dagster._core.storage.asset_check_execution_record import AssetCheckExecutionRecordStatus
 
-from assets.streaming.service import Streaming, select_topics
+from assets.streaming.service import StreamService, select_topics
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT, Config, Route, Topic
@@ -202,7 +202,7 @@ def test_stream_commit_requests_derived_topic(resources):
     definitions = dg.Definitions.merge(*chains, dg.Definitions(resources=built))
     with dg.instance_for_test() as instance:
         before = dg.evaluate_automation_conditions(definitions, instance)
-        Streaming(config, [source.topic], resources, [].append, instance, once=True).run()
+        StreamService(config, [source.topic], resources, [].append, instance, once=True).run()
         after = dg.evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
 
     key = dg.AssetKey(["kafka", derived.name])
@@ -224,7 +224,7 @@ def test_stream_route_topics_are_partitions_in_dagster(resources):
     )
     with dg.instance_for_test() as instance:
         existing = [*names, "of_somebody_else"]
-        Streaming(config, select_topics(config, [], existing), resources, [].append, instance, once=True).run()
+        StreamService(config, select_topics(config, [], existing), resources, [].append, instance, once=True).run()
         partitions = {stage: instance.get_materialized_partitions(dg.AssetKey([stage, "both"])) for stage in STAGES}
 
     assert partitions == dict.fromkeys(STAGES, set(names))
@@ -261,7 +261,7 @@ def test_stream_blocking_check_is_reported_failed_and_passed(resources):
             return [record.status == AssetCheckExecutionRecordStatus.SUCCEEDED for record in reversed(records)]
 
         lines: list[str] = []
-        streaming = Streaming(stream.config, [stream.topic], resources, lines.append, instance)
+        streaming = StreamService(stream.config, [stream.topic], resources, lines.append, instance)
         thread = threading.Thread(target=streaming.run)
         thread.start()
         try:

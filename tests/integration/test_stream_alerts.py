@@ -10,7 +10,7 @@ import dagster as dg
 from click.testing import CliRunner
 
 from assets.alerts import alert_failed_checks
-from assets.streaming.service import Streaming
+from assets.streaming.service import StreamService
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.client_environment import environment
@@ -54,7 +54,7 @@ def until(condition) -> None:
         time.sleep(0.2)
 
 
-def run_until(streaming: Streaming, condition) -> None:
+def run_until(streaming: StreamService, condition) -> None:
     thread = threading.Thread(target=streaming.run)
     thread.start()
     try:
@@ -80,7 +80,7 @@ def test_bad_record_is_one_alert_and_one_recovery(stack, resources, tmp_path, mo
     with dg.DagsterInstance.get() as instance, Listener().listening() as slack:
         watched = Watched(instance, slack)
         run_until(
-            Streaming(stream.config, [stream.topic], resources, lines.append, instance),
+            StreamService(stream.config, [stream.topic], resources, lines.append, instance),
             lambda: watched.messages() and sum("BadRecords" in line for line in lines) > 2,
         )
         [message] = watched.messages()
@@ -96,7 +96,7 @@ def test_bad_record_is_one_alert_and_one_recovery(stack, resources, tmp_path, mo
         assert "a stream reports that 'streaming' fails" in CliRunner().invoke(main, ["status"]).output
 
         corrected = stream.topic.model_copy(update={"errors": "log"})
-        Streaming(stream.config, [corrected], resources, lines.append, instance, once=True).run()
+        StreamService(stream.config, [corrected], resources, lines.append, instance, once=True).run()
         assert [text.partition("\n")[0] for text in watched.messages()[1:]] == [
             f"*Check recovered: streaming of iceberg/{stream.name}*"
         ]
@@ -121,14 +121,14 @@ def test_reader_failure_is_one_alert_and_one_recovery(resources):
     with dg.instance_for_test() as instance, Listener().listening() as slack:
         watched = Watched(instance, slack)
         run_until(
-            Streaming(stream.config, [stream.topic], systems, lines.append, instance),
+            StreamService(stream.config, [stream.topic], systems, lines.append, instance),
             lambda: watched.messages() and sum(REFUSED in line for line in lines) > 2,
         )
         [message] = watched.messages()
         assert message == f"*Check failed (ERROR): streaming of snowflake/{stream.name}*\n{REFUSED}"
 
         stream.produce_trades(range(3, 5))
-        Streaming(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
+        StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
         assert [text.partition("\n")[0] for text in watched.messages()[1:]] == [
             f"*Check recovered: streaming of snowflake/{stream.name}*"
         ]

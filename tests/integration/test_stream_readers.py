@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dagster as dg
 
-from assets.streaming.service import Streaming
+from assets.streaming.service import StreamService
 from tests.support.topics import Stream
 
 STAGES = ("iceberg", "glue", "snowflake")
@@ -15,7 +15,7 @@ def test_stream_commit_is_in_dagster_glue_and_snowflake(resources):
     stream.produce_trades(range(70))
     lines: list[str] = []
     with dg.instance_for_test() as instance:
-        errors = Streaming(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
+        errors = StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
         events = {
             stage: instance.get_latest_materialization_event(dg.AssetKey([stage, stream.name])) for stage in STAGES
         }
@@ -39,7 +39,7 @@ def test_stream_publishes_batch_whose_writer_ended_before(resources):
     stream.produce_trades(range(10))
     stream.ingest()
 
-    errors = Streaming(stream.config, [stream.topic], resources, [].append, None, once=True).run()
+    errors = StreamService(stream.config, [stream.topic], resources, [].append, None, once=True).run()
 
     registration = resources.glue.registration(stream.namespace, stream.topic.table)
     assert errors == {} and registration.metadata_location == stream.table().metadata_location

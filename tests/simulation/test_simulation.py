@@ -130,7 +130,7 @@ def test_simulation_runs_the_functions_of_the_project():
     from lakehouse.pipeline.commits import audit, staged_commit
     from lakehouse.pipeline.dead_letters import dead_letter_topic, letters
     from lakehouse.pipeline.ledger import reconciliation
-    from lakehouse.readers import freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader
+    from lakehouse.readers import freshness, glue_reader, reader, reader_lag, rest_reader, snowflake_reader
     from lakehouse.streaming import publishers, scheduler, worker
     from resources.iceberg import registrations
     from resources.iceberg import snapshots as resource_snapshots
@@ -147,7 +147,7 @@ def test_simulation_runs_the_functions_of_the_project():
         reconciliation,
         dead_letter_topic,
     )
-    modules += (readers, freshness, glue_reader, metadata_pointer, reader_lag, rest_reader, snowflake_reader)
+    modules += (readers, freshness, glue_reader, reader, reader_lag, rest_reader, snowflake_reader)
     modules += (derivation, bookmarks, bookmark_topic, transactions)
     modules += (registrations, resource_snapshots, publishers, scheduler, worker, stream_group)
     before = {owner: dict(vars(owner)) for module in modules for owner in owners(module)}

@@ -9,7 +9,7 @@ import pytest
 
 from assets import alerts
 from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
-from assets.failures import dagster_failures
+from assets.factories import dagster_failures
 from lakehouse.config import loader
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable

@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from assets.topics.iceberg_asset import table_metadata
 from lakehouse.config.model import Topic
 from lakehouse.core.tables.arrow_values import pylist
-from lakehouse.query.result import Result
+from lakehouse.query.result import QueryResult
 
 DAYS = {
     -719_162: date(1, 1, 1),
@@ -90,7 +90,7 @@ def test_pylist_map_with_key_twice_is_refused_unless_lossy(day):
 
 def test_query_result_shows_dates_outside_python_range():
     table = pa.table({"d": days([3_000_000, 0]), "t": moments([2**63 - 1, 0], pa.timestamp("us", "UTC"))})
-    result = Result.of_arrow(table)
+    result = QueryResult.of_arrow(table)
     assert json.loads(result.json())[0] == {"d": "+10183-09-21", "t": "+294247-01-10T04:00:54.775807+00:00"}
     assert result.csv().splitlines()[2] == "1970-01-01,1970-01-01T00:00:00.000000+00:00"
 

@@ -10,7 +10,7 @@ import yaml
 from click.testing import CliRunner
 
 from assets.freshness import freshness_sensor
-from assets.streaming.service import Streaming
+from assets.streaming.service import StreamService
 from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli import console
@@ -150,7 +150,7 @@ def test_stream_paused_topic_is_resumed_after_unpause(config, systems, instance,
     monkeypatch.setattr("lakehouse.streaming.scheduler.PAUSED_SECONDS", 0.1)
     run("pause", "orders", "--reason", "migration")
     log: list[str] = []
-    streaming = Streaming(config, list(config.topics.values()), systems, log.append, instance)
+    streaming = StreamService(config, list(config.topics.values()), systems, log.append, instance)
     thread = threading.Thread(target=streaming.run)
     thread.start()
 
@@ -175,7 +175,7 @@ def test_stream_paused_topic_is_resumed_after_unpause(config, systems, instance,
 
 def test_stream_once_reports_paused_topic_as_incomplete(config, systems):
     run("pause", "orders")
-    errors = Streaming(config, list(config.topics.values()), systems, [].append, None, once=True).run()
+    errors = StreamService(config, list(config.topics.values()), systems, [].append, None, once=True).run()
     assert {name: type(error) for name, error in errors.items()} == {"orders": Paused}
 
 

@@ -52,7 +52,7 @@ def published(monkeypatch):
 
 def start(servers, ready):
     """Return the topics that are restored when these servers are ready."""
-    restoring = restore.Restoring(servers)
+    restoring = restore.Restoration(servers)
     for server in ready:
         restoring.on_ready(State(server, "ready", "", Path("log"), seconds=1.0))
     return restoring.result()

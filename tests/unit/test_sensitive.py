@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.table import StaticTable
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
 
-from assets.failures import dagster_failures
+from assets.factories import dagster_failures
 from assets.topics.iceberg_asset import table_metadata
 from lakehouse.config import sensitive
 from lakehouse.config.model import Topic

@@ -5,8 +5,7 @@ import signal
 import dagster as dg
 import pytest
 
-from assets.factories import table_op
-from assets.failures import RETRY, dagster_failures
+from assets.factories import RETRY, dagster_failures, table_op
 from lakehouse.core.errors import LakehouseError, Unreachable
 
 EVERY = [*range(RETRY.max_retries + 1)]

@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.streaming import check as streaming_check
-from assets.streaming.service import Streaming
+from assets.streaming.service import StreamService
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.text import plain
@@ -72,7 +72,7 @@ def running(instance, monkeypatch, tmp_path):
     monkeypatch.setattr(streaming_check, "PATIENCE_SECONDS", 0.0)
     topics = {name: Topic.model_validate({"name": name, "key": "id"}) for name in NAMES}
     config = Config(namespace="shop", topics=topics, environments={})
-    streaming = Streaming(config, list(topics.values()), systems_with(tmp_path), [].append, instance)
+    streaming = StreamService(config, list(topics.values()), systems_with(tmp_path), [].append, instance)
     thread = threading.Thread(target=streaming.run)
     yield thread
     streaming.stream.stop()

@@ -3,8 +3,9 @@
 import dagster as dg
 import pytest
 
-from assets.streaming.check import CHECK, PASSED, Verdicts, failure, failures, streaming_check
+from assets.streaming.check import CHECK, PASSED, Verdicts, failure, streaming_check
 from assets.topics.topic_chain import topic_definitions
+from lakehouse.cli.status import failing_checks
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
 from lakehouse.core.text import plain
@@ -125,19 +126,19 @@ def test_failures_last_until_stream_or_run_succeeds(instance, config):
     def table(): ...
 
     verdicts = Verdicts(instance.report_runless_asset_event)
-    assert failures(config, ["trades"]) == {}
+    assert failing_checks(config, ["trades"]) == {}
     verdicts.failed(TABLE, "", BAD)
-    assert failures(config, ["trades"]) == {("iceberg/trades", CHECK): str(BAD)}
+    assert failing_checks(config, ["trades"]) == {("iceberg/trades", CHECK): str(BAD)}
     # A late report of what the stream materialized earlier is no recovery.
     instance.report_runless_asset_event(dg.AssetMaterialization(list(TABLE)))
     assert failure(instance, TABLE) == str(BAD)
     verdicts.passed(TABLE, "")
-    assert failures(config, ["trades"]) == {}
+    assert failing_checks(config, ["trades"]) == {}
 
     verdicts.failed(TABLE, "", BAD)
     assert failure(instance, TABLE) == str(BAD)
     dg.materialize([table], instance=instance)
-    assert failures(config, ["trades"]) == {}
+    assert failing_checks(config, ["trades"]) == {}
 
 
 def test_failures_of_routed_topic_are_those_that_may_be_its_own(instance):
@@ -149,12 +150,17 @@ def test_failures_of_routed_topic_are_those_that_may_be_its_own(instance):
     verdicts.failed(shop, "shop.c, merging small files", BAD)
     verdicts.failed(shop, "shop.long", BAD)
     for name in ("shop", "shop.a", "shop.c", "shop.long"):
-        assert {*failures(config, [name])} == matched
-    assert failures(config, ["shop.b"]) == failures(config, ["shop.lo"]) == failures(config, ["other"]) == {}
+        assert {*failing_checks(config, [name])} == matched
+    assert (
+        failing_checks(config, ["shop.b"])
+        == failing_checks(config, ["shop.lo"])
+        == failing_checks(config, ["other"])
+        == {}
+    )
     for number in range(5):
         verdicts.failed(shop, f"shop.a{number}", BAD)
     # The verdict names five topics only.
-    assert {*failures(config, ["shop.b"])} == matched
+    assert {*failing_checks(config, ["shop.b"])} == matched
 
 
 def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
@@ -162,9 +168,9 @@ def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
         return dg.AssetCheckEvaluation(dg.AssetKey(TABLE), "key_not_null", passed, description="2 rows without a key")
 
     instance.report_runless_asset_event(audit(False))
-    assert failures(config, ["trades"]) == {("iceberg/trades", "key_not_null"): "2 rows without a key"}
+    assert failing_checks(config, ["trades"]) == {("iceberg/trades", "key_not_null"): "2 rows without a key"}
     instance.report_runless_asset_event(audit(True))
-    assert failures(config, ["trades"]) == {}
+    assert failing_checks(config, ["trades"]) == {}
 
     @dg.asset(key=list(TABLE), check_specs=[dg.AssetCheckSpec("key_not_null", asset=list(TABLE))])
     def table():
@@ -172,7 +178,7 @@ def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
         raise dg.Failure("the audit failed", allow_retries=False)
 
     assert not dg.materialize([table], instance=instance, raise_on_error=False).success
-    assert failures(config, ["trades"]) == {}
+    assert failing_checks(config, ["trades"]) == {}
 
 
 def test_streaming_check_run_manually_repeats_reason(instance, config):

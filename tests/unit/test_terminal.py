@@ -16,7 +16,7 @@ from lakehouse.core.errors import Diagnostic
 from lakehouse.core.offsets.ledger import LedgerFinding
 from lakehouse.core.terminal import visible
 from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
-from lakehouse.query.result import Result
+from lakehouse.query.result import QueryResult
 from lakehouse.readers.freshness import StageLag
 
 ATTACK = "\x1b]52;c;cm0gLXJmIH4=\x07 \x1b[2J \x9b8m \u202egnp.exe\u2066 \r\x08 [red]x[/red]"
@@ -60,7 +60,7 @@ def test_visible_other_text_is_unchanged(text):
 
 
 def test_rows_never_contain_control_characters():
-    result = Result([f"column {ATTACK}"], [[ATTACK], [{"nested": ATTACK}], [[ATTACK]]])
+    result = QueryResult([f"column {ATTACK}"], [[ATTACK], [{"nested": ATTACK}], [[ATTACK]]])
     output = terminal_output(console.rows(result.columns, result.terminal_rows()))
     assert not set(CONTROL_CHARACTERS) & set(output)
     assert "\\x1b]52" in output and "\\u202e" in output and "[red]x[/red]" in output
@@ -84,7 +84,8 @@ def test_outcomes_and_ledger_contain_no_control_characters():
 
 
 def test_diagnostics_contain_no_control_characters(capsys):
-    console.show_diagnostics([Diagnostic("Glue", False, f"refused: {ATTACK}", ATTACK)])
+    with pytest.raises(SystemExit):
+        console.report([Diagnostic("Glue", False, f"refused: {ATTACK}", ATTACK)])
     output = capsys.readouterr().out
     assert not set(CONTROL_CHARACTERS) & set(output) and output.count("\\x1b]52") == 2
 
@@ -118,4 +119,4 @@ def test_pipe_receives_exact_text():
     script = COMMAND.format(kind="echo")
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert result.stdout.decode() == "quoted \x1b]52;c;cm0=\x07 \u202e\n"
-    assert "\x1b]52" in Result(["v"], [[ATTACK]]).csv()
+    assert "\x1b]52" in QueryResult(["v"], [[ATTACK]]).csv()

@@ -9,9 +9,7 @@ import click
 import dagster as dg
 from rich.console import Console
 
-from assets.streaming import check as results
 from lakehouse.cli import check_runner, console
-from lakehouse.cli.last_run import failures
 from lakehouse.cli.systems import all_spark_topics, all_topics, kafka_topics, open_clients, verification
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
@@ -170,6 +168,8 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     \b
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
+    from lakehouse.cli.status import failed_runs, failing_checks
+
     with verification():
         declared = loader.load()
         names = list(topics or (*declared.topics, *declared.routes))
@@ -180,9 +180,9 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
                 *check_runner.run_asset_checks(declared, names, existing),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
-            for topic, reason in failures(declared, [topic.name for topic in selected]).items():
+            for topic, reason in failed_runs(declared, [topic.name for topic in selected]).items():
                 outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
-            for (asset, failing), reason in results.failures(declared, names).items():
+            for (asset, failing), reason in failing_checks(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))
     report(outcomes, as_json, junit)
 

@@ -8,6 +8,7 @@ import click
 import dagster as dg
 import yaml
 
+from lakehouse.cli import console
 from lakehouse.cli.commands.deploy_options import (
     administrator_credentials,
     administrator_options,
@@ -17,7 +18,6 @@ from lakehouse.cli.commands.deploy_options import (
     resources_of,
     rotation_options,
 )
-from lakehouse.cli.console import show_diagnostics
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.terminal import visible
@@ -159,6 +159,67 @@ def create(
             replace_keys(credentials, resources, day_count, retained)
 
 
+@deploy.command(short_help="Replace old keys.")
+@common_options
+@rotation_options
+@click.option("--grace-days", type=click.FloatRange(min=0), help="Days for which a replaced key stays valid.")
+def rotate(
+    environment: str,
+    profile: str | None,
+    confluent_url: str,
+    debug: bool,
+    day_count: float | None,
+    retained: int | None,
+    grace_days: float | None,
+) -> None:
+    """Replace Confluent's API keys and Snowflake's key pairs that are old enough, and finish interrupted rotations.
+
+    The command needs no administrator: AWS credentials of a principal in `rotation_principals` are sufficient. The
+    identities that it uses in Confluent Cloud and Snowflake are created by `lakehouse deploy create`, and their keys
+    are replaced, too.
+
+    The options default to `rotation` of the deployment in lakehouse.yaml. Running programs keep working: a replaced key
+    is valid during its grace period. An interrupted rotation can be run again. `--day-count 0` replaces all keys now.
+    """
+    from lakehouse.deploy.rotation import recorded_outputs
+
+    with explained(debug):
+        deployment = declared_config(environment, profile).deployment(environment)
+        credentials = RotationCredentials(deployment, confluent_url=confluent_url, environment=environment)
+        credentials.check_account()
+        resources = resources_of(credentials)
+        replace_keys(credentials, resources, day_count, retained, grace_days, recorded_outputs(resources))
+
+
+def replace_keys(
+    credentials: CloudCredentials,
+    resources: Sequence[Resource[Any]],
+    day_count: float | None,
+    retained: int | None,
+    grace_days: float | None = None,
+    known: Outputs | None = None,
+) -> None:
+    """Replace keys by the deployment's policy, as far as it is not overridden, and print a line for each key.
+
+    Args:
+        credentials: The credentials of an administrator or of the rotation.
+        day_count: The age in days at which a key is replaced.
+        retained: Number of valid Confluent keys for each account and API.
+        grace_days: Days for which a replaced key stays valid.
+        known: Outputs of resources that the credentials may not read.
+    """
+    from lakehouse.deploy.rotation import Policy, rotate
+
+    declared = credentials.deployment.rotation
+    policy = Policy(
+        declared.day_count if day_count is None else day_count,
+        declared.number_of_api_keys_to_retain if retained is None else retained,
+        declared.grace_days if grace_days is None else grace_days,
+    )
+    for line in rotate(resources, policy, known=known):
+        click.echo(visible(line))
+
+
 @deploy.command(short_help="Delete the resources, and data only on request.")
 @administrator_options
 @_only_option
@@ -199,8 +260,7 @@ def doctor(debug: bool, **options: Any) -> None:
     with explained(debug):
         credentials = administrator_credentials(**options)
         diagnostics = examine(credentials, loader.load(environment=credentials.environment))
-    show_diagnostics(diagnostics)
-    raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
+    console.report(diagnostics)
 
 
 @deploy.command(short_help="Make the lakehouse's calls and report each permission.")
@@ -268,65 +328,3 @@ def _report(change: Change) -> None:
     if change.action in CHANGING:
         progress = "…" if change.seconds is None else f"done in {change.seconds:.1f} s"
         click.echo(f"{SIGNS[change.action]} {change.resource.label} {progress}")
-
-
-@deploy.command(short_help="Replace old keys.")
-@common_options
-@rotation_options
-@click.option("--grace-days", type=click.FloatRange(min=0), help="Days for which a replaced key stays valid.")
-def rotate(
-    environment: str,
-    profile: str | None,
-    confluent_url: str,
-    debug: bool,
-    day_count: float | None,
-    retained: int | None,
-    grace_days: float | None,
-) -> None:
-    """Replace Confluent's API keys and Snowflake's key pairs that are old enough, and finish interrupted rotations.
-
-    The command needs no administrator: AWS credentials of a principal in `rotation_principals` are sufficient. The
-    identities that it uses in Confluent Cloud and Snowflake are created by `lakehouse deploy create`, and their keys
-    are replaced, too.
-
-    The options default to `rotation` of the deployment in lakehouse.yaml. Running programs keep working: a replaced key
-    is valid during its grace period. An interrupted rotation can be run again. `--day-count 0` replaces all keys now.
-    """
-    from lakehouse.deploy.rotation import recorded_outputs
-
-    with explained(debug):
-        deployment = declared_config(environment, profile).deployment(environment)
-        credentials = RotationCredentials(deployment, confluent_url=confluent_url, environment=environment)
-        credentials.check_account()
-        resources = resources_of(credentials)
-        replace_keys(credentials, resources, day_count, retained, grace_days, recorded_outputs(resources))
-
-
-def replace_keys(
-    credentials: CloudCredentials,
-    resources: Sequence[Resource[Any]],
-    day_count: float | None,
-    retained: int | None,
-    grace_days: float | None = None,
-    known: Outputs | None = None,
-) -> None:
-    """Replace keys by the deployment's policy, as far as it is not overridden, and print a line for each key.
-
-    Args:
-        credentials: The credentials of an administrator or of the rotation.
-        resources: The deployment.
-        day_count: The age in days at which a key is replaced.
-        retained: Number of valid Confluent keys for each account and API.
-        grace_days: Days for which a replaced key stays valid.
-        known: Outputs of resources that the credentials may not read.
-    """
-    from lakehouse.deploy.rotation import Policy, rotate
-
-    declared = credentials.deployment.rotation
-    policy = Policy(
-        declared.day_count if day_count is None else day_count,
-        declared.number_of_api_keys_to_retain if retained is None else retained,
-        declared.grace_days if grace_days is None else grace_days,
-    )
-    for line in rotate(resources, policy, known=known):
-        click.echo(visible(line))

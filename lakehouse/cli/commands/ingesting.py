@@ -1,10 +1,7 @@
 """The commands `lakehouse stream`, `lakehouse pause` and `lakehouse unpause`."""
 
-import os
 import signal
 import threading
-from contextlib import ExitStack
-from pathlib import Path
 
 import click
 
@@ -28,18 +25,15 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     stopping = threading.Event()
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop_signal, lambda *_: stopping.set())
-    import dagster as dg
-
-    from assets.streaming.service import Streaming, select_topics
+    from assets.streaming.service import StreamService, select_topics
+    from lakehouse.cli.status import dagster_instance
     from lakehouse.cli.systems import kafka_topics, open_clients
     from lakehouse.config import loader
 
     declared = loader.load()
-    with open_clients(declared) as resources, ExitStack() as stack:
-        home = os.environ.get("DAGSTER_HOME")
-        instance = stack.enter_context(dg.DagsterInstance.get()) if home and Path(home).is_dir() else None
+    with open_clients(declared) as resources, dagster_instance() as instance:
         selected = select_topics(declared, topics, kafka_topics(declared, resources))
-        errors = Streaming(declared, selected, resources, echo, instance, once=once, stopping=stopping).run()
+        errors = StreamService(declared, selected, resources, echo, instance, once=once, stopping=stopping).run()
     for name, error in errors.items():
         echo(f"{name}: {error}", err=True)
     raise SystemExit(1 if errors else 0)

@@ -5,9 +5,7 @@ from dataclasses import asdict
 
 import click
 
-from assets.streaming import check as results
 from lakehouse.cli import console
-from lakehouse.cli.last_run import failures
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
@@ -23,6 +21,7 @@ def status() -> None:
     The servers of the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check`
     has an exit code for them.
     """
+    from lakehouse.cli.status import failed_runs, failing_checks
     from lakehouse.cli.status import status as measure_status
 
     if environment_name() == "local":
@@ -35,9 +34,9 @@ def status() -> None:
     with open_clients(declared) as resources:
         statuses = measure_status(declared, resources)
         console.console.print(console.topics(statuses))
-        for topic, reason in failures(declared, [status.topic for status in statuses]).items():
+        for topic, reason in failed_runs(declared, [status.topic for status in statuses]).items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
-        for (asset, check), reason in results.failures(declared, [*declared.topics, *declared.routes]).items():
+        for (asset, check), reason in failing_checks(declared, [*declared.topics, *declared.routes]).items():
             console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from lakehouse.cli.console import show_diagnostics
+from lakehouse.cli import console
 from lakehouse.config import loader
 
 STARTER = Path(__file__).parent.parent / "starter.yaml"
@@ -50,5 +50,4 @@ def doctor(environment: str | None) -> None:
         from lakehouse.local.home import Home
 
         diagnostics = doctor.examine(Home.default())
-    show_diagnostics(diagnostics)
-    raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
+    console.report(diagnostics)

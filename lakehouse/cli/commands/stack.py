@@ -27,15 +27,15 @@ def up(only: tuple[str, ...], kafka_sasl: bool | None) -> None:
     Some servers:           lakehouse up --only kafka --only registry
     Kafka with a password:  lakehouse up --kafka-sasl
     """
-    from lakehouse.cli.restore import Restoring
+    from lakehouse.cli.restore import Restoration
     from lakehouse.local import show, stack
 
     if unknown := set(only) - set(stack.SERVERS):
         raise click.BadParameter(f"no server {', '.join(sorted(unknown))}. Servers: {', '.join(stack.SERVERS)}")
     servers = only or tuple(stack.SERVERS)
-    restoring = Restoring(servers)
-    show.up(Home.default(), servers, restoring.on_ready, kafka_sasl)
-    if restored := restoring.result():
+    restoration = Restoration(servers)
+    show.up(Home.default(), servers, restoration.on_ready, kafka_sasl)
+    if restored := restoration.result():
         click.echo(f"Registered again in Glue and Snowflake: {', '.join(restored)}")
 
 

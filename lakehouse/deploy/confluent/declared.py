@@ -39,7 +39,7 @@ class DeclaredTopics:
     @cached_property
     def tables(self) -> list[Topic]:
         """Topics that Tableflow writes as tables."""
-        return [topic for topic in self.all if topic.engine == "tableflow"]
+        return [topic for topic in self.all if not topic.is_ingested]
 
     @cached_property
     def upserted(self) -> list[Topic]:

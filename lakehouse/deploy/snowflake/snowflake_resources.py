@@ -340,12 +340,12 @@ class SnowflakeResources:
     @property
     def _spark_sources(self) -> tuple[Source, ...]:
         topics = self.config.topics.values()
-        return tuple(_source(topic, topic.table) for topic in topics if topic.engine == "spark")
+        return tuple(_source(topic, topic.table) for topic in topics if topic.is_ingested)
 
     @property
     def _tableflow_sources(self) -> tuple[Source, ...]:
         topics = self.config.topics.values()
-        return tuple(_source(topic, topic.topic) for topic in topics if topic.engine == "tableflow")
+        return tuple(_source(topic, topic.topic) for topic in topics if not topic.is_ingested)
 
     def _volume(self, address: str, name: str, bucket: str) -> ExternalVolume:
         # Snowflake has one user in AWS for all volumes of an account, so all have one external id in the trust policy.

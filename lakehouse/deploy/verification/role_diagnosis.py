@@ -63,7 +63,7 @@ def _executors(config: Config, resources: Resources) -> Diagnostic:
     subject, remedy = "Spark executors", f"{TRUST}: executors have credentials of their own, and must reach AWS STS"
     try:
         for topic in config.topics.values():
-            if topic.engine != "spark":
+            if not topic.is_ingested:
                 continue
             published = resources.catalog.chain(topic.table_in(config.namespace)).published
             if published is None:

@@ -174,7 +174,7 @@ class Verification:
 
     @property
     def _tableflow_topic(self) -> Topic | None:
-        return next((topic for topic in self.config.topics.values() if topic.engine == "tableflow"), None)
+        return next((topic for topic in self.config.topics.values() if not topic.is_ingested), None)
 
     @property
     def _has_tableflow(self) -> bool:

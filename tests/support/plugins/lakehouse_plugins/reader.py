@@ -8,7 +8,7 @@ from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.readers.metadata_pointer import MetadataPointer, Pointer
+from lakehouse.readers.reader import MetadataPointer, Pointer
 from resources.protocols import Resources, resource_of
 
 

@@ -3,8 +3,8 @@
 import dagster as dg
 
 from assets.entry import partitions
-from assets.failures import dagster_failures
-from lakehouse.cli.last_run import failures
+from assets.factories import dagster_failures
+from lakehouse.cli.status import failed_runs
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords
 
@@ -49,7 +49,7 @@ def run_routed(instance, topic, error=None):
 
 
 def failure(topic):
-    return failures(CONFIG, [topic]).get(topic, "")
+    return failed_runs(CONFIG, [topic]).get(topic, "")
 
 
 def run(instance, error=None):
@@ -68,7 +68,7 @@ def test_failure_of_last_run_is_shown_until_success(monkeypatch):
         run(instance)
         assert failure("payments") == ""
     monkeypatch.delenv("DAGSTER_HOME", raising=False)
-    assert failures(CONFIG, ["payments"]) == {}
+    assert failed_runs(CONFIG, ["payments"]) == {}
 
 
 def test_run_that_ends_without_a_result_of_the_table_is_shown():
@@ -94,7 +94,7 @@ def test_failures_of_routed_topics_are_shown_until_their_success():
             run_routed(instance, topic, BAD_RECORDS)
         run_routed(instance, "shop.c")
         names = ["payments", "shop.a", "shop.b", "shop.c", "shop.never_ingested"]
-        assert failures(CONFIG, names) == {"shop.a": str(BAD_RECORDS), "shop.b": str(BAD_RECORDS)}
-        assert failures(CONFIG, ["shop.b"]) == {"shop.b": str(BAD_RECORDS)}
+        assert failed_runs(CONFIG, names) == {"shop.a": str(BAD_RECORDS), "shop.b": str(BAD_RECORDS)}
+        assert failed_runs(CONFIG, ["shop.b"]) == {"shop.b": str(BAD_RECORDS)}
         run_routed(instance, "shop.b")
-        assert failures(CONFIG, names) == {"shop.a": str(BAD_RECORDS)}
+        assert failed_runs(CONFIG, names) == {"shop.a": str(BAD_RECORDS)}
