@@ -13,7 +13,7 @@ from lakehouse.readers import publish
 from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
-    from lakehouse.local.stack import State
+    from lakehouse.local.stack import ServerState
 
 
 def restore(*, with_routes: bool) -> list[str]:
@@ -60,7 +60,7 @@ class Restoration:
         self._ready: dict[str, bool] = {}
         self._restored: Future[list[str]] | None = None
 
-    def on_ready(self, state: State) -> None:
+    def on_ready(self, state: ServerState) -> None:
         """Note that a server is ready, and start to restore when all required servers are.
 
         Nothing is restored if Glue and Snowflake were running before.

@@ -23,9 +23,6 @@ def environment(home: Home | None = None) -> dict[str, str]:
 
     Args:
         home: The state folder; by default that of LAKEHOUSE_HOME.
-
-    Raises:
-        LakehouseError: No stack is running there.
     """
     home = home or Home.default()
     port_by_name = ports.recorded(home)

@@ -59,9 +59,6 @@ class Hosts:
         Args:
             port: The port it listens on.
             allowed: Further hosts, separated by commas; by default those in LAKEHOUSE_ALLOWED_HOSTS.
-
-        Raises:
-            LakehouseError: An entry is not a host or host:port.
         """
         listed = os.environ.get(VARIABLE, "") if allowed is None else allowed
         return cls(frozenset({f"127.0.0.1:{port}", f"localhost:{port}"}), frozenset(_entries(listed)))
@@ -74,11 +71,7 @@ class Hosts:
 
 
 def variables() -> dict[str, str]:
-    """Return the environment variable that a guarded server reads.
-
-    Raises:
-        LakehouseError: It has an entry that is not a host or host:port.
-    """
+    """Return the environment variable that a guarded server reads."""
     return {VARIABLE: ",".join(_entries(os.environ.get(VARIABLE, "")))}
 
 

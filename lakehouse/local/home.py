@@ -46,11 +46,7 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """Return the folder at LAKEHOUSE_HOME, or .lakehouse in the project's folder.
-
-        Raises:
-            LakehouseError: It belongs to another user, such as root after `sudo lakehouse up`.
-        """
+        """Return the folder at LAKEHOUSE_HOME, or .lakehouse in the project's folder."""
         path = Path(os.environ.get("LAKEHOUSE_HOME") or PROJECT / ".lakehouse").resolve()
         try:
             (path / "lock").exists()
@@ -85,9 +81,6 @@ class Home:
     def sockets(self) -> Path:
         """Return a folder for Unix sockets that only the user can enter: in this one, or in /tmp if its path is too
         long or not valid in a URI, which gRPC requires.
-
-        Raises:
-            LakehouseError: The folder in /tmp belongs to another user or is open to others.
         """
         inside = self.path / "run"
         fits = len(os.fsencode(inside)) + SOCKET_NAME_BYTES <= SOCKET_PATH_BYTES
@@ -119,12 +112,7 @@ class Home:
         return self.path / "logs" / f"{server}.log"
 
     def require_usable(self) -> None:
-        """Check the folder's path, that it can be written, and the free disk space.
-
-        Raises:
-            LakehouseError: The path has a forbidden character, the folder cannot be written, or the disk has too
-                little free space.
-        """
+        """Check the folder's path, that it can be written, and the free disk space."""
         effect = "Nothing was started"
         if bad := _FORBIDDEN & set(str(self.path)):
             raise LakehouseError(
@@ -169,11 +157,7 @@ class Home:
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
-        """Exclude another `up` or `down`. The kernel releases the lock when its process ends.
-
-        Raises:
-            LakehouseError: Another process has the lock, or its file cannot be opened.
-        """
+        """Exclude another `up` or `down`. The kernel releases the lock when its process ends."""
         path = self.folder(".") / "lock"
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
@@ -217,11 +201,7 @@ def write_atomically(path: Path, content: str | bytes) -> Path:
 
 @contextmanager
 def explain_full_disk(path: Path) -> Iterator[None]:
-    """Replace the errors of a full disk by a message with the remedy.
-
-    Raises:
-        LakehouseError: The disk is full, or the user's quota is exceeded.
-    """
+    """Replace the errors of a full disk by a message with the remedy."""
     try:
         yield
     except OSError as error:

@@ -73,11 +73,7 @@ def locked(servers: Collection[str] | None = None, lock: Path | None = None) -> 
 
 
 def paths(server: str, lock: Path | None = None) -> list[Path]:
-    """Return the paths of a server's artifacts.
-
-    Raises:
-        LakehouseError: `fetch` has not downloaded them: Java would ignore a missing file of its class path.
-    """
+    """Return the paths of a server's artifacts, which all exist: Java would ignore a missing file of its class path."""
     jars = locked([server], lock)
     if absent := [jar.path.name for jar in jars if not jar.path.exists()]:
         raise LakehouseError(
@@ -101,13 +97,12 @@ def missing(servers: Collection[str] | None = None) -> list[Jar]:
 def fetch(servers: Collection[str], progress: Progress | None = None, lock: Path | None = None) -> None:
     """Download and verify the missing artifacts of these servers, and unpack archives.
 
+    Verified artifacts stay in the cache if a later download fails.
+
     Args:
         servers: Names of servers in the lock.
         progress: Display of downloads.
         lock: The lock file; by default, that of the embedded stack.
-
-    Raises:
-        LakehouseError: A download failed or differs from the lock. Verified artifacts stay in the cache.
     """
     verified = _Verified(cache())
     with explain_full_disk(cache()):

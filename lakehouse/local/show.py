@@ -15,13 +15,13 @@ from lakehouse.local.home import Credentials, Home
 def up(
     home: Home,
     names: Collection[str] = tuple(stack.SERVERS),
-    on_ready: Callable[[stack.State], None] = lambda state: None,
+    on_ready: Callable[[stack.ServerState], None] = lambda state: None,
     kafka_sasl: bool | None = None,
-) -> list[stack.State]:
+) -> list[stack.ServerState]:
     """Run `stack.up`, and print a bar for each download, a line for each server that is ready, and a table of all."""
     console = Console(emoji=False)
 
-    def ready(state: stack.State) -> None:
+    def ready(state: stack.ServerState) -> None:
         console.print(f"  {state.name:<15} {f'ready in {state.seconds:.1f} s' if state.seconds else 'was running'}")
         on_ready(state)
 
@@ -34,7 +34,7 @@ def up(
     return states
 
 
-def servers(states: list[stack.State], home: Home, console: Console | None = None) -> None:
+def servers(states: list[stack.ServerState], home: Home, console: Console | None = None) -> None:
     """Print the servers with their states and addresses, the address of the UI, and the path of the logs."""
     console = console or Console(emoji=False)
     table = Table("server", "state", "address", "MiB")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class State:
+class ServerState:
     """The state of a server, for users."""
 
     name: str
@@ -98,10 +98,12 @@ def up(
     home: Home,
     names: Collection[str] = tuple(SERVERS),
     progress: Progress | None = None,
-    on_ready: Callable[[State], None] = lambda state: None,
+    on_ready: Callable[[ServerState], None] = lambda state: None,
     kafka_sasl: bool | None = None,
-) -> list[State]:
+) -> list[ServerState]:
     """Start the servers that are not running yet, and wait until all are ready.
+
+    If one cannot be started, those that this call started are stopped again.
 
     Args:
         home: The state folder.
@@ -109,9 +111,6 @@ def up(
         progress: Display of downloads.
         on_ready: Called for each server when it is ready.
         kafka_sasl: Whether Kafka requires a password from now on; None keeps the current setting.
-
-    Raises:
-        LakehouseError: A server could not be started. Those that this call had started are stopped again.
     """
     home.require_usable()
     with explain_full_disk(home.path), home.exclusive(), process.default_signals():
@@ -138,9 +137,6 @@ def down(home: Home) -> list[str]:
 
     Returns:
         The names of the servers that were running.
-
-    Raises:
-        LakehouseError: A process survived SIGKILL.
     """
     if not home.path.exists():
         return []
@@ -151,25 +147,25 @@ def down(home: Home) -> list[str]:
     return sorted(names)
 
 
-def status(home: Home) -> list[State]:
+def status(home: Home) -> list[ServerState]:
     """Return the state of every server, running or not. The running ones are probed."""
     running = process.running(home)
     port_by_name = ports.recorded(home) | _ports_in_use(running)
     if set(port_by_name) != set(ports.USUAL):
-        return [State(name, "stopped", "", home.log(name)) for name in SERVERS]
+        return [ServerState(name, "stopped", "", home.log(name)) for name in SERVERS]
     context = context_of(home, port_by_name)
     return [_state(describe(context), running.get(name), home) for name, describe in SERVERS.items()]
 
 
-def _state(server: Server, running: Running | None, home: Home) -> State:
+def _state(server: Server, running: Running | None, home: Home) -> ServerState:
     log = home.log(server.name)
     if running is None or running.leader is None:
-        return State(server.name, "stopped", server.address, log)
+        return ServerState(server.name, "stopped", server.address, log)
     try:
         state = "ready" if server.ready() else "not ready"
     except LakehouseError:
         state = "not ready"
-    return State(server.name, state, server.address, log, running.leader.pid, running.resident_bytes())
+    return ServerState(server.name, state, server.address, log, running.leader.pid, running.resident_bytes())
 
 
 def _ports_in_use(servers: Mapping[str, Running]) -> dict[str, int]:
@@ -187,20 +183,20 @@ def _stop(home: Home, names: Collection[str]) -> None:
 class _Starter:
     """Parallel start of servers, each as soon as those in its `after` are ready."""
 
-    def __init__(self, home: Home, before: Mapping[str, Running], on_ready: Callable[[State], None]):
+    def __init__(self, home: Home, before: Mapping[str, Running], on_ready: Callable[[ServerState], None]):
         self._home, self._before, self._on_ready = home, before, on_ready
         self._cancelled = Event()
         self.started: set[str] = set()
         """Names of the servers that this starter has started, ready or not."""
 
-    def start(self, servers: list[Server]) -> list[State]:
+    def start(self, servers: list[Server]) -> list[ServerState]:
         """Start the servers and wait for them. The first error of any is raised, and ends the wait for the others."""
         by_name = {server.name: server for server in servers}
         order = TopologicalSorter({name: set(server.after) & set(by_name) for name, server in by_name.items()})
         order.prepare()
-        states: dict[str, State] = {}
+        states: dict[str, ServerState] = {}
         with ThreadPoolExecutor(len(servers)) as pool:
-            pending: set[Future[State]] = set()
+            pending: set[Future[ServerState]] = set()
             try:
                 while order.is_active():
                     pending |= {pool.submit(self._start, by_name[name]) for name in order.get_ready()}
@@ -214,7 +210,7 @@ class _Starter:
                 raise
         return [states[name] for name in by_name]
 
-    def _start(self, server: Server) -> State:
+    def _start(self, server: Server) -> ServerState:
         began, running = time.monotonic(), self._before.get(server.name)
         if running and not running.is_of(server):
             process.stop(self._home, server.name)
@@ -228,4 +224,4 @@ class _Starter:
         seconds = 0 if was_running else time.monotonic() - began
         assert running.leader is not None, "a process that is ready has not ended"
         pid, memory = running.leader.pid, running.resident_bytes()
-        return State(server.name, "ready", server.address, self._home.log(server.name), pid, memory, seconds)
+        return ServerState(server.name, "ready", server.address, self._home.log(server.name), pid, memory, seconds)

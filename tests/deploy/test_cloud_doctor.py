@@ -22,6 +22,7 @@ from lakehouse.deploy.aws.iam_actions import actions, needed
 from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.planner import apply, destroy
+from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.server import application
 from tests.support.clouds.aws.world import ACCOUNT, REGION
@@ -229,7 +230,7 @@ def account(tmp_path, aws, monkeypatch):
     lake = Lake.from_environment(
         dict(AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_REGION=REGION, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
     )
-    app = application(account="LOCAL", admin_password="hunter2", lake=lake, folder=tmp_path / "data")
+    app = application(account=Account("LOCAL"), admin_password="hunter2", lake=lake, folder=tmp_path / "data")
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

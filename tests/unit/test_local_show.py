@@ -8,7 +8,7 @@ from rich.console import Console
 
 from lakehouse.local import show
 from lakehouse.local.home import Credentials, Home
-from lakehouse.local.stack import State
+from lakehouse.local.stack import ServerState
 
 ADDRESS = "http://127.0.0.1:3000"
 
@@ -19,7 +19,9 @@ class Terminal(StringIO):
 
 
 def rendered(home, output, state):
-    show.servers([State("dagster", state, ADDRESS, Path("/logs/dagster.log"))], home, Console(file=output, width=40))
+    show.servers(
+        [ServerState("dagster", state, ADDRESS, Path("/logs/dagster.log"))], home, Console(file=output, width=40)
+    )
     return output.getvalue()
 
 

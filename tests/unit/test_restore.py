@@ -8,7 +8,7 @@ import pytest
 
 from lakehouse.cli import restore
 from lakehouse.config.model import Config
-from lakehouse.local.stack import State
+from lakehouse.local.stack import ServerState
 from resources.kafka.kafka import Kafka
 
 CONFIG = Config.model_validate(
@@ -54,7 +54,7 @@ def start(servers, ready):
     """Return the topics that are restored when these servers are ready."""
     restoring = restore.Restoration(servers)
     for server in ready:
-        restoring.on_ready(State(server, "ready", "", Path("log"), seconds=1.0))
+        restoring.on_ready(ServerState(server, "ready", "", Path("log"), seconds=1.0))
     return restoring.result()
 
 

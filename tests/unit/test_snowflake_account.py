@@ -1,18 +1,19 @@
-"""Ownership, grants and roles in the local Snowflake server's account."""
+"""Ownership, grants and roles in the account of the Snowflake server with access control."""
 
 from __future__ import annotations
 
 import pytest
 from snowflake.connector.errors import ProgrammingError
 
-from lakehouse.local.snowflake.account import Account, Entity
+from lakehouse.local.snowflake.account import Entity
+from tests.support.clouds.snowflake.strict_account import StrictAccount
 
 TABLE = ("DB", "S", "T")
 
 
 @pytest.fixture
-def account() -> Account:
-    account = Account("local")
+def account() -> StrictAccount:
+    account = StrictAccount("local")
     for role in ("OWNER", "READER"):
         account.add(Entity("ROLE", (role,), owner="ACCOUNTADMIN"))
     account.add(Entity("DATABASE", ("DB",), owner="ACCOUNTADMIN"))
@@ -23,13 +24,13 @@ def account() -> Account:
     return account
 
 
-def test_owner_has_every_privilege(account: Account):
+def test_owner_has_every_privilege(account: StrictAccount):
     account.require("SELECT", "ICEBERG TABLE", TABLE, "OWNER")
     account.require("CREATE ICEBERG TABLE", "SCHEMA", TABLE[:2], "OWNER")
     account.require("USAGE", "INTEGRATION", ("GLUE",), "OWNER")
 
 
-def test_select_needs_usage_of_database_and_schema(account: Account):
+def test_select_needs_usage_of_database_and_schema(account: StrictAccount):
     account.grant("SELECT", "ICEBERG TABLE", TABLE, "READER")
     assert account.all_visible("ICEBERG TABLE", "READER") == []
     account.grant("USAGE", "DATABASE", ("DB",), "READER")
@@ -37,7 +38,7 @@ def test_select_needs_usage_of_database_and_schema(account: Account):
     assert [table.label for table in account.all_visible("ICEBERG TABLE", "READER")] == ["DB.S.T"]
 
 
-def test_require_invisible_object_does_not_exist(account: Account):
+def test_require_invisible_object_does_not_exist(account: StrictAccount):
     with pytest.raises(ProgrammingError, match="does not exist or not authorized"):
         account.require("SELECT", "ICEBERG TABLE", TABLE, "READER")
     account.grant("USAGE", "INTEGRATION", ("GLUE",), "READER")
@@ -45,13 +46,13 @@ def test_require_invisible_object_does_not_exist(account: Account):
         account.require("OWNERSHIP", "INTEGRATION", ("GLUE",), "READER")
 
 
-def test_accountadmin_needs_granted_roles(account: Account):
+def test_accountadmin_needs_granted_roles(account: StrictAccount):
     assert not account.allowed("SELECT", "ICEBERG TABLE", TABLE, "ACCOUNTADMIN")
     account.grant_role("OWNER", "ROLE", "SYSADMIN")
     assert account.allowed("SELECT", "ICEBERG TABLE", TABLE, "ACCOUNTADMIN")
 
 
-def test_remove_object_removes_its_grants(account: Account):
+def test_remove_object_removes_its_grants(account: StrictAccount):
     account.grant("SELECT", "ICEBERG TABLE", TABLE, "READER")
     account.remove(account.find("SCHEMA", TABLE[:2]))
     assert account.find("ICEBERG TABLE", TABLE) is None
@@ -59,14 +60,14 @@ def test_remove_object_removes_its_grants(account: Account):
     assert not account.allowed("SELECT", "ICEBERG TABLE", TABLE, "READER")
 
 
-def test_remove_role_removes_its_members(account: Account):
+def test_remove_role_removes_its_members(account: StrictAccount):
     account.grant_role("OWNER", "USER", "ADMIN")
     account.remove(account.find("ROLE", ("OWNER",)))
     account.add(Entity("ROLE", ("OWNER",), owner="ACCOUNTADMIN"))
     assert not account.has_role("ADMIN", "OWNER")
 
 
-def test_future_grant_applies_to_new_tables_until_removed(account: Account):
+def test_future_grant_applies_to_new_tables_until_removed(account: StrictAccount):
     account.grant_future(("DB", "S"), "READER")
     account.add(Entity("ICEBERG TABLE", ("DB", "S", "LATER"), owner="OWNER"))
     assert ("SELECT", "ICEBERG TABLE", ("DB", "S", "LATER")) in account.granted_to("READER")
@@ -80,7 +81,7 @@ def test_future_grant_applies_to_new_tables_until_removed(account: Account):
     assert account.future_of("READER") == []
 
 
-def test_grantees_and_grants_of_role_are_listed(account: Account):
+def test_grantees_and_grants_of_role_are_listed(account: StrictAccount):
     account.grant_role("READER", "ROLE", "SYSADMIN")
     account.grant_role("READER", "USER", "ADMIN")
     assert account.grantees_of("READER") == [("ROLE", "SYSADMIN"), ("USER", "ADMIN")]

@@ -12,9 +12,10 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.local.snowflake.account import Account, Entity
+from lakehouse.local.snowflake.account import Entity
 from lakehouse.local.snowflake.commands import fingerprint
 from lakehouse.local.snowflake.login import Authenticator, LoginRefused
+from tests.support.clouds.snowflake.strict_account import StrictAccount
 
 KEY, OTHER = (rsa.generate_private_key(public_exponent=65537, key_size=2048) for _ in range(2))
 
@@ -33,7 +34,7 @@ def body(key: rsa.RSAPrivateKey) -> str:
 
 @pytest.fixture
 def authenticator() -> Authenticator:
-    account = Account("local")
+    account = StrictAccount("local")
     options = {"RSA_PUBLIC_KEY": body(KEY), "RSA_PUBLIC_KEY_FP": fingerprint(body(KEY)), "DEFAULT_ROLE": "LOADER"}
     account.add(Entity("USER", ("U",), owner="ACCOUNTADMIN", options=options))
     account.add(Entity("ROLE", ("LOADER",), owner="ACCOUNTADMIN"))

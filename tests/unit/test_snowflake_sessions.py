@@ -9,6 +9,7 @@ import pytest
 import snowflake.connector
 import uvicorn
 
+from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.login import Sessions, Validity
 from lakehouse.local.snowflake.server import MAX_BODY_BYTES, application
@@ -74,7 +75,9 @@ def port(tmp_path, sessions):
     lake = Lake.from_environment(
         dict(AWS_ENDPOINT_URL="http://127.0.0.1:1", AWS_REGION="r", AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b")
     )
-    app = application(account="LOCAL", admin_password="p", lake=lake, folder=tmp_path / "data", sessions=sessions)
+    app = application(
+        account=Account("LOCAL"), admin_password="p", lake=lake, folder=tmp_path / "data", sessions=sessions
+    )
     server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()

@@ -9,8 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from lakehouse.deploy.snowflake.objects import CONTENTS
-from lakehouse.local.snowflake.statements import Alter, Create, parse
+from lakehouse.local.snowflake.statements import Alter, Create, GrantStatement, Parser
 from resources.snowflake import sql
+from tests.support.clouds.snowflake.strict_statements import ShowGrants, StrictParser
+
+parse = StrictParser().parse
 
 STATEMENTS = {
     "create_role": sql.create_role("LAKEHOUSE"),
@@ -181,7 +184,12 @@ QUERIES.add("show_in_database:OBJECTS")
 
 @pytest.mark.parametrize("name", sorted(STATEMENTS.keys() - QUERIES))
 def test_statement_parses_in_local_server(name: str):
-    assert parse(STATEMENTS[name]) is not None
+    strict, lenient = parse(STATEMENTS[name]), Parser().parse(STATEMENTS[name])
+    assert strict is not None
+    if not isinstance(strict, GrantStatement):
+        assert lenient == strict
+    elif not isinstance(strict, ShowGrants):
+        assert lenient == GrantStatement()
 
 
 def test_statement_special_characters_stay_quoted():

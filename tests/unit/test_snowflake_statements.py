@@ -5,8 +5,15 @@ from __future__ import annotations
 import pytest
 from snowflake.connector.errors import ProgrammingError
 
-from lakehouse.local.snowflake.options import Grant, GrantOnTables, GrantOwnership, GrantRole, ShowGrants
-from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show, Use, parse
+from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show, Use
+from tests.support.clouds.snowflake.strict_statements import (
+    GrantOnTables,
+    GrantOwnership,
+    GrantPrivileges,
+    GrantRole,
+    ShowGrants,
+    StrictParser,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +42,16 @@ from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, 
         ("show roles in account", Show("ROLE")),
         (
             "grant usage, create schema on database d to role r",
-            Grant(("USAGE", "CREATE SCHEMA"), "DATABASE", ("D",), "R"),
+            GrantPrivileges(("USAGE", "CREATE SCHEMA"), "DATABASE", ("D",), "R"),
         ),
-        ("revoke select on table t from role r", Grant(("SELECT",), "ICEBERG TABLE", ("T",), "R", revoke=True)),
-        ("grant create external volume on account to role r", Grant(("CREATE EXTERNAL VOLUME",), "ACCOUNT", (), "R")),
+        (
+            "revoke select on table t from role r",
+            GrantPrivileges(("SELECT",), "ICEBERG TABLE", ("T",), "R", revoke=True),
+        ),
+        (
+            "grant create external volume on account to role r",
+            GrantPrivileges(("CREATE EXTERNAL VOLUME",), "ACCOUNT", (), "R"),
+        ),
         ("grant role r to user u", GrantRole("R", "USER", "U")),
         ("revoke role r from role s", GrantRole("R", "ROLE", "S", revoke=True)),
         (
@@ -53,7 +66,7 @@ from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, 
     ],
 )
 def test_parse_emulated_statement(statement: str, parsed: object):
-    assert parse(statement) == parsed
+    assert StrictParser().parse(statement) == parsed
 
 
 @pytest.mark.parametrize(
@@ -70,7 +83,7 @@ def test_parse_emulated_statement(statement: str, parsed: object):
     ],
 )
 def test_parse_other_statement_is_left_to_fakesnow(statement: str):
-    assert parse(statement) is None
+    assert StrictParser().parse(statement) is None
 
 
 REST = "create catalog integration c catalog_source = iceberg_rest table_format = iceberg enabled = true {}"
@@ -111,4 +124,4 @@ VOLUME = "create external volume v storage_locations = ((name = 'v' storage_prov
 )
 def test_parse_invalid_statement_is_refused(statement: str, message: str):
     with pytest.raises(ProgrammingError, match=message):
-        parse(statement)
+        StrictParser().parse(statement)

@@ -134,11 +134,7 @@ def _prepare(context: Context) -> None:
 
 
 def _definitions_loaded(url: str, token: str) -> bool:
-    """Return whether the webserver has loaded the definitions.
-
-    Raises:
-        LakehouseError: They cannot be loaded; the message has Dagster's reason.
-    """
+    """Return whether the webserver has loaded the definitions."""
     query = """{ workspaceOrError { ... on Workspace { locationEntries { loadStatus
         locationOrLoadError { ... on PythonError { message } } } } } }"""
     entries = _graphql(url, token, query).get("workspaceOrError", {}).get("locationEntries", [])

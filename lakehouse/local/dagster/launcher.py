@@ -16,12 +16,11 @@ class LocalRunLauncher(DefaultRunLauncher):
 
     @property
     def supports_check_run_worker_health(self) -> bool:
-        """Return True, without which run monitoring does not call `check_run_worker_health`."""
-        return True
+        return True  # without it, run monitoring does not call `check_run_worker_health`
 
     def check_run_worker_health(self, run: dg.DagsterRun) -> CheckRunHealthResult:
-        """Return RUNNING while the process of the run exists, or has not logged its process id yet."""
         worker = self._worker(run)
+        # A process that has not logged its id yet may be about to start.
         if worker is None or _is_running(*worker):
             return CheckRunHealthResult(WorkerStatus.RUNNING)
         return CheckRunHealthResult(WorkerStatus.NOT_FOUND, f"its process {worker[0]} has ended")

@@ -144,11 +144,7 @@ def start(server: Server, home: Home) -> Running:
 
 
 def run_tool(server: str, home: Home, command: tuple[str, ...], env: Mapping[str, str] | None = None) -> None:
-    """Run a command that prepares a server. `down` stops it like the server itself.
-
-    Raises:
-        LakehouseError: The command failed or took longer than two minutes; the message has its last line of output.
-    """
+    """Run a command that prepares a server. `down` stops it like the server itself."""
     common = {**inherited_variables(()), **(env or {}), "LAKEHOUSE_PORTS": "{}"}
     try:
         done = subprocess.run(  # noqa: S603 (own servers)
@@ -200,9 +196,6 @@ def wait_until_ready(server: Server, process: psutil.Process, home: Home, cancel
         process: Its leading process.
         home: Its state folder.
         cancelled: Ends the wait early.
-
-    Raises:
-        LakehouseError: The server ended, did not become ready in time, or the wait was cancelled.
     """
 
     def is_ready() -> bool:
@@ -246,9 +239,6 @@ def stop(home: Home, *names: str) -> None:
     STOP_SECONDS by SIGKILL.
 
     Child processes that start meanwhile are stopped as well: a server may wait for them.
-
-    Raises:
-        LakehouseError: A process survived SIGKILL.
     """
 
     def members() -> set[psutil.Process]:

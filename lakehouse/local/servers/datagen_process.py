@@ -31,7 +31,7 @@ log = logging.getLogger("datagen")
 
 
 @dataclass
-class Source:
+class RecordSource:
     """Records to produce to one topic."""
 
     topic: Topic
@@ -44,7 +44,7 @@ class Source:
     """Number of records that earlier processes produced."""
 
 
-def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry) -> Source:
+def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry) -> RecordSource:
     """Ensure that the topic and its subject exist, as materializing `kafka/<topic>` does.
 
     Returns:
@@ -56,7 +56,7 @@ def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry
     schema_id = registry.register(topic.subject("value"), schema)
     offsets = kafka.offsets([topic.topic])[topic.topic].values()
     missing = max(0, topic.source.initial_records - sum(range_.end - range_.start for range_ in offsets))
-    return Source(
+    return RecordSource(
         topic,
         topic.source.records_per_second,
         messages(schema, schema_id, topic.source.message_key(topic)),
@@ -65,7 +65,7 @@ def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry
     )
 
 
-def send(producer: Producer, source: Source) -> None:
+def send(producer: Producer, source: RecordSource) -> None:
     """Produce the records that are due."""
     due = int(source.due)
     # The connector counts its starts. Here the topic only shows whether there was an earlier one.
@@ -76,7 +76,7 @@ def send(producer: Producer, source: Source) -> None:
     source.sent += due
 
 
-def run(sources: list[Source], producer: Producer, stop: threading.Event) -> None:
+def run(sources: list[RecordSource], producer: Producer, stop: threading.Event) -> None:
     """Produce at each source's rate until `stop` is set, and flush at the end."""
     reported = before = time.monotonic()
     while not stop.is_set():

@@ -157,9 +157,6 @@ listener.name.controller.plain.sasl.jaas.config={plain.removesuffix(";")} user_{
 def _format(home: Home, libs: str, password: str) -> None:
     """Format an empty data folder with a new cluster id and the user. It is formatted elsewhere and then moved, so a
     partly formatted folder is never used.
-
-    Raises:
-        LakehouseError: There is data without a cluster id, or the tool failed.
     """
     folder = home.folder("kafka")
     data, fresh = folder / "data", folder / "data.new"

@@ -48,7 +48,6 @@ class ProxyLine(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """Open a connection and send the line."""
         stream = await self._backend.connect_tcp(host, port, timeout, local_address, socket_options)
         await stream.write(b"PROXY UNKNOWN\r\n", timeout)
         return stream

@@ -41,7 +41,7 @@ def server(context: Context) -> Server:
 
     return Server(
         name="snowflake",
-        command=(sys.executable, "-m", "lakehouse.local.snowflake"),
+        command=(sys.executable, "-m", "lakehouse.local.snowflake.server"),
         folder=context.home.folder("snowflake"),
         address=context.url("snowflake"),
         ready=lambda: responds(f"{context.url('snowflake')}/healthz"),
@@ -79,10 +79,6 @@ def ensure(
         warehouse: Name of the warehouse.
         database: Name of the database.
         public_key: Base64 body of the user's PEM public key (Snowflake's RSA_PUBLIC_KEY).
-
-    Raises:
-        Unreachable: The server does not respond.
-        LakehouseError: The server rejects the password or a statement.
     """
     address = {"host": host, "port": port, "protocol": "http"}
     statements = [

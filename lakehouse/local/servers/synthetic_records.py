@@ -21,11 +21,7 @@ HINTS = ("options", "range", "regex", "iteration")
 
 
 def records(schema: str, seed: int | None = None) -> Iterator[dict[str, Any]]:
-    """Generate endless records of the schema; the same ones for the same seed.
-
-    Raises:
-        ConfigError: A field, which the message names, has neither a suitable hint nor a type that needs none.
-    """
+    """Generate endless records of the schema; the same ones for the same seed."""
     chance = random.Random(seed)  # noqa: S311 (synthetic records, repeatable by seed)
     fields = {field["name"]: _generator(field["name"], field["type"], chance) for field in json.loads(schema)["fields"]}
     while True:

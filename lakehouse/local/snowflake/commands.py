@@ -10,11 +10,9 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from lakehouse.core.sql import SNOWFLAKE
-from lakehouse.local.snowflake import grant_commands, iceberg_commands, snowflake_errors
-from lakehouse.local.snowflake.account import Entity
-from lakehouse.local.snowflake.session import Result, Session, like, status, text
-from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show, Statement, Use
-from lakehouse.local.snowflake.tokens import Name
+from lakehouse.local.snowflake import iceberg_commands, snowflake_errors
+from lakehouse.local.snowflake.account import PARTS, ClientSession, Entity, StatementResult, like, status, text
+from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Name, Refresh, Show, Statement, Use
 
 KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
 """The two keys of a user: one can be replaced while the other is in use."""
@@ -23,12 +21,8 @@ _CREATE_PRIVILEGE = {"CATALOG INTEGRATION": "CREATE INTEGRATION"}
 _ALTERED = ("USER", "ROLE", "WAREHOUSE", "DATABASE", "SCHEMA", "CATALOG INTEGRATION")
 
 
-def run(session: Session, statement: Statement) -> Result:
-    """Run the statement with the privileges of the session's role.
-
-    Raises:
-        ProgrammingError: The error that Snowflake would return.
-    """
+def run(session: ClientSession, statement: Statement) -> StatementResult:
+    """Run the statement with the privileges of the session's role."""
     match statement:
         case Create(kind="ICEBERG TABLE"):
             return iceberg_commands.create_table(session, statement)
@@ -57,12 +51,12 @@ def run(session: Session, statement: Statement) -> Result:
             case Use():
                 return _use(session, statement)
             case _:
-                return grant_commands.run(session, statement)
+                return session.account.run_grant(session, statement)
 
 
-def _create(session: Session, statement: Create) -> Result:
+def _create(session: ClientSession, statement: Create) -> StatementResult:
     account, kind = session.account, statement.kind
-    name = session.resolve(statement.name, grant_commands.PARTS.get(kind, 1))
+    name = session.resolve(statement.name, PARTS.get(kind, 1))
     label = kind.capitalize()
     privilege = _CREATE_PRIVILEGE.get(kind, f"CREATE {kind}")
     if kind == "SCHEMA":
@@ -81,8 +75,6 @@ def _create(session: Session, statement: Create) -> Result:
     options = dict(statement.options)
     if kind == "USER":
         options |= _fingerprints(options)
-    elif kind == "CATALOG INTEGRATION":
-        iceberg_commands.check_integration(options)
     elif kind == "EXTERNAL VOLUME":
         options = iceberg_commands.with_external_ids(account, name[0], options)
     elif kind in ("DATABASE", "SCHEMA"):
@@ -95,7 +87,7 @@ def _create(session: Session, statement: Create) -> Result:
     return status(f"{label} {name[-1]} successfully created.")
 
 
-def _alter(session: Session, statement: Alter) -> Result:
+def _alter(session: ClientSession, statement: Alter) -> StatementResult:
     if statement.kind not in _ALTERED:
         raise snowflake_errors.not_emulated(f"ALTER {statement.kind} SET")
     entity = _owned(session, statement.kind, statement.name, statement.if_exists)
@@ -107,7 +99,7 @@ def _alter(session: Session, statement: Alter) -> Result:
     return status()
 
 
-def _drop(session: Session, statement: Drop) -> Result:
+def _drop(session: ClientSession, statement: Drop) -> StatementResult:
     entity = _owned(session, statement.kind, statement.name, statement.if_exists)
     if entity is None:
         return status(f"Drop statement executed successfully ({statement.name[-1]} already dropped).")
@@ -123,9 +115,9 @@ def _drop(session: Session, statement: Drop) -> Result:
     return status(f"{entity.name[-1]} successfully dropped.")
 
 
-def _owned(session: Session, kind: str, name: Name, if_exists: bool) -> Entity | None:
+def _owned(session: ClientSession, kind: str, name: Name, if_exists: bool) -> Entity | None:
     """Return the object, which the role must own; None if it does not exist and `if_exists` is set."""
-    name = session.resolve(name, grant_commands.PARTS.get(kind, 1))
+    name = session.resolve(name, PARTS.get(kind, 1))
     if if_exists and session.account.find(kind, name) is None:
         return None
     entity = session.account.get(kind, name, session.role)
@@ -133,27 +125,27 @@ def _owned(session: Session, kind: str, name: Name, if_exists: bool) -> Entity |
     return entity
 
 
-def _describe_user(session: Session, name: Name) -> Result:
+def _describe_user(session: ClientSession, name: Name) -> StatementResult:
     user = session.account.get("USER", session.resolve(name, 1), session.role)
     if user.name != (session.user,):
         session.account.require_ownership(user, session.role)
     keys = dict.fromkeys(name for key in KEY_OPTIONS for name in (key, f"{key}_FP"))
     properties = {"NAME": user.name[0], **keys, **user.options}
     rows = [(key, "null" if value is None else text(value), "null", "") for key, value in properties.items()]
-    return Result(["property", "value", "default", "description"], rows)
+    return StatementResult(["property", "value", "default", "description"], rows)
 
 
-def _show(session: Session, statement: Show) -> Result:
+def _show(session: ClientSession, statement: Show) -> StatementResult:
     pattern = like(statement.like)
     rows = [
         (entity.created, entity.name[-1], entity.owner, text(entity.options.get("COMMENT") or ""))
         for entity in session.account.all_visible(statement.kind, session.role)
         if pattern.fullmatch(entity.name[-1]) and entity.name[: len(statement.within)] == statement.within
     ]
-    return Result(["created_on", "name", "owner", "comment"], rows)
+    return StatementResult(["created_on", "name", "owner", "comment"], rows)
 
 
-def _use(session: Session, statement: Use) -> Result:
+def _use(session: ClientSession, statement: Use) -> StatementResult:
     if statement.kind == "ROLE":
         session.account.get("ROLE", (statement.name,), session.role)
         if not session.account.has_role(session.user, statement.name):
@@ -175,9 +167,6 @@ def fingerprint(public_key: str) -> str:
 
     Args:
         public_key: Base64 body of a PEM public key, without its delimiters.
-
-    Raises:
-        ProgrammingError: It is not an RSA key of at least 2048 bits.
     """
     try:
         der = base64.b64decode(re.sub(r"\s", "", public_key), validate=True)

@@ -26,11 +26,9 @@ from sqlglot import Expr, exp
 
 from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import commands, iceberg_commands, snowflake_errors
-from lakehouse.local.snowflake.account import Account
+from lakehouse.local.snowflake.account import Account, ClientSession, StatementResult
 from lakehouse.local.snowflake.iceberg import Lake
-from lakehouse.local.snowflake.session import Result, Session
-from lakehouse.local.snowflake.statements import parse
-from lakehouse.local.snowflake.tokens import Name, TokenReader
+from lakehouse.local.snowflake.statements import Name, Parser, TokenReader
 
 MEMORY_LIMIT = "128MB"
 """Limit of DuckDB's buffers. Rows are in files, so a table may be larger."""
@@ -42,18 +40,19 @@ MAX_RESULTS = 32
 class Instance(FakeSnow):
     """One account's data, in DuckDB files."""
 
-    def __init__(self, account: Account, lake: Lake, folder: Path):
+    def __init__(self, account: Account, parser: Parser, lake: Lake, folder: Path):
         """Create an empty database.
 
         Args:
             account: The account.
+            parser: Parser of the statements that fakesnow lacks.
             lake: Access to Glue and S3.
             folder: Folder of the data. It is emptied, since the account's objects end with their process too.
         """
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
         super().__init__(create_database_on_connect=False, create_schema_on_connect=False, db_path=folder)
-        self.account, self.lake = account, lake
+        self.account, self.parser, self.lake = account, parser, lake
         self.results_cache = RecentResults()
         self.duck_conn.execute(f"SET GLOBAL memory_limit = '{MEMORY_LIMIT}'")
         self.duck_conn.execute(f"SET GLOBAL temp_directory = {DUCKDB.literal(str(folder / 'spill'))}")
@@ -65,9 +64,10 @@ class Instance(FakeSnow):
 
 
 class Connection(FakeSnowflakeConnection):
-    """A session: fakesnow's connection with a user, a role and a warehouse."""
+    """A session (account.ClientSession): fakesnow's connection with a user, a role and a warehouse."""
 
     account: Account
+    parser: Parser
     lake: Lake
     user: str
     role: str
@@ -85,24 +85,20 @@ class Connection(FakeSnowflakeConnection):
             create_schema=False,
             db_path=instance.db_path,
         )
-        self.account, self.lake = instance.account, instance.lake
+        self.account, self.parser, self.lake = instance.account, instance.parser, instance.lake
         self.user, self.role, self.warehouse = user, role, warehouse
 
     @property
     def duckdb(self) -> DuckDBPyConnection:
-        """A new cursor on the same data, in a separate transaction."""
         return self._duck_conn.cursor()
 
     def cursor(self, cursor_class: type = object) -> Cursor:
-        """Return a cursor for all statements."""
         return Cursor(conn=self, duck_conn=self._duck_conn, use_dict_result=cursor_class is DictCursor)
 
     def run(self, sql: str) -> None:
-        """Run a statement as plain fakesnow."""
         FakeSnowflakeCursor(conn=self, duck_conn=self._duck_conn).execute(sql)
 
     def resolve(self, name: Name, parts: int) -> Name:
-        """Return the full name: missing parts are those of the session's database and schema."""
         if len(name) > parts:
             raise snowflake_errors.syntax_error(".".join(name), f"a name of at most {parts} part(s)")
         context = (self.database, self._schema)[: parts - 1]
@@ -120,9 +116,8 @@ class Cursor(FakeSnowflakeCursor):
     _conn: Connection
 
     def execute(self, command: str, params: Any = None, *args: Any, **kwargs: Any) -> FakeSnowflakeCursor:
-        """Run one statement."""
         try:
-            statement = parse(command)
+            statement = self._conn.parser.parse(command)
             if statement is None:
                 return super().execute(command, params, *args, **kwargs)
             self._execute(_select(commands.run(self._conn, statement)))
@@ -164,7 +159,7 @@ def keep_numbers(aggregate: Expr) -> Expr:
     return aggregate
 
 
-def _select(result: Result) -> Expr:
+def _select(result: StatementResult) -> Expr:
     """Return a query with these rows as its result, so that they are returned like those of other statements."""
     rows = result.rows or [tuple("" for _ in result.columns)]
     selects = [
@@ -186,15 +181,11 @@ _DUCKDB_STATEMENTS = (exp.Command, exp.Pragma, exp.Attach, exp.Detach)
 _WRITES = (exp.Insert, exp.Update, exp.Delete, exp.Merge, exp.TruncateTable, exp.Alter, exp.Drop)
 
 
-def _check_query(session: Session, expression: Expr) -> list[Name]:
+def _check_query(session: ClientSession, expression: Expr) -> list[Name]:
     """Check that the session's role may run a statement.
 
     Returns:
         The Iceberg tables that the statement reads.
-
-    Raises:
-        ProgrammingError: The statement is unknown, needs a privilege that the role lacks, would change an Iceberg table
-            of an external catalog, or reads one without a warehouse.
     """
     if isinstance(expression, _DUCKDB_STATEMENTS):
         raise snowflake_errors.not_emulated(f"The statement '{expression.sql(dialect='snowflake')[:80]}'")
@@ -210,7 +201,7 @@ def _check_query(session: Session, expression: Expr) -> list[Name]:
     return [name for name in read if name]
 
 
-def _check_table(session: Session, expression: Expr, table: exp.Table) -> Name | None:
+def _check_table(session: ClientSession, expression: Expr, table: exp.Table) -> Name | None:
     """Check one table of a statement, and return its full name if it is an Iceberg table."""
     account, role = session.account, session.role
     parts: Name = tuple(part.name if part.args.get("quoted") else part.name.upper() for part in table.parts)
@@ -235,7 +226,7 @@ def _check_table(session: Session, expression: Expr, table: exp.Table) -> Name |
     return name
 
 
-_CONTEXT: dict[str, Callable[[Session], str | None]] = {
+_CONTEXT: dict[str, Callable[[ClientSession], str | None]] = {
     "CURRENT_ACCOUNT": lambda session: session.account.name,
     "CURRENT_USER": lambda session: session.user,
     "CURRENT_ROLE": lambda session: session.role,
@@ -246,12 +237,12 @@ _CONTEXT: dict[str, Callable[[Session], str | None]] = {
 }
 
 
-def _substitute_functions(session: Session, expression: Expr) -> Expr:
+def _substitute_functions(session: ClientSession, expression: Expr) -> Expr:
     """Replace the calls of these functions by their values, in place."""
     return expression.transform(lambda node: _function_value(session, node), copy=False)
 
 
-def _function_value(session: Session, node: Expr) -> Expr:
+def _function_value(session: ClientSession, node: Expr) -> Expr:
     if not isinstance(node, exp.Func):
         return node
     name = node.name.upper() if isinstance(node, exp.Anonymous) else node.sql_name().upper()

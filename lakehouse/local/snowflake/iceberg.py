@@ -26,7 +26,7 @@ from requests import RequestException
 
 from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import snowflake_errors
-from lakehouse.local.snowflake.tokens import Name
+from lakehouse.local.snowflake.statements import Name
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,6 @@ class Lake:
         Args:
             env: AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, and AWS_ENDPOINT_URL_S3 if S3
                 has another endpoint.
-
-        Raises:
-            KeyError: The named variable is missing.
         """
         return cls(
             glue_endpoint=env["AWS_ENDPOINT_URL"],
@@ -65,9 +62,6 @@ class Lake:
             integration: Options of the catalog integration.
             namespace: Namespace in the catalog.
             name: The table's name in it.
-
-        Raises:
-            ProgrammingError: The catalog has no such Iceberg table, or the catalog or S3 cannot be read.
         """
         try:
             return self._catalog(integration).load_table((namespace, name))
@@ -165,10 +159,6 @@ def copy(table: Table, duckdb: DuckDBPyConnection, target: Name, previous: Copie
         duckdb: Connection of the database.
         target: Name of the DuckDB table.
         previous: Content of the DuckDB table so far. If rows were only appended since, only those are copied.
-
-    Raises:
-        ProgrammingError: A type has no DuckDB equivalent, two columns differ in case only, the table has equality
-            deletes, or a file cannot be read.
     """
     fields = table.schema().fields
     names = [field.name.upper() for field in fields]

@@ -12,11 +12,18 @@ from typing import Any
 
 from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import iceberg, snowflake_errors
-from lakehouse.local.snowflake.account import Account, Entity, IcebergTable
-from lakehouse.local.snowflake.session import Result, Session, like, status, text
+from lakehouse.local.snowflake.account import (
+    Account,
+    ClientSession,
+    Entity,
+    IcebergTable,
+    StatementResult,
+    like,
+    status,
+    text,
+)
 from lakehouse.local.snowflake.snowflake_errors import invalid_option
-from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Refresh, Show
-from lakehouse.local.snowflake.tokens import Name
+from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Name, Refresh, Show
 
 _SHOWN: Mapping[str, Callable[[IcebergTable], Any]] = {
     "created_on": lambda table: table.created,
@@ -40,7 +47,7 @@ _SHOWN: Mapping[str, Callable[[IcebergTable], Any]] = {
 """The columns of SHOW ICEBERG TABLES."""
 
 
-def create_table(session: Session, statement: Create) -> Result:
+def create_table(session: ClientSession, statement: Create) -> StatementResult:
     """Run CREATE ICEBERG TABLE ... CATALOG_TABLE_NAME, and copy the current snapshot.
 
     The role needs CREATE ICEBERG TABLE on the schema, and USAGE on volume and integration.
@@ -74,7 +81,7 @@ def create_table(session: Session, statement: Create) -> Result:
     return status(f"Table {name[-1]} successfully created.")
 
 
-def refresh_table(session: Session, statement: Refresh) -> Result:
+def refresh_table(session: ClientSession, statement: Refresh) -> StatementResult:
     """Run ALTER ICEBERG TABLE ... REFRESH. The role must own the table, and AUTO_REFRESH must be off."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading:
@@ -88,7 +95,7 @@ def refresh_table(session: Session, statement: Refresh) -> Result:
     return status()
 
 
-def refresh_if_due(session: Session, name: Name) -> None:
+def refresh_if_due(session: ClientSession, name: Name) -> None:
     """Refresh a table with AUTO_REFRESH if its interval has passed. Called on reads, unlike Snowflake's refresh."""
     account = session.account
     with account.loading:
@@ -102,7 +109,7 @@ def refresh_if_due(session: Session, name: Name) -> None:
         _load(session, table)
 
 
-def alter_table(session: Session, statement: Alter) -> Result:
+def alter_table(session: ClientSession, statement: Alter) -> StatementResult:
     """Run ALTER ICEBERG TABLE ... SET AUTO_REFRESH, COMMENT. The role must own the table."""
     if set(statement.options) - {"AUTO_REFRESH", "COMMENT"}:
         raise snowflake_errors.not_emulated(f"ALTER ICEBERG TABLE ... {', '.join(statement.options)}")
@@ -111,7 +118,7 @@ def alter_table(session: Session, statement: Alter) -> Result:
     return status()
 
 
-def drop_table(session: Session, statement: Drop) -> Result:
+def drop_table(session: ClientSession, statement: Drop) -> StatementResult:
     """Run DROP ICEBERG TABLE. The catalog and the files are not changed."""
     account, name = session.account, session.resolve(statement.name, 3)
     with account.loading, account.lock:
@@ -124,7 +131,7 @@ def drop_table(session: Session, statement: Drop) -> Result:
     return status(f"{name[-1]} successfully dropped.")
 
 
-def show_tables(session: Session, statement: Show) -> Result:
+def show_tables(session: ClientSession, statement: Show) -> StatementResult:
     """Run SHOW ICEBERG TABLES, limited to the tables that the role may see."""
     pattern = like(statement.like)
     # A single name is that of a database or, if there is none, of a schema in the session's database.
@@ -139,10 +146,10 @@ def show_tables(session: Session, statement: Show) -> Result:
             and table.name[: len(within)] == within
             and pattern.fullmatch(table.name[-1])
         ]
-    return Result(list(_SHOWN), rows)
+    return StatementResult(list(_SHOWN), rows)
 
 
-def table_information(session: Session, name: Name) -> str:
+def table_information(session: ClientSession, name: Name) -> str:
     """Return the result of SYSTEM$GET_ICEBERG_TABLE_INFORMATION: the metadata's location at the last refresh, as JSON.
 
     The role must own the table (Snowflake, SYSTEM$GET_ICEBERG_TABLE_INFORMATION, usage notes).
@@ -153,32 +160,28 @@ def table_information(session: Session, name: Name) -> str:
 
 
 def require_unused(account: Account, entity: Entity) -> None:
-    """Check that no table uses this volume or integration, without which Snowflake refuses to drop it.
-
-    Raises:
-        ProgrammingError: A table uses it.
-    """
+    """Check that no table uses this volume or integration, without which Snowflake refuses to drop it."""
     option = "EXTERNAL_VOLUME" if entity.kind == "EXTERNAL VOLUME" else "CATALOG"
     for table in account.all("ICEBERG TABLE"):
         if (table.options[option].upper(),) == entity.name:
             raise snowflake_errors.failed(f"{entity.label} cannot be dropped: table {table.label} uses it")
 
 
-def _owned(session: Session, name: Name) -> IcebergTable:
+def _owned(session: ClientSession, name: Name) -> IcebergTable:
     table = session.account.get("ICEBERG TABLE", name, session.role)
     session.account.require_ownership(table, session.role)
     assert isinstance(table, IcebergTable)
     return table
 
 
-def _is_native(session: Session, name: Name) -> bool:
+def _is_native(session: ClientSession, name: Name) -> bool:
     """Return whether DuckDB has a table or view of this name."""
     query = "SELECT 1 FROM information_schema.tables WHERE (table_catalog, table_schema, table_name) = (?, ?, ?)"
     with session.duckdb as duckdb:
         return duckdb.execute(query, list(name)).fetchone() is not None
 
 
-def _load(session: Session, table: IcebergTable) -> None:
+def _load(session: ClientSession, table: IcebergTable) -> None:
     """Copy the current snapshot of the catalog, unless the table already has it."""
     account, options = session.account, table.options
     integration = _integration(account, options)
@@ -227,7 +230,7 @@ def with_external_ids(account: Account, volume: str, options: dict[str, Any]) ->
     return {**options, "STORAGE_LOCATIONS": locations}
 
 
-def describe(session: Session, statement: Describe) -> Result:
+def describe(session: ClientSession, statement: Describe) -> StatementResult:
     """Run DESC EXTERNAL VOLUME or DESC CATALOG INTEGRATION, whose results a trust policy needs."""
     entity = session.account.get(statement.kind, session.resolve(statement.name, 1), session.role)
     return (
@@ -237,7 +240,7 @@ def describe(session: Session, statement: Describe) -> Result:
     )
 
 
-def _describe_volume(volume: Entity) -> Result:
+def _describe_volume(volume: Entity) -> StatementResult:
     writes = text(volume.options.get("ALLOW_WRITES", True))
     rows: list[tuple[str, ...]] = [("", "ALLOW_WRITES", "Boolean", writes, "true")]
     for number, location in enumerate(volume.options["STORAGE_LOCATIONS"], 1):
@@ -251,39 +254,20 @@ def _describe_volume(volume: Entity) -> Result:
         rows.append(("STORAGE_LOCATIONS", f"STORAGE_LOCATION_{number}", "String", json.dumps(shown), ""))
     rows.append(("STORAGE_LOCATIONS", "ACTIVE", "String", "", ""))
     rows.append(("", "COMMENT", "String", volume.options.get("COMMENT", ""), ""))
-    return Result(["parent_property", "property", "property_type", "property_value", "property_default"], rows)
-
-
-def check_integration(options: dict[str, Any]) -> None:
-    """Check that the options of an integration are compatible with each other.
-
-    Raises:
-        ProgrammingError: A REST catalog's kind does not support the authentication.
-    """
-    rest, login = options.get("REST_CONFIG"), options.get("REST_AUTHENTICATION")
-    if rest and login:
-        is_glue, signs = rest.get("CATALOG_API_TYPE") == "AWS_GLUE", login["TYPE"] == "SIGV4"
-        if is_glue != signs or (signs and options["CATALOG_SOURCE"] == "POLARIS"):
-            raise invalid_option(f"REST_AUTHENTICATION of TYPE {login['TYPE']} is not supported for this catalog")
+    return StatementResult(["parent_property", "property", "property_type", "property_value", "property_default"], rows)
 
 
 def altered_integration(integration: Entity, options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of ALTER CATALOG INTEGRATION ... SET, completed by the integration's authentication.
-
-    Raises:
-        ProgrammingError: An option is neither the refresh interval, the comment nor a client's secret.
-    """
-    login = options.get("REST_AUTHENTICATION", {})
-    if options.keys() - {"REFRESH_INTERVAL_SECONDS", "COMMENT", "REST_AUTHENTICATION"} or login.keys() - {
-        CLIENT_SECRET
-    }:
-        raise invalid_option(f"ALTER CATALOG INTEGRATION cannot set {', '.join([*options, *login])}")
-    if login and integration.options.get("REST_AUTHENTICATION", {}).get("TYPE") != "OAUTH":
+    """Return the options of ALTER CATALOG INTEGRATION ... SET, completed by the integration's authentication."""
+    if "REST_AUTHENTICATION" not in options:
+        return options
+    if not _uses_oauth(integration):
         raise invalid_option(f"{integration.label} has no {CLIENT_SECRET}")
-    return options | ({"REST_AUTHENTICATION": integration.options["REST_AUTHENTICATION"] | login} if login else {})
+    login = integration.options["REST_AUTHENTICATION"] | options["REST_AUTHENTICATION"]
+    return options | {"REST_AUTHENTICATION": login}
 
 
-def _describe_integration(account: Account, integration: Entity) -> Result:
+def _describe_integration(account: Account, integration: Entity) -> StatementResult:
     properties = {
         "CATALOG_NAMESPACE": "",
         "COMMENT": "",
@@ -298,7 +282,7 @@ def _describe_integration(account: Account, integration: Entity) -> Result:
         (key, "Boolean" if isinstance(value, bool) else "String", _shown(value), "")
         for key, value in properties.items()
     ]
-    return Result(["property", "property_type", "property_value", "property_default"], rows)
+    return StatementResult(["property", "property_type", "property_value", "property_default"], rows)
 
 
 def _uses_oauth(integration: Entity) -> bool:
@@ -324,7 +308,7 @@ def _assumed_role(account: Account, entity: Entity) -> tuple[str, str]:
     return signing.get("SIGV4_IAM_ROLE") or options["GLUE_AWS_ROLE_ARN"], external_id
 
 
-def verify(session: Session, kind: str, name: str) -> str:
+def verify(session: ClientSession, kind: str, name: str) -> str:
     """Run SYSTEM$VERIFY_EXTERNAL_VOLUME (only for the owner) or SYSTEM$VERIFY_CATALOG_INTEGRATION.
 
     The access to the IAM role, or the login to the REST catalog, is verified. No file is read: Snowflake does not

@@ -1,13 +1,22 @@
-"""The HTTP server: Snowflake's login and query protocol, by fakesnow's handlers with this package's authentication."""
+"""The HTTP server: Snowflake's login and query protocol, by fakesnow's handlers with this package's authentication.
+
+`python -m lakehouse.local.snowflake.server` serves on the loopback interface until SIGTERM. Environment:
+SNOWFLAKE_PORT, SNOWFLAKE_ACCOUNT, SNOWFLAKE_ADMIN_PASSWORD, LAKEHOUSE_ALLOWED_HOSTS, and the variables of
+`Lake.from_environment`. The data is in snowflake/data of the state folder. GET /healthz succeeds when the server is
+ready.
+"""
 
 import json
 import logging
+import os
+import sys
 import uuid
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import fakesnow.server
+import uvicorn
 from sqlglot import Expr, exp
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,37 +26,56 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from lakehouse.local import guard
+from lakehouse.local.guard import Hosts
+from lakehouse.local.home import Home
 from lakehouse.local.snowflake.account import Account
 from lakehouse.local.snowflake.engine import Connection, Instance
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.login import Authenticator, LoginRefused, Sessions, SessionTokens, Validity
-from lakehouse.local.snowflake.statements import parse
+from lakehouse.local.snowflake.statements import Parser
 
 logger = logging.getLogger("lakehouse.snowflake")
 
 MAX_BODY_BYTES = 16 * 1024**2
 """Largest request, before and after decompression."""
 
+REQUIRED = (
+    "SNOWFLAKE_PORT",
+    "SNOWFLAKE_ACCOUNT",
+    "SNOWFLAKE_ADMIN_PASSWORD",
+    "AWS_ENDPOINT_URL",
+    "AWS_REGION",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+)
+
 Handler = Callable[[Request], Awaitable[Response]]
 
 
 def application(
-    *, account: str, admin_password: str, lake: Lake, folder: Path, sessions: Sessions | None = None
+    *,
+    account: Account,
+    parser: Parser | None = None,
+    admin_password: str,
+    lake: Lake,
+    folder: Path,
+    sessions: Sessions | None = None,
 ) -> Starlette:
     """Return the ASGI application of one account.
 
     Args:
-        account: The account's name.
+        account: The account.
+        parser: Parser of the statements that fakesnow lacks.
         admin_password: The password of its user ADMIN.
         lake: Access to Glue and S3.
         folder: Folder of the data, which is emptied.
         sessions: Its sessions; by default with Snowflake's lifetimes.
     """
     sessions = sessions or Sessions(fakesnow.server.sessions)
-    state = Account(account)
-    instance = Instance(state, lake, folder)
-    authenticator = Authenticator(state, admin_password)
-    _extend_statement_types()
+    parser = parser or Parser()
+    instance = Instance(account, parser, lake, folder)
+    authenticator = Authenticator(account, admin_password)
+    _extend_statement_types(parser)
 
     async def login(request: Request) -> JSONResponse:
         data = (await request.json())["data"]
@@ -59,10 +87,10 @@ def application(
             ticket = uuid.uuid4()
             logger.warning("Login refused (%s): %s %s [%s]", refused.code, refused.message, refused.reason, ticket)
             return _failure(refused.code, f"{refused.message} [{ticket}]")
-        warehouse = _upper(query.get("warehouse")) or _default(state, user, "WAREHOUSE")
+        warehouse = _upper(query.get("warehouse")) or _default(account, user, "WAREHOUSE")
         database, schema = _upper(query.get("databaseName")), _upper(query.get("schemaName"))
         if not database:
-            namespace = (_default(state, user, "NAMESPACE") or "").split(".")
+            namespace = (_default(account, user, "NAMESPACE") or "").split(".")
             database, schema = namespace[0] or None, schema or (namespace[1] if len(namespace) > 1 else None)
         connection = await run_in_threadpool(Connection, instance, user, role, warehouse, database, schema)
         session = sessions.open(connection)
@@ -121,12 +149,12 @@ def application(
     return Starlette(routes=routes, middleware=[Middleware(guard.plain_bodies, limit=MAX_BODY_BYTES)])
 
 
-def _extend_statement_types() -> None:
+def _extend_statement_types(parser: Parser) -> None:
     """Let fakesnow.server accept this package's statements: it parses each statement again to determine its type."""
     parse_one = fakesnow.server.parse_one
 
     def parse_type(sql: str) -> Expr:
-        return exp.Command(this="") if parse(sql) else parse_one(sql)
+        return exp.Command(this="") if parser.parse(sql) else parse_one(sql)
 
     fakesnow.server.parse_one = parse_type
 
@@ -170,3 +198,35 @@ def _failure(code: str, message: str) -> JSONResponse:
 
 def _message(response: JSONResponse) -> str:
     return str(json.loads(bytes(response.body)).get("message", ""))
+
+
+def main(account_type: type[Account] = Account, parser: Parser | None = None) -> None:
+    """Serve until stopped, with the access control of a type of account and the checks of a parser."""
+    if missing := [name for name in REQUIRED if not os.environ.get(name)]:
+        sys.exit(f"The Snowflake server was not started: set {', '.join(missing)}")
+
+    # Arrow's default allocator does not return memory: 600 MB resident after 3 million rows, and 360 with malloc.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+
+    port = int(os.environ["SNOWFLAKE_PORT"])
+    app = application(
+        account=account_type(os.environ["SNOWFLAKE_ACCOUNT"]),
+        parser=parser,
+        admin_password=os.environ.pop("SNOWFLAKE_ADMIN_PASSWORD"),
+        lake=Lake.from_environment(os.environ),
+        # Relative, because fakesnow quotes no apostrophe in the path of the databases.
+        folder=Path(os.path.relpath(Home.default().folder("snowflake") / "data")),
+    )
+    # Clients keep connections open: a graceful shutdown would wait for them without end.
+    uvicorn.run(
+        guard.asgi(app, Hosts.of(port)),
+        host="127.0.0.1",
+        port=port,
+        access_log=False,
+        log_level="warning",
+        timeout_graceful_shutdown=2,
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -24,6 +24,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
+from lakehouse.config.loader import PROJECT
 from lakehouse.local.servers import snowflake_server
 from resources.snowflake.snowflake import Snowflake
 
@@ -158,7 +159,11 @@ def started(home: Path) -> Iterator[Server]:
     }
     with (home / "log").open("w") as log:
         process = subprocess.Popen(
-            [sys.executable, "-m", "lakehouse.local.snowflake"], env=environment, stdout=log, stderr=log
+            [sys.executable, "-m", "tests.support.clouds.snowflake.strict_server"],
+            cwd=PROJECT,
+            env=environment,
+            stdout=log,
+            stderr=log,
         )
     try:
         deadline = time.monotonic() + 60
