@@ -1,4 +1,4 @@
-"""Sessions of the local Snowflake server: expiry, renewal and their number."""
+"""Sessions of the local Snowflake server: expiry, renewal, their number, and access to all that exists."""
 
 import gzip
 import threading
@@ -131,3 +131,20 @@ def test_login_decompression_bomb_is_refused_before_password(port):
     assert response.status_code == 413 and "Nothing was done" in response.text
     assert post(port, "/session/v1/login-request", bytes(MAX_BODY_BYTES + 1)).status_code == 413
     assert connect(port).cursor().execute("SELECT 1").fetchall() == [(1,)]
+
+
+def test_grants_are_accepted_and_missing_objects_are_refused(port):
+    with connect(port) as connection:
+        cursor = connection.cursor()
+        for statement in (
+            "create warehouse W warehouse_size = XSMALL auto_suspend = 60",
+            "create role R",
+            "grant usage on warehouse W to role R",
+            "use role R",
+            "use warehouse W",
+        ):
+            cursor.execute(statement)
+        assert cursor.execute("select current_role(), current_warehouse()").fetchall() == [("R", "W")]
+        for statement in ("use warehouse NONE", "use role NONE", "drop schema DB.S"):
+            with pytest.raises(snowflake.connector.errors.ProgrammingError, match="does not exist"):
+                cursor.execute(statement)
