@@ -15,7 +15,7 @@ from lakehouse.local.home import Credentials, Home, write_atomically
 from lakehouse.local.java import class_path, java, property_value
 from lakehouse.local.processes.description import LOOPBACK, Context, Server
 from lakehouse.local.processes.process import run_tool
-from resources.kafka.kafka import jaas_config
+from resources.kafka.jaas import jaas_config
 
 USER, MECHANISM = "lakehouse", "SCRAM-SHA-512"
 """Login of clients if the broker requires it. With SCRAM, an impostor of the broker does not receive the password."""
