@@ -24,7 +24,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.loader import PROJECT
+from lakehouse.config.model import PROJECT
 from lakehouse.local.servers import snowflake_server
 from resources.snowflake.snowflake import Snowflake
 
