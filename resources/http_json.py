@@ -1,17 +1,53 @@
-"""Bearer tokens by OAuth 2.0 client credentials (RFC 6749, section 4.4)."""
+"""JSON over HTTP: requests, and bearer tokens by OAuth 2.0 client credentials (RFC 6749, section 4.4)."""
 
 import threading
 import time
 from dataclasses import dataclass, field
 from http import HTTPStatus
+from typing import Any
 
 import requests
+from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import LakehouseError, Unreachable, redact_credentials
 
 TIMEOUT_SECONDS = 10
 MARGIN_SECONDS = 30
 """A token is renewed this long before it expires, or at half of its lifetime if that is shorter."""
+
+
+class NoResponse(Exception):
+    """A request got no response. The message is the type of the client's error, whose text may quote the request."""
+
+    def __init__(self, error: requests.RequestException):
+        super().__init__(type(error).__name__)
+        reason = getattr(error.args[0], "reason", None) if error.args else None
+        lost = requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError
+        self.may_pass = isinstance(error, lost)
+        """Whether the same request may get a response later."""
+        self.was_sent = self.may_pass and not isinstance(reason, NewConnectionError | ConnectTimeoutError)
+        """Whether the server may have executed it."""
+
+
+def send(method: str, url: str, **request: Any) -> requests.Response:
+    """Send one request, with the arguments of `requests.request`.
+
+    Raises:
+        NoResponse: There is no response.
+    """
+    try:
+        return requests.request(method, url, **request)  # noqa: S113  each caller has its own time-out
+    except requests.RequestException as error:
+        raise NoResponse(error) from error
+
+
+def content(response: requests.Response) -> Any:
+    """Return the JSON of a response; None if it has no body.
+
+    Raises:
+        JSONDecodeError: The body is something else.
+    """
+    return response.json() if response.content else None
 
 
 @dataclass
@@ -48,9 +84,9 @@ class ClientCredentials:
         form = {"grant_type": "client_credentials", "scope": self.scope}
         form |= {"client_id": self.client_id, "client_secret": self.client_secret}
         try:
-            response = requests.post(self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
-        except requests.RequestException as error:
-            raise Unreachable(self.system, self.token_uri, check, type(error).__name__) from error
+            response = send("POST", self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
+        except NoResponse as error:
+            raise Unreachable(self.system, self.token_uri, check, error) from error
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.status_code >= 500:
             raise Unreachable(self.system, self.token_uri, check, f"status {response.status_code}")
         try:

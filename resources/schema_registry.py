@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -25,6 +26,7 @@ NOT_FOUND_SECONDS = 60
 MAX_NOT_FOUND = 1_000
 """Maximum number of "not found" responses in memory; the oldest are dropped."""
 NOT_FOUND = 404
+Found = TypeVar("Found")
 URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 
 
@@ -99,18 +101,10 @@ class SchemaRegistry(dg.ConfigurableResource):
         Raises:
             SchemaError: A schema has too many references, or refers to itself.
         """
-        from confluent_kafka.schema_registry import SchemaRegistryError
-
         with self._translate_errors():
             client = self.client()
-            try:
-                numbers = sorted(client.get_versions(subject))
-            except SchemaRegistryError as error:
-                if error.http_status_code == NOT_FOUND:
-                    return []
-                raise
             by_id: dict[int, RegisteredSchema] = {}
-            for number in numbers:
+            for number in sorted(_found(lambda: client.get_versions(subject)) or ()):
                 version = client.get_version(subject, number)
                 assert version.schema_id is not None, "a registered schema has an id"
                 # A schema with two version numbers has one id, and the position of the higher number.
@@ -131,32 +125,20 @@ class SchemaRegistry(dg.ConfigurableResource):
         Raises:
             SchemaError: The schema has too many references, or refers to itself.
         """
-        from confluent_kafka.schema_registry import SchemaRegistryError
-
         with self._translate_errors():
-            try:
-                self._require_time(deadline)
-                return self._with_references(id_, self.client().get_schema(id_), deadline)
-            except SchemaRegistryError as error:
-                if error.http_status_code != NOT_FOUND:
-                    raise
-                self._not_found.pop(id_, None)
-                self._not_found[id_] = time.monotonic()
-                for oldest in list(self._not_found)[:-MAX_NOT_FOUND]:
-                    del self._not_found[oldest]
-                return None
+            self._require_time(deadline)
+            schema = _found(lambda: self._with_references(id_, self.client().get_schema(id_), deadline))
+        if schema is None:
+            self._not_found.pop(id_, None)
+            self._not_found[id_] = time.monotonic()
+            for oldest in list(self._not_found)[:-MAX_NOT_FOUND]:
+                del self._not_found[oldest]
+        return schema
 
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects that have the schema with an id, or had it before it was deleted."""
-        from confluent_kafka.schema_registry import SchemaRegistryError
-
         with self._translate_errors():
-            try:
-                return frozenset(self.client().get_subjects_by_schema_id(id_, deleted=True))
-            except SchemaRegistryError as error:
-                if error.http_status_code != NOT_FOUND:
-                    raise
-                return frozenset()
+            return frozenset(_found(lambda: self.client().get_subjects_by_schema_id(id_, deleted=True)) or ())
 
     def not_found(self) -> frozenset[int]:
         """Return the ids that had no schema when they were last looked up, less than NOT_FOUND_SECONDS ago."""
@@ -210,3 +192,15 @@ class SchemaRegistry(dg.ConfigurableResource):
             return Unreachable("The schema registry", self.address, check, error)
 
         return translate(dict.fromkeys((SchemaRegistryError, HTTPError), unreachable))
+
+
+def _found(request: Callable[[], Found]) -> Found | None:
+    """Return the result of a request, or None if the registry does not have the object."""
+    from confluent_kafka.schema_registry import SchemaRegistryError
+
+    try:
+        return request()
+    except SchemaRegistryError as error:
+        if error.http_status_code != NOT_FOUND:
+            raise
+        return None

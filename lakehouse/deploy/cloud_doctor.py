@@ -16,6 +16,7 @@ from lakehouse.deploy.confluent.tableflow import OpenCatalogResource
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.snowflake.administrator import Administrator
+from resources.confluent.organization import Environments
 from resources.snowflake.session import single_value
 
 SERVICES = ("s3", "glue", "athena", "secretsmanager")
@@ -104,7 +105,7 @@ def _confluent(credentials: CloudCredentials) -> Diagnostic:
     if not (key and credentials.confluent_secret):
         return Diagnostic(subject, False, "no Cloud API key was given", remedy)
     try:
-        environments = credentials.confluent.environments().list()
+        environments = Environments(credentials.confluent.client()).list()
     except LakehouseError as error:
         return Diagnostic(subject, False, str(error), remedy)
     # Which calls its account may make is unknown: it may have roles through a group, too.

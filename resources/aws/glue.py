@@ -42,7 +42,7 @@ STALE = (
 
 
 @dataclass(frozen=True)
-class Registration:
+class GlueRegistration:
     """The registration of a table."""
 
     metadata_location: str
@@ -94,7 +94,7 @@ class Glue(dg.ConfigurableResource):
             except glue.exceptions.AlreadyExistsException:
                 return
 
-    def registration(self, database: str, table: str) -> Registration | None:
+    def registration(self, database: str, table: str) -> GlueRegistration | None:
         """Return the registration of a table, or None if there is none.
 
         Raises:
@@ -107,7 +107,7 @@ class Glue(dg.ConfigurableResource):
             except glue.exceptions.EntityNotFoundException:
                 return None
         parameters = iceberg_parameters(entry, f"{database}.{table}")
-        return Registration(
+        return GlueRegistration(
             metadata_location=parameters["metadata_location"],
             table_uuid=parameters.get("uuid"),
             version_id=entry.get("VersionId"),
@@ -125,8 +125,8 @@ class Glue(dg.ConfigurableResource):
         schema: Schema,
         location: str,
         comment: str,
-        expected: Registration | None,
-    ) -> Registration:
+        expected: GlueRegistration | None,
+    ) -> GlueRegistration:
         """Point the table at a metadata file: create it, or update it if it is still as `expected`.
 
         Args:

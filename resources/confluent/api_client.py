@@ -12,10 +12,10 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qs, urlsplit
 
 import requests
-from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, TransientError, Unreachable, redact_credentials
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock, doubling, retry
+from resources.http_json import NoResponse, content, send
 
 CONNECT_SECONDS, READ_SECONDS = 10, 60
 DEADLINE_SECONDS = 120
@@ -109,11 +109,11 @@ class ApiClient:
             nonlocal may_have_acted
             try:
                 response = self._send(method, path, query, body)
-            except (requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError) as error:
-                may_have_acted |= not _was_never_sent(error)
-                raise _NoUsableResponse(type(error).__name__) from error
-            except requests.RequestException as error:
-                raise self._unreachable(type(error).__name__) from error
+            except NoResponse as error:
+                if not error.may_pass:
+                    raise self._unreachable(str(error)) from error
+                may_have_acted |= error.was_sent
+                raise _NoUsableResponse(str(error)) from error
             if response.status_code < 300:
                 return self._json(call, response, body)
             text = self._error_message(response, body)
@@ -225,7 +225,7 @@ class ApiClient:
         return f"{self.name}: {method} {redact_credentials(self.url).rstrip('/')}{path}"
 
     def _send(self, method: str, path: str, query: Mapping[str, Any] | None, body: Any) -> requests.Response:
-        return requests.request(
+        return send(
             method,
             self.url.rstrip("/") + path,
             params={name: value for name, value in (query or {}).items() if value is not None},
@@ -236,10 +236,8 @@ class ApiClient:
         )
 
     def _json(self, call: str, response: requests.Response, body: Any) -> Any:
-        if not response.content:
-            return None
         try:
-            return response.json()
+            return content(response)
         except requests.exceptions.JSONDecodeError as error:
             raise ConfluentError(
                 f"{call} returned status {response.status_code}, but the body is not JSON "
@@ -301,11 +299,6 @@ def _secrets_of(body: Any) -> Iterator[str]:
             if isinstance(value, str) and "secret" in name:
                 yield value
             yield from _secrets_of(value)
-
-
-def _was_never_sent(error: requests.RequestException) -> bool:
-    reason = getattr(error.args[0], "reason", None) if error.args else None
-    return isinstance(reason, NewConnectionError | ConnectTimeoutError)
 
 
 TEXT_LIMIT = 300

@@ -18,13 +18,12 @@ from resources.confluent.clusters import (
     Connector,
     Connectors,
     SchemaRegistryCluster,
-    SchemaRegistryClusters,
     Subjects,
     Topics,
 )
-from resources.confluent.flink import ComputePools, Region, Regions, Statements
-from resources.confluent.organization import ApiKeys, Environment, Environments, RoleBindings, ServiceAccounts
-from resources.confluent.tableflow import CatalogIntegrations, ProviderIntegrations, TableflowTopic, TableflowTopics
+from resources.confluent.flink import Region, Statements
+from resources.confluent.organization import Environment
+from resources.confluent.tableflow import CatalogIntegrations, TableflowTopic, TableflowTopics
 from resources.masked_field import masked_field, secret_field
 
 KEY, KEY_SECRET, ENVIRONMENT, CLUSTER = "api.key", "api.key.secret", "environment.id", "kafka.cluster.id"
@@ -69,7 +68,7 @@ class ConfluentCloud(dg.ConfigurableResource):
     def kafka_cluster(self) -> Cluster | None:
         """Return the environment's Kafka cluster; None if it does not exist or is not visible to the key."""
         environment_id, cluster_id = self._place()
-        return self.clusters(environment_id).get(cluster_id)
+        return Clusters(self.client(), environment_id).get(cluster_id)
 
     def connector(self, name: str) -> Connector | None:
         """Return the state of a managed connector of the cluster, without its settings, or None as `kafka_cluster`."""
@@ -108,45 +107,9 @@ class ConfluentCloud(dg.ConfigurableResource):
     def _client(self, name: str, url: str, key: Key) -> ApiClient:
         return ApiClient(name, url, key, self.deadline_seconds)
 
-    def environments(self) -> Environments:
-        """Return the client of environments."""
-        return Environments(self.client())
-
-    def service_accounts(self) -> ServiceAccounts:
-        """Return the client of service accounts."""
-        return ServiceAccounts(self.client())
-
-    def role_bindings(self) -> RoleBindings:
-        """Return the client of role bindings."""
-        return RoleBindings(self.client())
-
-    def api_keys(self) -> ApiKeys:
-        """Return the client of API keys."""
-        return ApiKeys(self.client())
-
-    def clusters(self, environment_id: str) -> Clusters:
-        """Return the client of an environment's Kafka clusters."""
-        return Clusters(self.client(), environment_id)
-
-    def schema_registry_clusters(self, environment_id: str) -> SchemaRegistryClusters:
-        """Return the client of an environment's Schema Registry."""
-        return SchemaRegistryClusters(self.client(), environment_id)
-
     def connectors(self, cluster: Cluster) -> Connectors:
         """Return the client of a cluster's managed connectors."""
         return Connectors(self.client(), cluster.environment_id, cluster.id)
-
-    def provider_integrations(self, environment_id: str) -> ProviderIntegrations:
-        """Return the client of an environment's integrations with AWS accounts."""
-        return ProviderIntegrations(self.client(), environment_id)
-
-    def regions(self) -> Regions:
-        """Return the client of Flink's regions."""
-        return Regions(self.client())
-
-    def compute_pools(self, environment_id: str) -> ComputePools:
-        """Return the client of an environment's compute pools for Flink."""
-        return ComputePools(self.client(), environment_id)
 
     # The keys are those of the service: of Kafka, the Schema Registry, Flink or Tableflow.
 

@@ -27,7 +27,7 @@ from lakehouse.core.errors import (
     Unreachable,
     redact_credentials,
 )
-from resources.http_json import ClientCredentials
+from resources.http_json import ClientCredentials, NoResponse, content, send
 from resources.masked_field import masked_field, secret_field
 
 SYSTEM = "The REST catalog"
@@ -38,7 +38,7 @@ TOKEN_EXPIRED = (401, 419)
 
 
 @dataclass(frozen=True)
-class Registration:
+class RestRegistration:
     """The registration of a table. `snapshot_id` is None while the table has no snapshot."""
 
     metadata_location: str
@@ -102,7 +102,7 @@ class RestCatalog(dg.ConfigurableResource):
     _oauth: ClientCredentials | None = PrivateAttr(default=None)
     _prefix: str | None = PrivateAttr(default=None)
 
-    def registration(self, namespace: str, table: str) -> Registration | None:
+    def registration(self, namespace: str, table: str) -> RestRegistration | None:
         """Return the registration of a table, or None if there is none."""
         # The server responds with the same status if it does not have the whole catalog.
         path = self._in_catalog(f"{_in(namespace)}/tables/{_path(table)}")
@@ -115,15 +115,15 @@ class RestCatalog(dg.ConfigurableResource):
         metadata = body["metadata"]
         # Some servers return -1 while there is no snapshot.
         snapshot_id = metadata.get("current-snapshot-id")
-        return Registration(
+        return RestRegistration(
             metadata_location=body["metadata-location"],
             table_uuid=metadata["table-uuid"],
             snapshot_id=None if snapshot_id == -1 else snapshot_id,
         )
 
     def publish(
-        self, namespace: str, table: str, *, metadata_location: str, table_uuid: str, expected: Registration | None
-    ) -> Registration:
+        self, namespace: str, table: str, *, metadata_location: str, table_uuid: str, expected: RestRegistration | None
+    ) -> RestRegistration:
         """Register a metadata file for the table, in place of `expected`.
 
         The server compares nothing, whatever `move` is, so the caller checks that `expected` may be replaced.
@@ -248,11 +248,11 @@ class RestCatalog(dg.ConfigurableResource):
             for _ in range(2):
                 token = oauth.token(refused=token) if oauth else ""
                 headers = {"Authorization": f"Bearer {token}"} if token else {}
-                response = requests.request(method, url, headers=headers, timeout=TIMEOUT_SECONDS, **request)
+                response = send(method, url, headers=headers, timeout=TIMEOUT_SECONDS, **request)
                 if oauth is None or response.status_code not in TOKEN_EXPIRED:
                     break
-        except requests.RequestException as error:
-            raise Unreachable(SYSTEM, self.uri, check, type(error).__name__) from error
+        except NoResponse as error:
+            raise Unreachable(SYSTEM, self.uri, check, error) from error
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
             raise TransientError(
                 f"{SYSTEM} at {redact_credentials(self.uri)} limits the rate of requests (status "
@@ -270,7 +270,7 @@ class RestCatalog(dg.ConfigurableResource):
                 response.status_code,
             )
         try:
-            return response.json() if response.content else {}
+            return content(response) or {}
         except requests.JSONDecodeError:
             raise LakehouseError(
                 f"{SYSTEM} at {redact_credentials(self.uri)} responded to {method} /{path} without JSON. Set "

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
 from lakehouse.core.errors import LakehouseError, TransientError, Unreachable
@@ -59,6 +60,18 @@ LOGIN_SECONDS = 60
 POLL_SECONDS = 0.05
 
 Result = TypeVar("Result")
+
+
+@contextmanager
+def suppress_codes(*codes: str) -> Iterator[None]:
+    """Ignore errors of a Kafka client with these codes, by their names in confluent_kafka.KafkaError."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    try:
+        yield
+    except KafkaException as error:
+        if error.args[0].code() not in [getattr(KafkaError, code) for code in codes]:
+            raise
 
 
 def election_errors() -> tuple[int, ...]:

@@ -1,34 +1,21 @@
-"""A client of Kafka for offsets, topics and producers, with confluent-kafka."""
+"""A Kafka cluster: its topics, their offsets and messages."""
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
-import dagster as dg
-from pydantic import Field, PrivateAttr
-
-from lakehouse.core.errors import LakehouseError, TransientError, UnclearState, translate
+from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.polling import poll
-from resources.aws.secret_reader import read_secret_fields
-from resources.kafka.errors import LOGIN_SECONDS, POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election, to_error
-from resources.kafka.jaas import jaas_config
+from resources.kafka.connection import KafkaConnection
+from resources.kafka.errors import POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election, suppress_codes
 from resources.kafka.messages import Headers, Received, received, timestamps
-from resources.masked_field import secret_field
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, IsolationLevel, Producer
-    from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
-
-
-_LOG = logging.getLogger("lakehouse.librdkafka")
-# librdkafka writes the text of each exception to stderr as well.
-_LOG.setLevel(logging.CRITICAL)
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import ListOffsetsResultInfo, OffsetSpec
 
 
 @dataclass(frozen=True)
@@ -53,63 +40,8 @@ class Offsets:
     """Counts the elections of a leader. Only an election may replace records before `end`."""
 
 
-class Kafka(dg.ConfigurableResource):
+class Kafka(KafkaConnection):
     """A Kafka cluster. Clients log in if a SASL mechanism is set, and are anonymous otherwise."""
-
-    ONE_OF: ClassVar = ("bootstrap_servers", "secret")
-    """Settings of which one is required."""
-
-    bootstrap_servers: str = Field("", description="Addresses of brokers as `host:port`, separated by commas.")
-    security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
-    sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
-    api_key: str | None = Field(None, description="Id of an API key of the cluster, or a SASL user.")
-    api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
-
-    secret: str = Field(
-        "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."
-    )
-
-    role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
-
-    _client: AdminClient | None = PrivateAttr(default=None)
-    _renewed_at: float = PrivateAttr(default=0.0)
-
-    @property
-    def servers(self) -> str:
-        """Addresses of the brokers."""
-        return self._secret("bootstrap.servers")["bootstrap.servers"] if self.secret else self.bootstrap_servers
-
-    def _secret(self, *fields: str) -> Mapping[str, str]:
-        return read_secret_fields(self.secret, *fields, role_arn=self.role_arn)
-
-    def _credentials(self) -> tuple[str, str]:
-        if not self.secret:
-            return self.api_key or "", self.api_secret or ""
-        fields = self._secret("sasl.username", "sasl.password")
-        return fields["sasl.username"], fields["sasl.password"]
-
-    def client_config(self) -> dict[str, str | int]:
-        """Return the connection settings of all clients (librdkafka, Configuration properties)."""
-        config: dict[str, str | int] = {
-            "bootstrap.servers": self.servers,
-            "security.protocol": self.security_protocol,
-            "socket.timeout.ms": TIMEOUT_SECONDS * 1000,
-        }
-        if self.sasl_mechanism:
-            config |= {"sasl.mechanism": self.sasl_mechanism}
-            config["sasl.username"], config["sasl.password"] = self._credentials()
-        return config
-
-    def spark_options(self) -> dict[str, str]:
-        """Return the connection settings of Spark's Kafka source (Spark, Kafka Integration Guide: security)."""
-        options = {
-            "kafka.bootstrap.servers": self.servers,
-            "kafka.security.protocol": self.security_protocol,
-        }
-        if self.sasl_mechanism:
-            options["kafka.sasl.mechanism"] = self.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._credentials())
-        return options
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
@@ -123,21 +55,16 @@ class Kafka(dg.ConfigurableResource):
 
     def describe(self, topics: Sequence[str]) -> dict[str, TopicDescription]:
         """Return the descriptions of those of the topics that exist."""
-        from confluent_kafka import KafkaError, KafkaException, TopicCollection
+        from confluent_kafka import TopicCollection
 
         descriptions = {}
         with self.translate_errors():
             pending = self._admin().describe_topics(TopicCollection(list(topics)), request_timeout=TIMEOUT_SECONDS)
             for name, future in pending.items():
-                try:
-                    description = future.result()
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                        raise
-                    continue
-                parts = description.partitions
-                leaderless = tuple(part.id for part in parts if part.leader is None or part.leader.id < 0)
-                descriptions[name] = TopicDescription(str(description.topic_id), len(parts), leaderless)
+                with suppress_codes("UNKNOWN_TOPIC_OR_PART"):
+                    description, parts = future.result(), future.result().partitions
+                    leaderless = tuple(part.id for part in parts if part.leader is None or part.leader.id < 0)
+                    descriptions[name] = TopicDescription(str(description.topic_id), len(parts), leaderless)
         return descriptions
 
     def offsets(self, topics: Sequence[str], *, committed: bool = True) -> dict[str, dict[int, Offsets]]:
@@ -147,16 +74,14 @@ class Kafka(dg.ConfigurableResource):
             topics: Names of the topics.
             committed: Report the end as a read_committed consumer sees it: the start of the first open transaction.
         """
-        from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
 
         described = self.describe(topics)
         if missing := [topic for topic in topics if topic not in described]:
             raise self.missing_topic_error(missing[0])
         partitions = [(topic, p) for topic, description in described.items() for p in range(description.partitions)]
-        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
-        start = self._list_offsets(partitions, OffsetSpec.earliest(), isolation)
-        end = self._list_offsets(partitions, OffsetSpec.latest(), isolation)
+        start = self._list_offsets(partitions, OffsetSpec.earliest(), committed=committed)
+        end = self._list_offsets(partitions, OffsetSpec.latest(), committed=committed)
         offsets = {key: Offsets(start[key].offset, last.offset, last.leader_epoch) for key, last in end.items()}
         return {topic: {p: offsets[topic, p] for p in range(one.partitions)} for topic, one in described.items()}
 
@@ -174,12 +99,11 @@ class Kafka(dg.ConfigurableResource):
             topic: Name of the topic.
             timestamp_ms: Milliseconds since the epoch.
         """
-        from confluent_kafka import IsolationLevel
         from confluent_kafka.admin import OffsetSpec
 
         ends = {partition: offsets.end for partition, offsets in self.offsets([topic])[topic].items()}
         partitions = [(topic, partition) for partition in ends]
-        first = self._list_offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), IsolationLevel.READ_COMMITTED)
+        first = self._list_offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms), committed=True)
         return {p: min(offset, ends[p]) if (offset := first[topic, p].offset) >= 0 else ends[p] for p in ends}
 
     def ensure_topic(
@@ -203,7 +127,6 @@ class Kafka(dg.ConfigurableResource):
         Raises:
             UnclearState: An existing topic has fewer. Adding partitions moves keys, so an operator has to decide.
         """
-        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import NewTopic
 
         existing = self.describe([topic]).get(topic)
@@ -216,11 +139,8 @@ class Kafka(dg.ConfigurableResource):
                     operation_timeout=TIMEOUT_SECONDS,
                     request_timeout=TIMEOUT_SECONDS,
                 )
-                try:
+                with suppress_codes("TOPIC_ALREADY_EXISTS"):
                     created[topic].result()
-                except KafkaException as error:
-                    if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                        raise
             # A broker learns of a new topic from the controller, which may take longer than the response.
             if not poll(lambda: self.describe([topic]), pause=POLL_SECONDS, deadline_seconds=TIMEOUT_SECONDS):
                 raise TransientError(
@@ -243,48 +163,15 @@ class Kafka(dg.ConfigurableResource):
             consumer = self.consumer("lakehouse-lag", "read_uncommitted", {"check.crcs": "true"})
             return timestamps(consumer, topic, positions, ends)
 
-    def consumer(
-        self, group: str, isolation: str = "read_committed", settings: Mapping[str, str | int] | None = None
-    ) -> Consumer:
-        """Return a consumer for a group, which commits no offsets, with further settings of librdkafka."""
-        from confluent_kafka import Consumer
-
-        defaults = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
-        defaults |= {"isolation.level": isolation, "enable.partition.eof": "true"}
-        return Consumer({**self.client_config(), **defaults, **(settings or {})}, logger=_LOG)
-
-    def producer(self, **config: str | int) -> Producer:
-        """Return an idempotent producer that partitions keys as Java producers do.
-
-        Args:
-            config: Further settings of librdkafka, with `_` for `.`, such as `transactional_id`.
-        """
-        from confluent_kafka import Producer
-
-        settings = {
-            "enable.idempotence": "true",
-            "partitioner": "murmur2_random",
-            "compression.type": "zstd",
-            "linger.ms": 20,
-        }
-        named = {name.replace("_", "."): value for name, value in config.items()}
-        return Producer({**self.client_config(), **settings, **named}, logger=_LOG)
-
     def topic_setting(self, topic: str, name: str) -> str | None:
         """Return a setting of a topic (Kafka, Topic configs); None without permission to read it."""
-        from confluent_kafka import KafkaError, KafkaException
         from confluent_kafka.admin import ConfigResource
 
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
-        unreadable = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART)
-        with self.translate_errors():
+        setting = None
+        with self.translate_errors(), suppress_codes("TOPIC_AUTHORIZATION_FAILED", "UNKNOWN_TOPIC_OR_PART"):
             future = self._admin().describe_configs([resource], request_timeout=TIMEOUT_SECONDS)[resource]
-            try:
-                setting = future.result().get(name)
-            except KafkaException as error:
-                if error.args[0].code() not in unreadable:
-                    raise
-                setting = None
+            setting = future.result().get(name)
         return setting.value if setting else None
 
     def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received]:
@@ -318,11 +205,12 @@ class Kafka(dg.ConfigurableResource):
                 producer.poll(1)
 
     def _list_offsets(
-        self, partitions: list[tuple[str, int]], spec: OffsetSpec, isolation: IsolationLevel
+        self, partitions: Sequence[tuple[str, int]], spec: OffsetSpec, *, committed: bool
     ) -> dict[tuple[str, int], ListOffsetsResultInfo]:
-        from confluent_kafka import TopicPartition
+        from confluent_kafka import IsolationLevel, TopicPartition
 
         specs = {TopicPartition(topic, p): spec for topic, p in partitions}
+        isolation = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
 
         def offsets() -> dict[tuple[str, int], ListOffsetsResultInfo]:
             futures = self._admin().list_offsets(specs, isolation_level=isolation, request_timeout=TIMEOUT_SECONDS)
@@ -330,26 +218,3 @@ class Kafka(dg.ConfigurableResource):
 
         with self.translate_errors():
             return retry_during_election(offsets)
-
-    def _admin(self) -> AdminClient:
-        """Return the only admin client: a client that is deleted loses its pending responses."""
-        if self._client is None:
-            from confluent_kafka.admin import AdminClient
-
-            self._client, self._renewed_at = AdminClient({**self.client_config()}, logger=_LOG), time.monotonic()
-        elif time.monotonic() - self._renewed_at > LOGIN_SECONDS:
-            self._renewed_at = time.monotonic()
-            self.renew_login(self._client)
-        return self._client
-
-    def renew_login(self, client: AdminClient | Consumer) -> None:
-        """Give a client the login that the secret has now, if it can be read: a rotation deletes the earlier key."""
-        if self.secret and self.sasl_mechanism:
-            with suppress(LakehouseError):
-                client.set_sasl_credentials(*self._credentials())
-
-    def translate_errors(self) -> AbstractContextManager[None]:
-        """Raise Unreachable if no broker responds, and LakehouseError for a refused request."""
-        from confluent_kafka import KafkaException
-
-        return translate({KafkaException: lambda error: to_error(error, self.servers)})

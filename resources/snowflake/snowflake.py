@@ -61,7 +61,7 @@ class TableState:
 
 
 @dataclass(frozen=True)
-class Login:
+class SnowflakeLogin:
     """The credentials of a user."""
 
     account: str
@@ -119,19 +119,19 @@ class Snowflake(dg.ConfigurableResource):
             return self.account
         return read_secret_fields(self.secret, "account", role_arn=self.role_arn)["account"]
 
-    def login(self) -> Login:
+    def login(self) -> SnowflakeLogin:
         """Return the credentials of the user."""
         if self.secret:
             names = "account", "user", "role", "private_key"
             fields = read_secret_fields(self.secret, *names, role_arn=self.role_arn)
             key = {"private_key": fields["private_key"]}
-            return Login(fields["account"], fields["user"], fields["role"], key, f"the secret '{self.secret}'")
+            return SnowflakeLogin(fields["account"], fields["user"], fields["role"], key, f"the secret '{self.secret}'")
         if not Path(self.private_key_path).is_file():
             raise LakehouseError(
                 f"The private key of Snowflake user {self.user} is not at {self.private_key_path}. No login was "
                 "attempted. Correct private_key_path (SNOWFLAKE_PRIVATE_KEY_PATH)"
             )
-        return Login(
+        return SnowflakeLogin(
             self.account, self.user, self.role, {"private_key_path": self.private_key_path}, self.private_key_path
         )
 
@@ -214,13 +214,11 @@ class Snowflake(dg.ConfigurableResource):
 
     def disable_auto_refresh(self, schema: str, table: str) -> None:
         """Stop Snowflake's own refreshes of the table, so that only `refresh` moves it."""
-        with self.connect() as connection:
-            self._run(connection, sql.disable_auto_refresh(*self._name(schema, table)))
+        self.query(sql.disable_auto_refresh(*self._name(schema, table)))
 
     def refresh(self, schema: str, table: str) -> None:
         """Move a table without automatic refreshes to Glue's current snapshot and schema."""
-        with self.connect() as connection:
-            self._run(connection, sql.refresh_iceberg_table(*self._name(schema, table)))
+        self.query(sql.refresh_iceberg_table(*self._name(schema, table)))
 
     def metadata_location(self, schema: str, table: str) -> str | None:
         """Return the metadata file that the table shows, or None if the table does not exist or is not accessible.

@@ -32,9 +32,10 @@ from lakehouse.deploy.planner import apply
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.iceberg_commands import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
+from resources.confluent.clusters import Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import Scope
-from resources.confluent.tableflow import own_bucket
+from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.tableflow import ProviderIntegrations, own_bucket
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import SNOWFLAKE
 from tests.support.clouds.aws.world import REGION, World, world
@@ -105,15 +106,17 @@ def confluent(vendor: ConfluentServer) -> ConfluentCloud:
 def cloud(vendor: ConfluentServer, confluent: ConfluentCloud) -> ConfluentCloud:
     """The resource of an environment with a connector and a Tableflow table for the topic `trades`."""
     vendor.state.polls = 0
-    environment = confluent.environments().create("lake")
-    created = confluent.clusters(environment.id).create("lake", "us-east-1")
-    cluster = confluent.clusters(environment.id).get(created.id)
-    account = confluent.service_accounts().create("manager", "Manages")
-    integration = confluent.provider_integrations(environment.id).create("aws", "arn:aws:iam::123456789012:role/lake")
+    environment = Environments(confluent.client()).create("lake")
+    created = Clusters(confluent.client(), environment.id).create("lake", "us-east-1")
+    cluster = Clusters(confluent.client(), environment.id).get(created.id)
+    account = ServiceAccounts(confluent.client()).create("manager", "Manages")
+    integration = ProviderIntegrations(confluent.client(), environment.id).create(
+        "aws", "arn:aws:iam::123456789012:role/lake"
+    )
     pattern = f"{environment.crn}/provider-integration={integration.id}"
-    confluent.role_bindings().create(account.principal, "Assigner", pattern)
+    RoleBindings(confluent.client()).create(account.principal, "Assigner", pattern)
     kafka, tableflow = (
-        confluent.api_keys().create("key", "A key", account.id, scope).key
+        ApiKeys(confluent.client()).create("key", "A key", account.id, scope).key
         for scope in (Scope.cluster(cluster.id), Scope.tableflow())
     )
     confluent.topics(cluster, kafka).create("trades", 1)

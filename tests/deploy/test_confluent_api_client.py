@@ -22,8 +22,9 @@ from resources.confluent.api_client import (
     NotFound,
     RateLimited,
 )
+from resources.confluent.clusters import Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import Environments, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environments, Scope, ServiceAccounts
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
 
@@ -279,31 +280,31 @@ def test_find_missing_is_none_and_delete_succeeds(client: ApiClient):
 
 
 def test_call_wrong_key_is_refused_not_missing(vendor: ConfluentServer, confluent: ConfluentCloud):
-    environment = confluent.environments().create("lake")
+    environment = Environments(confluent.client()).create("lake")
     wrong = ConfluentCloud(api_key=ADMIN, api_secret="wrong", url=vendor.url)
     with pytest.raises(Forbidden):
-        wrong.clusters(environment.id).get("lkc-1")
+        Clusters(wrong.client(), environment.id).get("lkc-1")
     with pytest.raises(Forbidden):
-        wrong.environments().delete(environment.id)
+        Environments(wrong.client()).delete(environment.id)
     assert len(vendor.state.environments) == 1
 
 
 def test_call_key_of_another_plane_is_refused(vendor: ConfluentServer, confluent: ConfluentCloud):
     vendor.state.polls = 0
-    environment = confluent.environments().create("lake")
-    cluster = confluent.clusters(environment.id).create("lake", "us-east-1")
-    cluster = confluent.clusters(environment.id).get(cluster.id)
-    account = confluent.service_accounts().create("a", "a")
-    key = confluent.api_keys().create("k", "k", account.id, Scope.tableflow()).key
+    environment = Environments(confluent.client()).create("lake")
+    cluster = Clusters(confluent.client(), environment.id).create("lake", "us-east-1")
+    cluster = Clusters(confluent.client(), environment.id).get(cluster.id)
+    account = ServiceAccounts(confluent.client()).create("a", "a")
+    key = ApiKeys(confluent.client()).create("k", "k", account.id, Scope.tableflow()).key
     with pytest.raises(Forbidden, match="401 Error 401 Unauthorized"):
         confluent.topics(cluster, key).list()
     assert confluent.tableflow_topics(cluster, key).list() == []
 
 
 def test_find_two_of_same_name_is_unclear(confluent: ConfluentCloud):
-    first, second = (confluent.environments().create("lake") for _ in range(2))
+    first, second = (Environments(confluent.client()).create("lake") for _ in range(2))
     with pytest.raises(UnclearState, match=f"{first.id}, {second.id}"):
-        confluent.environments().find("lake")
+        Environments(confluent.client()).find("lake")
 
 
 def test_call_violating_contract_is_recorded(client: ApiClient, vendor: ConfluentServer):
@@ -315,10 +316,10 @@ def test_call_violating_contract_is_recorded(client: ApiClient, vendor: Confluen
 
 def test_messages_and_reprs_contain_no_secret(vendor: ConfluentServer, confluent: ConfluentCloud, client: ApiClient):
     secret = vendor.admin_secret
-    account = confluent.service_accounts().create("a", "a")
-    key = confluent.api_keys().create("k", "k", account.id, Scope.tableflow())
+    account = ServiceAccounts(confluent.client()).create("a", "a")
+    key = ApiKeys(confluent.client()).create("k", "k", account.id, Scope.tableflow())
     assert key.secret and key.secret not in f"{key!r} {key} {key.key!r}"
-    assert secret not in f"{confluent!r} {confluent} {client!r} {confluent.environments()!r}"
+    assert secret not in f"{confluent!r} {confluent} {client!r} {Environments(confluent.client())!r}"
     vendor.faults = [Fault(response=response(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]
     with pytest.raises(InvalidRequest) as rejected:
         client.call("POST", ENVIRONMENTS, body=BODY)

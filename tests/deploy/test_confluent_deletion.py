@@ -11,6 +11,7 @@ import pytest
 
 from lakehouse.deploy.planner import read_all
 from resources.aws.secrets_manager import TAG
+from resources.confluent.organization import ServiceAccounts
 from tests.support.clouds.confluent.deployment import KINDS, REGION, SMALL, Lake, left
 
 pytestmark = pytest.mark.stack
@@ -30,7 +31,7 @@ def remove(lake: Lake, name: str, resource: Any) -> None:
         case ["schema_registry"]:
             state.registries.clear()
         case ["account", _]:
-            lake.confluent.service_accounts().delete(resource.id)
+            ServiceAccounts(lake.confluent.client()).delete(resource.id)
         case ["roles", *_]:
             for binding in resource:
                 del state.bindings[binding.id]

@@ -9,7 +9,8 @@ import pytest
 from lakehouse.config.deployment import Existing
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan_destroy
-from resources.confluent.organization import Scope
+from resources.confluent.clusters import Clusters
+from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
 from tests.support.clouds.confluent.deployment import SMALL, Lake, actions
 
 pytestmark = pytest.mark.stack
@@ -18,14 +19,14 @@ pytestmark = pytest.mark.stack
 @pytest.mark.parametrize("kind", ["Basic", "Standard", "Dedicated"])
 def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
     state = lake.vendor.state
-    environment = lake.confluent.environments().create("theirs")
-    cluster = lake.confluent.clusters(environment.id).create("shared", lake.region)
-    while not (ready := lake.confluent.clusters(environment.id).get(cluster.id)).http_endpoint:
+    environment = Environments(lake.confluent.client()).create("theirs")
+    cluster = Clusters(lake.confluent.client(), environment.id).create("shared", lake.region)
+    while not (ready := Clusters(lake.confluent.client(), environment.id).get(cluster.id)).http_endpoint:
         continue
     state.clusters[cluster.id]["spec"]["config"] = {"kind": kind} | ({"cku": 1} if kind == "Dedicated" else {})
-    owner = lake.confluent.service_accounts().create("theirs", "Somebody's")
-    lake.confluent.role_bindings().create(owner.principal, "CloudClusterAdmin", ready.crn)
-    key = lake.confluent.api_keys().create("theirs", "", owner.id, Scope.cluster(cluster.id)).key
+    owner = ServiceAccounts(lake.confluent.client()).create("theirs", "Somebody's")
+    RoleBindings(lake.confluent.client()).create(owner.principal, "CloudClusterAdmin", ready.crn)
+    key = ApiKeys(lake.confluent.client()).create("theirs", "", owner.id, Scope.cluster(cluster.id)).key
     while not state.spread(key.id):
         continue
     lake.confluent.topics(ready, key).create("stock_trades", 6)
@@ -47,7 +48,7 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
 
 
 def test_deployments_in_one_environment_have_own_flink_statements(lake: Lake, other: Lake):
-    environment = lake.confluent.environments().create("shared")
+    environment = Environments(lake.confluent.client()).create("shared")
     for deployment in (lake, other):
         deployment.existing = Existing(confluent_environment=environment.id)
     other.flink = {"totals": lake.flink["totals"].replace("quantity * price", "price")}
@@ -63,7 +64,7 @@ def test_deployments_in_one_environment_have_own_flink_statements(lake: Lake, ot
 
 def test_flink_statement_named_by_earlier_release_is_kept(lake: Lake, other: Lake):
     """Earlier releases named statements in an existing environment without the deployment."""
-    environment = lake.confluent.environments().create("shared")
+    environment = Environments(lake.confluent.client()).create("shared")
     statements = lake.vendor.state.statements
     for deployment in (other, lake):
         deployment.existing, deployment.topics = Existing(confluent_environment=environment.id), SMALL
@@ -86,9 +87,9 @@ def test_flink_statement_named_by_earlier_release_is_kept(lake: Lake, other: Lak
 
 
 def test_create_connector_of_others_in_existing_cluster_is_refused(lake: Lake, other: Lake):
-    environment = lake.confluent.environments().create("shared")
-    cluster = lake.confluent.clusters(environment.id).create("shared", lake.region)
-    while not lake.confluent.clusters(environment.id).get(cluster.id).http_endpoint:
+    environment = Environments(lake.confluent.client()).create("shared")
+    cluster = Clusters(lake.confluent.client(), environment.id).create("shared", lake.region)
+    while not Clusters(lake.confluent.client(), environment.id).get(cluster.id).http_endpoint:
         continue
     for deployment in (lake, other):
         deployment.existing = Existing(confluent_environment=environment.id, confluent_cluster=cluster.id)

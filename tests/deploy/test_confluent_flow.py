@@ -8,10 +8,11 @@ from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from lakehouse.deploy.waiting import wait, wait_until_deleted
 from resources.confluent import clusters, flink
 from resources.confluent import clusters as connectors
-from resources.confluent.clusters import Acl
+from resources.confluent.clusters import Acl, Clusters, SchemaRegistryClusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import Scope
-from resources.confluent.tableflow import glue, own_bucket
+from resources.confluent.flink import ComputePools, Regions
+from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.tableflow import ProviderIntegrations, glue, own_bucket
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
 
@@ -29,21 +30,21 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     state = vendor.state
     state.polls, state.key_lag = 2, 3
 
-    environment = confluent.environments().create("lake")
-    cluster = confluent.clusters(environment.id).create("lake", "us-east-1")
+    environment = Environments(confluent.client()).create("lake")
+    cluster = Clusters(confluent.client(), environment.id).create("lake", "us-east-1")
     assert (cluster.phase, cluster.http_endpoint) == ("PROVISIONING", "")
-    cluster = ready("cluster", lambda: confluent.clusters(environment.id).get(cluster.id), clusters.READY)
+    cluster = ready("cluster", lambda: Clusters(confluent.client(), environment.id).get(cluster.id), clusters.READY)
     assert cluster.http_endpoint == vendor.url
     assert cluster.crn == f"{environment.crn}/cloud-cluster={cluster.id}"
-    registry = ready("registry", confluent.schema_registry_clusters(environment.id).find, clusters.READY)
+    registry = ready("registry", SchemaRegistryClusters(confluent.client(), environment.id).find, clusters.READY)
 
-    account = confluent.service_accounts().create("lake_manager", "Manages the lake")
-    confluent.role_bindings().create(account.principal, "CloudClusterAdmin", cluster.crn)
+    account = ServiceAccounts(confluent.client()).create("lake_manager", "Manages the lake")
+    RoleBindings(confluent.client()).create(account.principal, "CloudClusterAdmin", cluster.crn)
 
     def key(name: str, scope: Scope) -> Any:
-        return confluent.api_keys().create(name, "for a test", account.id, scope).key
+        return ApiKeys(confluent.client()).create(name, "for a test", account.id, scope).key
 
-    region = confluent.regions().find("us-east-1")
+    region = Regions(confluent.client()).find("us-east-1")
     kafka_key, registry_key = key("kafka", Scope.cluster(cluster.id)), key("registry", Scope.cluster(registry.id))
     flink_key, tableflow_key = key("flink", Scope.flink(region.id, environment.id)), key("table", Scope.tableflow())
 
@@ -78,11 +79,11 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     assert [connector.name for connector in source.list()] == ["Source"]
     assert subjects.list() == ["trades-value"]
 
-    integrations = confluent.provider_integrations(environment.id)
+    integrations = ProviderIntegrations(confluent.client(), environment.id)
     integration = integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
     assert integration.external_id and integration.usages == ()
     pattern = f"{environment.crn}/provider-integration={integration.id}"
-    confluent.role_bindings().create(account.principal, "Assigner", pattern)
+    RoleBindings(confluent.client()).create(account.principal, "Assigner", pattern)
     catalog = catalogs.create("glue", glue(integration.id))
     assert catalog.phase == "PENDING"
     tables.create("trades", own_bucket("bucket", integration.id), {"retention_ms": "604800000"})
@@ -90,7 +91,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     assert table.synced and table.table_path.startswith("s3://bucket/")
     assert ready("catalog", lambda: catalogs.get(catalog.id), {"CONNECTED"}).name == "glue"
 
-    pools = confluent.compute_pools(environment.id)
+    pools = ComputePools(confluent.client(), environment.id)
     pool = pools.create("pool", "us-east-1", 10)
     ready("pool", lambda: pools.get(pool.id), flink.READY)
     run = {"pool_id": pool.id, "principal_id": account.id, "catalog": "lake", "database": "lake"}
@@ -116,14 +117,14 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
         for topic in ("trades", "totals"):
             topics.delete(topic)
             gone("topic", lambda name=topic: topics.find(name))
-    for binding in confluent.role_bindings().on(pattern):
-        confluent.role_bindings().delete(binding)
-    for api_key in confluent.api_keys().list(account.id, Scope.cluster(cluster.id)):
-        confluent.api_keys().delete(api_key.id, api_key.owner_id)
-    confluent.service_accounts().delete(account.id)
-    confluent.clusters(environment.id).delete(cluster.id)
-    gone("cluster", lambda: confluent.clusters(environment.id).get(cluster.id))
-    confluent.environments().delete(environment.id)
+    for binding in RoleBindings(confluent.client()).on(pattern):
+        RoleBindings(confluent.client()).delete(binding)
+    for api_key in ApiKeys(confluent.client()).list(account.id, Scope.cluster(cluster.id)):
+        ApiKeys(confluent.client()).delete(api_key.id, api_key.owner_id)
+    ServiceAccounts(confluent.client()).delete(account.id)
+    Clusters(confluent.client(), environment.id).delete(cluster.id)
+    gone("cluster", lambda: Clusters(confluent.client(), environment.id).get(cluster.id))
+    Environments(confluent.client()).delete(environment.id)
 
     remaining = {name for name, kind in vars(state).items() if isinstance(kind, dict) and kind and name[0] != "_"}
     # Subjects and topic configurations outlive the registry and the topics in the simulation.

@@ -12,10 +12,19 @@ from lakehouse.core.errors import OutcomeUnknownError
 from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from lakehouse.deploy.waiting import Failed, wait
 from resources.confluent.api_client import Conflict, ConfluentError, Forbidden, InvalidRequest, Key, NotFound
-from resources.confluent.clusters import Acl, Cluster
+from resources.confluent.clusters import Acl, Cluster, Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import Environment, Scope, ServiceAccount
-from resources.confluent.tableflow import glue
+from resources.confluent.flink import ComputePools, Regions
+from resources.confluent.organization import (
+    ApiKeys,
+    Environment,
+    Environments,
+    RoleBindings,
+    Scope,
+    ServiceAccount,
+    ServiceAccounts,
+)
+from resources.confluent.tableflow import ProviderIntegrations, glue
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
 
@@ -46,13 +55,13 @@ class Lake:
 @pytest.fixture
 def lake(vendor: ConfluentServer, confluent: ConfluentCloud) -> Lake:
     vendor.state.polls = 0
-    environment = confluent.environments().create("lake")
-    created = confluent.clusters(environment.id).create("lake", "us-east-1")
-    cluster = confluent.clusters(environment.id).get(created.id)
-    account = confluent.service_accounts().create("manager", "Manages")
+    environment = Environments(confluent.client()).create("lake")
+    created = Clusters(confluent.client(), environment.id).create("lake", "us-east-1")
+    cluster = Clusters(confluent.client(), environment.id).get(created.id)
+    account = ServiceAccounts(confluent.client()).create("manager", "Manages")
 
     def key(scope: Scope) -> Key:
-        return confluent.api_keys().create("key", "A key", account.id, scope).key
+        return ApiKeys(confluent.client()).create("key", "A key", account.id, scope).key
 
     scopes = Scope.cluster(cluster.id), Scope.tableflow(), Scope.flink("aws.us-east-1", environment.id)
     return Lake(environment, cluster, account, *map(key, scopes))
@@ -60,13 +69,13 @@ def lake(vendor: ConfluentServer, confluent: ConfluentCloud) -> Lake:
 
 def test_find_new_resource_is_delayed(vendor: ConfluentServer, confluent: ConfluentCloud):
     vendor.state.list_lag = 2
-    environment = confluent.environments().create("lake")
-    environments = [confluent.environments().find("lake") for _ in range(4)]
+    environment = Environments(confluent.client()).create("lake")
+    environments = [Environments(confluent.client()).find("lake") for _ in range(4)]
     assert environments == [None, None, environment, environment]
 
 
 def test_find_service_account_by_exact_name(confluent: ConfluentCloud):
-    accounts = confluent.service_accounts()
+    accounts = ServiceAccounts(confluent.client())
     created = accounts.create("manager", "Manages")
     assert accounts.find("manager") == created
     assert accounts.find("manage") is None
@@ -77,13 +86,13 @@ def test_find_service_account_by_exact_name(confluent: ConfluentCloud):
 def test_delete_service_account_deletes_keys_and_bindings(
     vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake
 ):
-    confluent.role_bindings().create(lake.account.principal, "CloudClusterAdmin", lake.cluster.crn)
-    confluent.service_accounts().delete(lake.account.id)
+    RoleBindings(confluent.client()).create(lake.account.principal, "CloudClusterAdmin", lake.cluster.crn)
+    ServiceAccounts(confluent.client()).delete(lake.account.id)
     assert (vendor.state.keys, vendor.state.bindings) == ({}, {})
 
 
 def test_list_role_bindings_of_exact_pattern(confluent: ConfluentCloud, lake: Lake):
-    bindings, principal = confluent.role_bindings(), lake.account.principal
+    bindings, principal = RoleBindings(confluent.client()), lake.account.principal
     whole = bindings.create(principal, "ResourceOwner", lake.cluster.kafka_crn)
     part = bindings.create(principal, "ResourceOwner", f"{lake.cluster.kafka_crn}/topic=*")
     assert bindings.on(lake.cluster.kafka_crn) == [whole]
@@ -97,20 +106,20 @@ def test_list_role_bindings_of_exact_pattern(confluent: ConfluentCloud, lake: La
 
 def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
     environment, pattern = lake.environment.id, lake.cluster.crn
-    account = confluent.service_accounts().create("another", "Reads")
-    pool = confluent.compute_pools(environment).create("pool", "us-east-1", 5)
-    binding = confluent.role_bindings().create(account.principal, "CloudClusterAdmin", pattern)
-    key = confluent.api_keys().create("key", "A key", account.id, Scope.tableflow())
+    account = ServiceAccounts(confluent.client()).create("another", "Reads")
+    pool = ComputePools(confluent.client(), environment).create("pool", "us-east-1", 5)
+    binding = RoleBindings(confluent.client()).create(account.principal, "CloudClusterAdmin", pattern)
+    key = ApiKeys(confluent.client()).create("key", "A key", account.id, Scope.tableflow())
     topics = confluent.topics(lake.cluster, lake.kafka_key)
     topics.create("trades", 1)
     deletions = [
         lambda: topics.delete("trades"),
-        lambda: confluent.api_keys().delete(key.id, account.id),
-        lambda: confluent.role_bindings().delete(binding),
-        lambda: confluent.compute_pools(environment).delete(pool.id),
-        lambda: confluent.service_accounts().delete(account.id),
-        lambda: confluent.clusters(environment).delete(lake.cluster.id),
-        lambda: confluent.environments().delete(environment),
+        lambda: ApiKeys(confluent.client()).delete(key.id, account.id),
+        lambda: RoleBindings(confluent.client()).delete(binding),
+        lambda: ComputePools(confluent.client(), environment).delete(pool.id),
+        lambda: ServiceAccounts(confluent.client()).delete(account.id),
+        lambda: Clusters(confluent.client(), environment).delete(lake.cluster.id),
+        lambda: Environments(confluent.client()).delete(environment),
     ]
     vendor.faults = [Fault(times=100, on=lambda method, _: method == "DELETE", response=(403, {}, "Forbidden Access"))]
     for delete in deletions:
@@ -123,7 +132,7 @@ def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, conflu
 
 
 def test_list_keys_oldest_first_without_secrets(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
-    keys, scope = confluent.api_keys(), Scope.flink("aws.us-east-1", lake.environment.id)
+    keys, scope = ApiKeys(confluent.client()), Scope.flink("aws.us-east-1", lake.environment.id)
     second = keys.create("second", "", lake.account.id, scope)
     keys.create("elsewhere", "", lake.account.id, Scope.flink("aws.us-east-1", "env-other"))
     assert [key.id for key in keys.list(lake.account.id, scope)] == [lake.flink_key.id, second.id]
@@ -138,13 +147,13 @@ def test_new_key_is_refused_until_it_is_known(
     vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
 ):
     vendor.state.key_lag = 3
-    key = confluent.api_keys().create("new", "", lake.account.id, Scope.cluster(lake.cluster.id)).key
+    key = ApiKeys(confluent.client()).create("new", "", lake.account.id, Scope.cluster(lake.cluster.id)).key
     topics = confluent.topics(lake.cluster, key)
     with pytest.raises(Forbidden):
         topics.list()
     wait_until_accepted("the key", topics.list, deadline_seconds=600, clock=sleepless.clock)
     assert len(sleepless.pauses) == 3
-    confluent.api_keys().delete(key.id, lake.account.id)
+    ApiKeys(confluent.client()).delete(key.id, lake.account.id)
     with pytest.raises(Forbidden):
         topics.list()
 
@@ -172,7 +181,7 @@ def test_delete_acl_keeps_other_acls(vendor: ConfluentServer, confluent: Conflue
 
 def test_delete_protected_cluster_is_refused(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
     vendor.state.clusters[lake.cluster.id]["spec"]["deletion_protection"] = True
-    clusters = confluent.clusters(lake.environment.id)
+    clusters = Clusters(confluent.client(), lake.environment.id)
     assert clusters.get(lake.cluster.id).protected
     with pytest.raises(Conflict):
         clusters.delete(lake.cluster.id)
@@ -181,15 +190,15 @@ def test_delete_protected_cluster_is_refused(vendor: ConfluentServer, confluent:
 def test_delete_environment_deletes_its_resources(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
     confluent.topics(lake.cluster, lake.kafka_key).create("trades", 6)
     confluent.connectors(lake.cluster).put(CONFIG)
-    confluent.compute_pools(lake.environment.id).create("pool", "us-east-1", 5)
-    other = confluent.environments().create("other")
-    confluent.environments().delete(lake.environment.id)
+    ComputePools(confluent.client(), lake.environment.id).create("pool", "us-east-1", 5)
+    other = Environments(confluent.client()).create("other")
+    Environments(confluent.client()).delete(lake.environment.id)
     state = vendor.state
     assert set(state.environments) == {other.id}
     assert not any((state.clusters, state.registries, state.topics, state.connectors, state.pools))
-    assert confluent.clusters(lake.environment.id).get(lake.cluster.id) is None
+    assert Clusters(confluent.client(), lake.environment.id).get(lake.cluster.id) is None
     with pytest.raises(Forbidden):
-        confluent.clusters(lake.environment.id).list()
+        Clusters(confluent.client(), lake.environment.id).list()
     with pytest.raises(NotFound):
         confluent.connectors(lake.cluster).list()
 
@@ -231,14 +240,14 @@ def test_delete_connector_error_in_response_raises(vendor: ConfluentServer, conf
 def test_create_catalog_without_role_is_refused_until_granted(
     vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
 ):
-    integrations = confluent.provider_integrations(lake.environment.id)
+    integrations = ProviderIntegrations(confluent.client(), lake.environment.id)
     catalogs = confluent.catalog_integrations(lake.cluster, lake.tableflow_key)
     integration = integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
     with pytest.raises(Forbidden, match="ResourceOwner or Assigner on the provider integration"):
         catalogs.create("glue", glue(integration.id))
     vendor.state.role_lag = 2
     pattern = f"{lake.environment.crn}/provider-integration={integration.id}"
-    confluent.role_bindings().create(lake.account.principal, "Assigner", pattern)
+    RoleBindings(confluent.client()).create(lake.account.principal, "Assigner", pattern)
     created = []
     wait_until_accepted(
         "the role",
@@ -258,9 +267,9 @@ def test_create_catalog_without_role_is_refused_until_granted(
 
 
 def test_statement_failure_has_its_reason(confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless):
-    region = confluent.regions().find("us-east-1")
+    region = Regions(confluent.client()).find("us-east-1")
     statements = confluent.statements(region, lake.environment, lake.flink_key)
-    pool = confluent.compute_pools(lake.environment.id).create("pool", "us-east-1", 5)
+    pool = ComputePools(confluent.client(), lake.environment.id).create("pool", "us-east-1", 5)
     run = {"pool_id": pool.id, "principal_id": lake.account.id, "catalog": "lake", "database": "lake"}
     statements.create("ctas", "CREATE TABLE totals AS SELECT * FROM nothing", **run)
     with pytest.raises(Failed, match="Table 'nothing' does not exist"):
@@ -271,7 +280,7 @@ def test_statement_failure_has_its_reason(confluent: ConfluentCloud, lake: Lake,
 
 
 def test_find_region_without_flink_is_none(confluent: ConfluentCloud):
-    assert confluent.regions().find("nowhere-1") is None
+    assert Regions(confluent.client()).find("nowhere-1") is None
 
 
 @pytest.mark.parametrize("cut", ["before", "after"])
@@ -280,16 +289,16 @@ def test_set_up_after_lost_response_creates_no_duplicates(
     vendor: ConfluentServer, confluent: ConfluentCloud, nth: int, cut: str
 ):
     def set_up() -> None:
-        environments, accounts = confluent.environments(), confluent.service_accounts()
+        environments, accounts = Environments(confluent.client()), ServiceAccounts(confluent.client())
         environment = environments.find("lake") or environments.create("lake")
-        clusters = confluent.clusters(environment.id)
+        clusters = Clusters(confluent.client(), environment.id)
         cluster = clusters.find("lake") or clusters.create("lake", "us-east-1")
         account = accounts.find("manager") or accounts.create("manager", "Manages")
-        bindings, about = confluent.role_bindings(), (account.principal, "CloudClusterAdmin", cluster.crn)
+        bindings, about = RoleBindings(confluent.client()), (account.principal, "CloudClusterAdmin", cluster.crn)
         bindings.find(*about) or bindings.create(*about)
-        integrations = confluent.provider_integrations(environment.id)
+        integrations = ProviderIntegrations(confluent.client(), environment.id)
         integrations.find("aws") or integrations.create("aws", "arn:aws:iam::123456789012:role/lake")
-        pools = confluent.compute_pools(environment.id)
+        pools = ComputePools(confluent.client(), environment.id)
         pools.find("pool") or pools.create("pool", "us-east-1", 5)
 
     fault = Fault(nth=nth, on=lambda method, path: method == "POST", cut=cut)

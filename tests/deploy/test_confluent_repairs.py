@@ -14,7 +14,7 @@ import pytest
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import Failed
-from resources.confluent.organization import Scope
+from resources.confluent.organization import ApiKeys, Scope, ServiceAccounts
 from tests.support.clouds.confluent.deployment import (
     LARGE,
     REGION,
@@ -137,7 +137,7 @@ def test_create_after_removed_environment_makes_new_keys(lake: Lake):
 
 def test_create_abandoned_key_in_no_secret_is_deleted(lake: Lake):
     lake.create()
-    keys, state, owner = lake.confluent.api_keys(), lake.vendor.state, account(lake, "spark")
+    keys, state, owner = ApiKeys(lake.confluent.client()), lake.vendor.state, account(lake, "spark")
     [cluster] = state.clusters
     [stored] = keys.list(owner, Scope.cluster(cluster))
     name, description = stored.name, stored.description
@@ -227,7 +227,7 @@ def test_create_fields_beside_key_are_updated(lake: Lake):
 
 def test_create_connector_of_deleted_account_is_repaired(lake: Lake):
     lake.create()
-    lake.confluent.service_accounts().delete(account(lake, "app_connector"))
+    ServiceAccounts(lake.confluent.client()).delete(account(lake, "app_connector"))
     lake.create()
     [connector] = lake.vendor.state.connectors.values()
     assert connector["config"]["kafka.service.account.id"] == account(lake, "app_connector")

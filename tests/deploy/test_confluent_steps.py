@@ -11,7 +11,10 @@ import pytest
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.planner import plan, plan_destroy, read_all
-from resources.confluent.clusters import Acl
+from resources.confluent.clusters import Acl, Clusters
+from resources.confluent.flink import ComputePools
+from resources.confluent.organization import RoleBindings
+from resources.confluent.tableflow import ProviderIntegrations
 from tests.support.clouds.confluent.deployment import LARGE, REGION, Lake, account, actions, inventory, left
 from tests.support.clouds.confluent.server import Fault
 from tests.support.clouds.confluent.state import ORGANIZATION
@@ -183,9 +186,9 @@ def test_delete_environment_with_foreign_resource_is_kept(lake: Lake, kind: str)
     lake.create()
     [environment] = lake.vendor.state.environments
     make = {
-        "cluster": lambda: lake.confluent.clusters(environment).create("theirs", REGION),
-        "pool": lambda: lake.confluent.compute_pools(environment).create("theirs", REGION, 5),
-        "integration": lambda: lake.confluent.provider_integrations(environment).create(
+        "cluster": lambda: Clusters(lake.confluent.client(), environment).create("theirs", REGION),
+        "pool": lambda: ComputePools(lake.confluent.client(), environment).create("theirs", REGION, 5),
+        "integration": lambda: ProviderIntegrations(lake.confluent.client(), environment).create(
             "theirs", lake.names.role_arn("x")
         ),
     }
@@ -246,7 +249,7 @@ def test_plan_foreign_permissions_are_reported_and_kept(lake: Lake):
     assert (kept.action, kept.reason) == ("no-op", "is as it should be")
     state = lake.vendor.state
     consumer, connector = of(lake, "app_consumer"), of(lake, "app_connector")
-    binding = lake.confluent.role_bindings().create(consumer, "OrganizationAdmin", ORGANIZATION)
+    binding = RoleBindings(lake.confluent.client()).create(consumer, "OrganizationAdmin", ORGANIZATION)
     outputs, by_address = read_all(lake.resources), {resource.address: resource for resource in lake.resources}
     acls = lake.confluent.acls(
         outputs[by_address["confluent/cluster"]], outputs[by_address["confluent/key/app_manager/kafka"]]

@@ -17,8 +17,9 @@ from lakehouse.deploy.rotation import Policy, recorded_outputs
 from lakehouse.deploy.rotation import rotate as rotate_deployment
 from lakehouse.deploy.snowflake.access import ServiceUserKey
 from resources.confluent.api_client import Forbidden
+from resources.confluent.clusters import Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import Scope
+from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
 from tests.support.clouds.confluent.deployment import REGION, SQL, Lake, account
 from tests.support.clouds.snowflake.deployments import Deployed, aws, open_session, service_session
 
@@ -63,24 +64,24 @@ def test_owner_of_the_accounts_may_do_nothing_else(owner: Lake):
     [environment] = state.environments
     pattern = state.environments[environment]["metadata"]["resource_name"]
     refused = [
-        lambda: cloud.environments().list(),
-        lambda: cloud.clusters(environment).list(),
-        lambda: cloud.role_bindings().create(f"User:{account(owner, 'rotation')}", "EnvironmentAdmin", pattern),
-        lambda: cloud.service_accounts().create("another", "One more"),
-        lambda: cloud.api_keys().create("key", "A key", foreign, Scope.cloud()),
-        lambda: cloud.environments().delete(environment),
+        lambda: Environments(cloud.client()).list(),
+        lambda: Clusters(cloud.client(), environment).list(),
+        lambda: RoleBindings(cloud.client()).create(f"User:{account(owner, 'rotation')}", "EnvironmentAdmin", pattern),
+        lambda: ServiceAccounts(cloud.client()).create("another", "One more"),
+        lambda: ApiKeys(cloud.client()).create("key", "A key", foreign, Scope.cloud()),
+        lambda: Environments(cloud.client()).delete(environment),
     ]
     for call in refused:
         with pytest.raises(Forbidden):
             call()
     assert environment in state.environments
-    assert cloud.api_keys().list(foreign) == []
-    assert cloud.service_accounts().find("theirs") is None
+    assert ApiKeys(cloud.client()).list(foreign) == []
+    assert ServiceAccounts(cloud.client()).find("theirs") is None
     owned = {account(owner, purpose) for purpose in ("spark", "rotation", "app_manager", "flink")}
     listed = {
         owner.vendor.state.keys[key.id]["spec"]["owner"]["id"]
         for account in owned
-        for key in cloud.api_keys().list(account)
+        for key in ApiKeys(cloud.client()).list(account)
     }
     assert listed == owned
 
@@ -103,8 +104,8 @@ def test_rotate_without_ownership_of_an_account_leaves_its_key(owner: Lake):
 def test_delete_key_without_ownership_is_refused_and_again_is_not(owner: Lake):
     state, spark = owner.vendor.state, account(owner, "spark")
     keys = [key_id for key_id, key in state.keys.items() if key["spec"]["owner"]["id"] == spark]
-    owner.confluent.api_keys().delete(keys[0], spark)
-    owner.confluent.api_keys().delete(keys[0], spark)
+    ApiKeys(owner.confluent.client()).delete(keys[0], spark)
+    ApiKeys(owner.confluent.client()).delete(keys[0], spark)
     assert keys[0] not in state.keys
     [binding] = [
         k for k, binding in state.bindings.items() if binding["crn_pattern"].endswith(f"service-account={spark}")
@@ -113,7 +114,7 @@ def test_delete_key_without_ownership_is_refused_and_again_is_not(owner: Lake):
 
     for key_id in keys:
         with pytest.raises(Forbidden):
-            owner.confluent.api_keys().delete(key_id, spark)
+            ApiKeys(owner.confluent.client()).delete(key_id, spark)
 
     assert keys[1] in state.keys
 

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from resources.confluent.api_client import ConfluentError, Key
-from resources.confluent.clusters import Cluster, SchemaRegistryCluster, Topics
+from resources.confluent.clusters import Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters, Topics
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.flink import Region
-from resources.confluent.organization import Environment, Scope
+from resources.confluent.flink import ComputePools, Region, Regions
+from resources.confluent.organization import ApiKeys, Environment, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.tableflow import ProviderIntegrations
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 
 SECRET = "hunter2"
@@ -30,15 +31,15 @@ def topics(cloud: ConfluentCloud, vendor: ConfluentServer) -> Topics:
 
 
 LISTS: dict[str, Callable[[ConfluentCloud, ConfluentServer], object]] = {
-    "/org/v2/environments": lambda cloud, _: cloud.environments().list(),
-    "/cmk/v2/clusters": lambda cloud, _: cloud.clusters("env-1").list(),
-    "/srcm/v3/clusters": lambda cloud, _: cloud.schema_registry_clusters("env-1").find(),
-    "/iam/v2/service-accounts": lambda cloud, _: cloud.service_accounts().find("lake"),
-    "/iam/v2/role-bindings": lambda cloud, _: cloud.role_bindings().on("crn"),
-    "/iam/v2/api-keys": lambda cloud, _: cloud.api_keys().list("sa-1"),
-    "/pim/v1/integrations": lambda cloud, _: cloud.provider_integrations("env-1").list(),
-    "/fcpm/v2/regions": lambda cloud, _: cloud.regions().find("us-east-1"),
-    "/fcpm/v2/compute-pools": lambda cloud, _: cloud.compute_pools("env-1").list(),
+    "/org/v2/environments": lambda cloud, _: Environments(cloud.client()).list(),
+    "/cmk/v2/clusters": lambda cloud, _: Clusters(cloud.client(), "env-1").list(),
+    "/srcm/v3/clusters": lambda cloud, _: SchemaRegistryClusters(cloud.client(), "env-1").find(),
+    "/iam/v2/service-accounts": lambda cloud, _: ServiceAccounts(cloud.client()).find("lake"),
+    "/iam/v2/role-bindings": lambda cloud, _: RoleBindings(cloud.client()).on("crn"),
+    "/iam/v2/api-keys": lambda cloud, _: ApiKeys(cloud.client()).list("sa-1"),
+    "/pim/v1/integrations": lambda cloud, _: ProviderIntegrations(cloud.client(), "env-1").list(),
+    "/fcpm/v2/regions": lambda cloud, _: Regions(cloud.client()).find("us-east-1"),
+    "/fcpm/v2/compute-pools": lambda cloud, _: ComputePools(cloud.client(), "env-1").list(),
     "/statements": lambda cloud, vendor: cloud.statements(Region("r", vendor.url), ENVIRONMENT, KEY).list(),
     "/catalog-integrations": lambda cloud, vendor: cloud.catalog_integrations(cluster(vendor), KEY).find("lake"),
     "/tableflow-topics": lambda cloud, vendor: cloud.tableflow_topics(cluster(vendor), KEY).list(),
@@ -47,21 +48,21 @@ LISTS: dict[str, Callable[[ConfluentCloud, ConfluentServer], object]] = {
     "/connectors": lambda cloud, vendor: cloud.connectors(cluster(vendor)).list(),
 }
 OBJECTS: dict[str, Callable[[ConfluentCloud, ConfluentServer], object]] = {
-    "GET /cmk/v2/clusters/lkc-1": lambda cloud, _: cloud.clusters("env-1").get("lkc-1"),
-    "GET /iam/v2/api-keys/key": lambda cloud, _: cloud.api_keys().find("key"),
-    "GET /fcpm/v2/compute-pools/pool": lambda cloud, _: cloud.compute_pools("env-1").get("pool"),
+    "GET /cmk/v2/clusters/lkc-1": lambda cloud, _: Clusters(cloud.client(), "env-1").get("lkc-1"),
+    "GET /iam/v2/api-keys/key": lambda cloud, _: ApiKeys(cloud.client()).find("key"),
+    "GET /fcpm/v2/compute-pools/pool": lambda cloud, _: ComputePools(cloud.client(), "env-1").get("pool"),
     "GET /connectors/c/status": lambda cloud, vendor: cloud.connectors(cluster(vendor)).find("c"),
     "GET /topics/t": lambda cloud, vendor: topics(cloud, vendor).find("t"),
     "GET /topics/t/configs/retention.ms": lambda cloud, vendor: topics(cloud, vendor).retention_ms("t"),
     "GET /tableflow-topics/t": lambda cloud, vendor: cloud.tableflow_topics(cluster(vendor), KEY).find("t"),
     "PATCH /tableflow-topics/t": lambda cloud, vendor: cloud.tableflow_topics(cluster(vendor), KEY).change("t", {}),
     "POST /topics": lambda cloud, vendor: topics(cloud, vendor).create("t", 1),
-    "POST /org/v2/environments": lambda cloud, _: cloud.environments().create("lake"),
-    "POST /cmk/v2/clusters": lambda cloud, _: cloud.clusters("env-1").create("lake", "us-east-1"),
-    "POST /iam/v2/service-accounts": lambda cloud, _: cloud.service_accounts().create("lake", ""),
-    "POST /iam/v2/role-bindings": lambda cloud, _: cloud.role_bindings().create("User:a", "b", "c"),
-    "POST /iam/v2/api-keys": lambda cloud, _: cloud.api_keys().create("a", "b", "sa-1", Scope.cloud()),
-    "POST /pim/v1/integrations": lambda cloud, _: cloud.provider_integrations("env-1").create("a", "arn"),
+    "POST /org/v2/environments": lambda cloud, _: Environments(cloud.client()).create("lake"),
+    "POST /cmk/v2/clusters": lambda cloud, _: Clusters(cloud.client(), "env-1").create("lake", "us-east-1"),
+    "POST /iam/v2/service-accounts": lambda cloud, _: ServiceAccounts(cloud.client()).create("lake", ""),
+    "POST /iam/v2/role-bindings": lambda cloud, _: RoleBindings(cloud.client()).create("User:a", "b", "c"),
+    "POST /iam/v2/api-keys": lambda cloud, _: ApiKeys(cloud.client()).create("a", "b", "sa-1", Scope.cloud()),
+    "POST /pim/v1/integrations": lambda cloud, _: ProviderIntegrations(cloud.client(), "env-1").create("a", "arn"),
     "PUT /validate": lambda cloud, vendor: cloud.connectors(cluster(vendor)).validate({"connector.class": "c"}),
 }
 

@@ -13,7 +13,7 @@ from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import TOKEN, Batch
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import reader_of
-from resources.aws.glue import Glue, Registration
+from resources.aws.glue import Glue, GlueRegistration
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.snapshots import last_batch
 
@@ -106,7 +106,7 @@ def test_register_keeps_parameters_of_others(lake, glue):
 def test_register_over_dropped_table_is_a_conflict(glue):
     boto3.client("glue").create_database(DatabaseInput={"Name": "trading"})
     table = {"metadata_location": "s3://lake/2.json", "table_uuid": "uuid", "location": "s3://lake", "comment": ""}
-    dropped = Registration("s3://lake/1.json", "uuid", "1")
+    dropped = GlueRegistration("s3://lake/1.json", "uuid", "1")
     with pytest.raises(CommitConflict, match=r"trading\.orders in Glue since it was read .* Retry the run"):
         glue.register("trading", "orders", schema=Schema(), expected=dropped, **table)
 

@@ -36,9 +36,9 @@ class Admin:
 def stored(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The fields of the secret."""
     fields = {"bootstrap.servers": "127.0.0.1:1", **FIRST}
-    monkeypatch.setattr("resources.kafka.kafka.read_secret_fields", lambda *_, **__: dict(fields))
+    monkeypatch.setattr("resources.kafka.connection.read_secret_fields", lambda *_, **__: dict(fields))
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
-    for module in ("kafka", "stream_group"):
+    for module in ("connection", "stream_group"):
         monkeypatch.setattr(f"resources.kafka.{module}.LOGIN_SECONDS", 0.0)
     return fields
 
@@ -54,7 +54,7 @@ def test_admin_client_keeps_key_while_secret_is_unreachable(stored: dict[str, st
     def unreachable(*_: object, **__: object) -> None:
         raise Unreachable("AWS Secrets Manager", "region eu-west-1", "the network")
 
-    monkeypatch.setattr("resources.kafka.kafka.read_secret_fields", unreachable)
+    monkeypatch.setattr("resources.kafka.connection.read_secret_fields", unreachable)
     assert kafka.topics() == ["first"]
 
 

@@ -20,6 +20,7 @@ from lakehouse.core.errors import ConfigError, LakehouseError
 from resources.aws import secret_reader
 from resources.build import system
 from resources.confluent.confluent_cloud import ConfluentCloud
+from resources.confluent.organization import Environments
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
@@ -190,7 +191,9 @@ CALLS = {
     ).registration("a", "b"),
     "Webhook": lambda url: Webhook(url=url).send("headline"),
     "Spark": lambda url: Spark(remote=f"sc://user:{HIDDEN}@127.0.0.1:1/;token={HIDDEN}").session({}),
-    "ConfluentCloud": lambda url: ConfluentCloud(api_key="KEY", api_secret=HIDDEN, url=url).environments().list(),
+    "ConfluentCloud": lambda url: Environments(
+        ConfluentCloud(api_key="KEY", api_secret=HIDDEN, url=url).client()
+    ).list(),
 }
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, TransientError, is_transient
-from resources.iceberg.rest_catalog import Registration, RestCatalog
+from resources.iceberg.rest_catalog import RestCatalog, RestRegistration
 from tests.support.servers.listener import Listener
 
 OLD, NEW, UUID = "s3://lake/1.metadata.json", "s3://lake/2.metadata.json", "0d0f3b0e-6c1c-4b8a-9f6e-2f0f5d9a6f10"
@@ -29,7 +29,7 @@ def refused(status, message):
 
 
 def publish(catalog):
-    expected = Registration(OLD, UUID, 1)
+    expected = RestRegistration(OLD, UUID, 1)
     return catalog.publish("trading", "orders", metadata_location=NEW, table_uuid=UUID, expected=expected)
 
 

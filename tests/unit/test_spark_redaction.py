@@ -6,7 +6,8 @@ import pytest
 from google.protobuf import text_format
 from pyspark.sql.connect.proto import Plan
 
-from resources.kafka.kafka import Kafka, jaas_config
+from resources.kafka.jaas import jaas_config
+from resources.kafka.kafka import Kafka
 from resources.spark.spark import REDACTION
 
 # Java and Python agree on the syntax of this pattern.

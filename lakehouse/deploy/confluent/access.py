@@ -16,7 +16,7 @@ from lakehouse.deploy.waiting import wait_until_visible
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.api_client import Conflict, Key
 from resources.confluent.clusters import Acl, Acls, Cluster, SchemaRegistryCluster
-from resources.confluent.organization import Environment, RoleBinding, ServiceAccount
+from resources.confluent.organization import Environment, RoleBinding, RoleBindings, ServiceAccount, ServiceAccounts
 from resources.confluent.tableflow import ProviderIntegration
 
 Permission = TypeVar("Permission")
@@ -40,7 +40,7 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         return f"service account '{self.names.service_account(self.purpose)}'"
 
     def read(self, outputs: Outputs) -> ServiceAccount | None:
-        account = self.cloud.service_accounts().find(self.names.service_account(self.purpose))
+        account = ServiceAccounts(self.cloud.client()).find(self.names.service_account(self.purpose))
         if account and account.description != self._description:
             raise UnclearState(
                 f"Confluent Cloud has a {self.label} ({account.id}) of another deployment: its description is "
@@ -50,7 +50,7 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         return account
 
     def create(self, outputs: Outputs) -> ServiceAccount:
-        return self.cloud.service_accounts().create(self.names.service_account(self.purpose), self._description)
+        return ServiceAccounts(self.cloud.client()).create(self.names.service_account(self.purpose), self._description)
 
     def wait_until_ready(self, outputs: Outputs, current: ServiceAccount) -> ServiceAccount:
         return self.wait_until_listed(outputs)
@@ -59,7 +59,7 @@ class ServiceAccountResource(ConfluentResource[ServiceAccount]):
         # The resource of a key does not find the secret after an external deletion of the key or the cluster.
         for secret in self.secret_names:
             self.secrets.delete(secret)
-        self.cloud.service_accounts().delete(current.id)
+        ServiceAccounts(self.cloud.client()).delete(current.id)
 
     @property
     def _description(self) -> str:
@@ -145,14 +145,14 @@ class RoleBindingsResource(PermissionsResource[RoleBinding]):
     def read(self, outputs: Outputs) -> list[RoleBinding] | None:
         declared = self._declared(outputs)
         organization = outputs[self.scopes.environment].organization_crn
-        bindings = self.cloud.role_bindings().below(organization, outputs[self.account].principal)
+        bindings = RoleBindings(self.cloud.client()).below(organization, outputs[self.account].principal)
         return [binding for binding in bindings if (binding.role, binding.crn_pattern) in declared] or None
 
     def diff(self, outputs: Outputs, current: list[RoleBinding]) -> list[str]:
         return [f"{role} on {crn.rpartition('/')[2]} is missing" for role, crn in self._missing(outputs, current)]
 
     def update(self, outputs: Outputs, current: list[RoleBinding]) -> list[RoleBinding]:
-        bindings = self.cloud.role_bindings()
+        bindings = RoleBindings(self.cloud.client())
         for role, crn in self._missing(outputs, current):
             # It exists, or may exist, which `wait_until_ready` checks. The others are still created.
             with suppress(Conflict, OutcomeUnknownError):
@@ -161,7 +161,7 @@ class RoleBindingsResource(PermissionsResource[RoleBinding]):
 
     def delete(self, outputs: Outputs, current: list[RoleBinding]) -> None:
         for binding in current:
-            self.cloud.role_bindings().delete(binding)
+            RoleBindings(self.cloud.client()).delete(binding)
 
     def _declared(self, outputs: Outputs) -> list[tuple[str, str]]:
         crns = self.scopes.crns(outputs, self.account, self.owned)
@@ -260,7 +260,7 @@ class PermissionsReport(ConfluentResource[tuple[()]], Undeletable[tuple[()]]):
         roles = {(role.role, role.pattern.format_map(crns)) for role in self.roles.get(purpose, ())}
         allowed = [acl_of(account.principal, *acl) for acl in self.allowed.get(purpose, ())]
         organization = outputs[self.scopes.environment].organization_crn
-        for binding in self.cloud.role_bindings().below(organization, account.principal):
+        for binding in RoleBindings(self.cloud.client()).below(organization, account.principal):
             if (binding.role, binding.crn_pattern) not in roles:
                 yield f"'{purpose}': role {binding.role} on {binding.crn_pattern} ({binding.id})"
         for acl in self.cloud.acls(outputs[self.cluster], outputs[self.manager_key]).list(account.principal):

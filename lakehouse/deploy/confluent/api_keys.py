@@ -97,7 +97,7 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
 
     def _account_key(self, outputs: Outputs, scope: Scope, layout: Layout, use: Callable[[Key], object]) -> AccountKey:
         return AccountKey(
-            api_keys=self.cloud.api_keys(),
+            api_keys=ApiKeys(self.cloud.client()),
             secrets=self.account.secrets,
             name=f"{self.names.service_account(self.account.purpose)}-{self.api.replace('_', '-')}",
             description=f"Kept in the secret {self.names.secret_arn(self.secret)}",

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
 from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, Undeletable
-from resources.confluent.clusters import READY, Cluster, SchemaRegistryCluster
+from resources.confluent.clusters import READY, Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters
 from resources.confluent.flink import READY as POOL_READY
-from resources.confluent.flink import ComputePool, Region
-from resources.confluent.organization import Environment
-from resources.confluent.tableflow import ProviderIntegration
+from resources.confluent.flink import ComputePool, ComputePools, Region, Regions
+from resources.confluent.organization import Environment, Environments
+from resources.confluent.tableflow import ProviderIntegration, ProviderIntegrations
 
 MINUTE = 60
 CLUSTER_SECONDS = 60 * MINUTE
@@ -36,24 +36,24 @@ class EnvironmentResource(ConfluentResource[Environment]):
         return f"environment '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Environment | None:
-        return self.cloud.environments().find(self.names.confluent)
+        return Environments(self.cloud.client()).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> Environment:
-        return self.cloud.environments().create(self.names.confluent)
+        return Environments(self.cloud.client()).create(self.names.confluent)
 
     def wait_until_ready(self, outputs: Outputs, current: Environment) -> Environment:
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Environment) -> None:
-        self.cloud.environments().delete(current.id)
+        Environments(self.cloud.client()).delete(current.id)
         self.wait_until_gone(lambda: self.read(outputs), LISTED_SECONDS)
 
     def retained(self, outputs: Outputs, current: Environment) -> str:
-        clusters = self.cloud.clusters(current.id).list()
+        clusters = Clusters(self.cloud.client(), current.id).list()
         contents: dict[str, Sequence[Cluster | ComputePool | ProviderIntegration]] = {
             "cluster": clusters,
-            "compute pool": self.cloud.compute_pools(current.id).list(),
-            "provider integration": self.cloud.provider_integrations(current.id).list(),
+            "compute pool": ComputePools(self.cloud.client(), current.id).list(),
+            "provider integration": ProviderIntegrations(self.cloud.client(), current.id).list(),
         }
         foreign = [
             f"{kind} '{entry.name}' ({entry.id})"
@@ -80,19 +80,19 @@ class ClusterResource(ConfluentResource[Cluster]):
         return f"Kafka cluster '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Cluster | None:
-        return self.cloud.clusters(outputs[self.environment].id).find(self.names.confluent)
+        return Clusters(self.cloud.client(), outputs[self.environment].id).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> Cluster:
-        clusters = self.cloud.clusters(outputs[self.environment].id)
+        clusters = Clusters(self.cloud.client(), outputs[self.environment].id)
         return clusters.create(self.names.confluent, self.names.region)
 
     def wait_until_ready(self, outputs: Outputs, current: Cluster) -> Cluster:
-        clusters = self.cloud.clusters(outputs[self.environment].id)
+        clusters = Clusters(self.cloud.client(), outputs[self.environment].id)
         self.wait_for_phase(lambda: clusters.get(current.id), READY, CLUSTER_SECONDS)
         return self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Cluster) -> None:
-        clusters = self.cloud.clusters(outputs[self.environment].id)
+        clusters = Clusters(self.cloud.client(), outputs[self.environment].id)
         clusters.delete(current.id)
         self.wait_until_gone(lambda: clusters.get(current.id), CLUSTER_DELETION_SECONDS)
 
@@ -114,7 +114,7 @@ class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletab
         return f"Schema Registry of '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> SchemaRegistryCluster | None:
-        return self.cloud.schema_registry_clusters(outputs[self.environment].id).find()
+        return SchemaRegistryClusters(self.cloud.client(), outputs[self.environment].id).find()
 
     def create(self, outputs: Outputs) -> SchemaRegistryCluster:
         return self.wait_until_listed(outputs, REGISTRY_SECONDS)
@@ -135,7 +135,7 @@ class ExistingEnvironment(ConfluentResource[Environment], ExistingResource[Envir
         return f"environment '{self.environment_id}'"
 
     def read(self, outputs: Outputs) -> Environment:
-        for environment in self.cloud.environments().list():
+        for environment in Environments(self.cloud.client()).list():
             if environment.id == self.environment_id:
                 return environment
         raise _missing(self.label, "confluent_environment")
@@ -154,7 +154,7 @@ class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
         return f"Kafka cluster '{self.cluster_id}'"
 
     def read(self, outputs: Outputs) -> Cluster:
-        cluster = self.cloud.clusters(outputs[self.environment].id).get(self.cluster_id)
+        cluster = Clusters(self.cloud.client(), outputs[self.environment].id).get(self.cluster_id)
         if cluster is None:
             raise _missing(self.label, "confluent_cluster")
         return cluster
@@ -203,7 +203,7 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
         return f"compute pool '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> FlinkCompute | None:
-        pool = self.cloud.compute_pools(outputs[self.environment].id).find(self.names.confluent)
+        pool = ComputePools(self.cloud.client(), outputs[self.environment].id).find(self.names.confluent)
         return FlinkCompute.of(pool, self._region()) if pool else None
 
     def require_creatable(self, outputs: Outputs) -> None:
@@ -211,22 +211,22 @@ class ComputePoolResource(ConfluentResource[FlinkCompute]):
 
     def create(self, outputs: Outputs) -> FlinkCompute:
         region = self._region()
-        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pools = ComputePools(self.cloud.client(), outputs[self.environment].id)
         pool = pools.create(self.names.confluent, self.names.region, MAX_CFU)
         return FlinkCompute.of(pool, region)
 
     def wait_until_ready(self, outputs: Outputs, current: FlinkCompute) -> FlinkCompute:
-        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pools = ComputePools(self.cloud.client(), outputs[self.environment].id)
         self.wait_for_phase(lambda: pools.get(current.pool_id), POOL_READY, POOL_SECONDS)
         return self.wait_until_listed(outputs, POOL_SECONDS)
 
     def delete(self, outputs: Outputs, current: FlinkCompute) -> None:
-        pools = self.cloud.compute_pools(outputs[self.environment].id)
+        pools = ComputePools(self.cloud.client(), outputs[self.environment].id)
         pools.delete(current.pool_id)
         self.wait_until_gone(lambda: pools.get(current.pool_id), POOL_SECONDS)
 
     def _region(self) -> Region:
-        region = self.cloud.regions().find(self.names.region)
+        region = Regions(self.cloud.client()).find(self.names.region)
         if region is None:
             raise LakehouseError(
                 f"Confluent Cloud offers no Flink in AWS region {self.names.region}. No compute pool was created. "

@@ -23,6 +23,7 @@ from resources.confluent.tableflow import (
     CatalogIntegration,
     CatalogIntegrations,
     ProviderIntegration,
+    ProviderIntegrations,
     TableflowTopic,
     TableflowTopics,
     glue,
@@ -194,10 +195,10 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
         return f"provider integration '{self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> ProviderIntegration | None:
-        return self.cloud.provider_integrations(outputs[self.environment].id).find(self.names.confluent)
+        return ProviderIntegrations(self.cloud.client(), outputs[self.environment].id).find(self.names.confluent)
 
     def create(self, outputs: Outputs) -> ProviderIntegration:
-        integrations = self.cloud.provider_integrations(outputs[self.environment].id)
+        integrations = ProviderIntegrations(self.cloud.client(), outputs[self.environment].id)
         return integrations.create(self.names.confluent, self.names.role_arn("confluent"))
 
     def wait_until_ready(self, outputs: Outputs, current: ProviderIntegration) -> ProviderIntegration:
@@ -210,7 +211,7 @@ class ProviderIntegrationResource(ConfluentResource[ProviderIntegration]):
             return now if now and now.usages else None
 
         wait_until_deleted(f"what uses {self.label}", used, deadline_seconds=TABLE_DELETION_SECONDS, clock=self.clock)
-        self.cloud.provider_integrations(outputs[self.environment].id).delete(current.id)
+        ProviderIntegrations(self.cloud.client(), outputs[self.environment].id).delete(current.id)
         self.wait_until_gone(lambda: self.read(outputs), LISTED_SECONDS)
 
 

@@ -23,7 +23,7 @@ from snowflake.connector.errors import OperationalError, ProgrammingError
 
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
-from resources.snowflake.snowflake import Login, Snowflake
+from resources.snowflake.snowflake import Snowflake, SnowflakeLogin
 from tests.simulation.systems.catalog import MemoryIcebergCatalog
 from tests.simulation.world import World
 
@@ -360,9 +360,9 @@ class SimulatedSnowflake(Snowflake):
         snowflake._server = server
         return snowflake
 
-    def login(self) -> Login:
+    def login(self) -> SnowflakeLogin:
         """Return a user, whom messages name."""
-        return Login("memory", "user", "role", {}, "memory")
+        return SnowflakeLogin("memory", "user", "role", {}, "memory")
 
     @contextmanager
     def connect(self) -> Iterator[Any]:
