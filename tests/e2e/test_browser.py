@@ -1,45 +1,17 @@
-"""The UI in a browser: login, refused requests, and a chain that runs until a check fails."""
+"""The UI in a browser: login, refused requests, and a chain that a failed check stops."""
 
 import json
 import os
-import shutil
-from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-import dagster as dg
 import pytest
 
-from lakehouse.config.model import PROJECT
-from lakehouse.core.polling import poll
 from lakehouse.local.dagster import ui_login
-from lakehouse.local.home import Credentials
 from lakehouse.local.processes import process
 from tests.support.processes.dagster_stack import dagster_of
+from tests.support.processes.pages import CHECKS, keep, log_in, materialize, snowflake_rows, verdict
 from tests.support.servers.foreign import FOREIGN, Ask, assert_refused, hostile_page
 from tests.support.topics import TRADES, Stream, framed, trade
-
-sync_api = pytest.importorskip("playwright.sync_api")
-
-SCREENSHOTS = PROJECT / "reports" / "screenshots"
-CHECKS = {"side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]}}
-TIMEOUT_MS = 300_000
-
-
-@pytest.fixture(scope="module")
-def page():
-    """Yield a page in Chromium: the system's, or the one that `playwright install chromium` installs."""
-    names = ("chromium", "chromium-browser", "google-chrome", "chromium-shell")
-    chromium = next(filter(None, map(shutil.which, names)), None)
-    with sync_api.sync_playwright() as playwright:
-        if not chromium and not Path(playwright.chromium.executable_path).exists():
-            pytest.skip("no Chromium; install it, or run `playwright install chromium`")
-        # Other browsers let pages of any site send requests to loopback: Chromium's refusal must not hide the stack's.
-        arguments = ["--no-sandbox", "--disable-features=LocalNetworkAccessChecks"]
-        options = {"args": arguments, "executable_path": chromium}
-        with playwright.chromium.launch(**options) as browser:
-            page = browser.new_page(viewport={"width": 1600, "height": 1000})
-            page.set_default_timeout(TIMEOUT_MS)
-            yield page
 
 
 @pytest.fixture(scope="module")
@@ -51,63 +23,9 @@ def stream(stack, resources, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def token(stack):
-    return Credentials.of(stack).ui_token
-
-
-@pytest.fixture(scope="module")
 def ui(stream):
     """Return the port of Dagster's UI."""
     return urlsplit(os.environ["LAKEHOUSE_UI_URL"]).port
-
-
-def produce(stream, *sides):
-    schema_id = stream.schema()
-    stream.produce([{"value": framed(schema_id, TRADES, trade(n, side=side))} for n, side in enumerate(sides)])
-
-
-def log_in(page, token):
-    page.goto(ui_login.link(os.environ["LAKEHOUSE_UI_URL"], token))
-    page.wait_for_url(f"**{ui_login.HOME_PAGE}")
-
-
-def verdict(page, stream, check):
-    """Return `Passed` or `Failed` from the page of a check, once it shows either."""
-    page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/assets/iceberg/{stream.name}?view=checks&checkDetail={check}")
-    result = page.get_by_text("Passed", exact=True).or_(page.get_by_text("Failed", exact=True)).first
-    result.wait_for()
-    return result.inner_text()
-
-
-def keep(page, name):
-    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=SCREENSHOTS / f"{name}.png")
-
-
-def materialize(page, url):
-    """Start a run with the button of a page, wait for its end, and return the status that its page shows.
-
-    Another page is open until the end: Chromium draws that of a running run without a pause, which takes a third of the
-    test's CPU time.
-    """
-    page.goto(url)
-    page.get_by_role("button", name="Materialize").first.click()
-    page.get_by_text("View", exact=True).click()
-    page.wait_for_url("**/runs/*")
-    address = page.url
-    page.goto("about:blank")
-    run_id = urlsplit(address).path.rpartition("/")[2]
-    with dg.DagsterInstance.get() as instance:
-        assert poll(lambda: instance.get_run_by_id(run_id).is_finished, pause=1, deadline_seconds=TIMEOUT_MS / 1000)
-    page.goto(address)
-    status = page.get_by_text("Success", exact=True).or_(page.get_by_text("Failure", exact=True)).first
-    status.wait_for()
-    return status.inner_text()
-
-
-def snowflake_rows(stream):
-    sql = f'SELECT COUNT(*) FROM {stream.namespace}."{stream.topic.table.upper()}"'
-    return stream.resources.snowflake.query(sql)[1]
 
 
 MUTATION = 'mutation { setConcurrencyLimit(concurrencyKey: "foreign", limit: 0) }'
@@ -211,17 +129,13 @@ def test_token_is_in_no_log_and_no_command_line(stack, ui, token):
 
 def test_ui_shows_chain_that_a_failed_check_stops(page, stream, token):
     log_in(page, token)
-    produce(stream, "BUY", "SELL")
-    address = os.environ["LAKEHOUSE_UI_URL"]
-    status = materialize(page, f"{address}/locations/lakehouse/asset-groups/{stream.topic.table}")
-    keep(page, "run-of-a-chain")
-    assert status == "Success"
-    assert verdict(page, stream, "side_known") == "Passed"
-    keep(page, "check-passed")
-    assert snowflake_rows(stream) == [(2,)]
+    stream.produce_trades(range(2))
+    stream.ingest()
+    stream.show("snowflake")
 
-    produce(stream, "HOLD")
-    status = materialize(page, f"{address}/assets/iceberg/{stream.name}")
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(2, side="HOLD"))}])
+    status = materialize(page, f"assets/iceberg/{stream.name}")
     keep(page, "run-stopped-by-a-check")
     assert status == "Failure"
     assert verdict(page, stream, "side_known") == "Failed"

@@ -13,8 +13,8 @@ from lakehouse.config.model import PROJECT
 from lakehouse.core.text import escaped
 from lakehouse.definitions import defs
 from resources.build import build_resources
-from tests.e2e.test_browser import log_in, page, token  # noqa: F401
 from tests.support.processes.dagster_stack import DAGSTER, dagster_of
+from tests.support.processes.pages import log_in
 from tests.support.topics import Stream, framed, register
 
 IMAGE = "![](/canary-image)"
@@ -82,7 +82,7 @@ def materialize(instance, assets):
 
 
 @pytest.fixture
-def requested(page, token, stream):  # noqa: F811
+def requested(page, token, stream):
     """Yield the addresses that the page requests after the login."""
     log_in(page, token)
     addresses = []
@@ -96,7 +96,7 @@ def requested(page, token, stream):  # noqa: F811
     page.remove_listener("request", record_request)
 
 
-def visit(page, path, expected=""):  # noqa: F811
+def visit(page, path, expected=""):
     """Open a page, wait for its contents and for a text that it must show, and open each of its dialogs."""
     page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/{path}")
     deadline = time.monotonic() + SECONDS
@@ -114,7 +114,7 @@ def visit(page, path, expected=""):  # noqa: F811
         assert time.monotonic() < deadline, f"{path} does not show {expected!r} within {SECONDS} s: {shown}"
 
 
-def test_asset_pages_request_no_url_of_records_or_schemas(page, requested, stream):  # noqa: F811
+def test_asset_pages_request_no_url_of_records_or_schemas(page, requested, stream):
     # The text is visible in the comments of columns, the preview, the samples and the findings of the ledger.
     expected_texts = dict.fromkeys(
         (("iceberg", "overview"), "text_known", "by_query", "kept_aside", "reconciled"), IMAGE
@@ -138,7 +138,7 @@ def test_asset_pages_request_no_url_of_records_or_schemas(page, requested, strea
     assert [url for url in requested if "canary" in url] == []
 
 
-def test_markdown_metadata_would_request_urls(page, requested, stream):  # noqa: F811
+def test_markdown_metadata_would_request_urls(page, requested, stream):
     """The test above can fail: Dagster renders images of Markdown, but not of the same text escaped or in a table."""
     image = "![](/control-{})"
     metadata = {

@@ -15,8 +15,8 @@ from lakehouse.local import stack
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.home import Credentials, Home
 from lakehouse.local.processes.process import running
-from tests.e2e.test_browser import keep, page  # noqa: F401
 from tests.support.documentation import block, pattern
+from tests.support.processes.pages import keep
 
 READY = "Ctrl-C stops the stack"
 RUN_SECONDS = 800
@@ -49,7 +49,7 @@ def test_quick_start_prints_output_in_readme(demo):
     assert re.search(pattern(expected), output), output
 
 
-def test_asset_graph_shows_chain_of_topic(demo, page):  # noqa: F811
+def test_asset_graph_shows_chain_of_topic(demo, page):
     home = demo[0]
     server = running(home)["dagster"]
     address = f"http://127.0.0.1:{server.ports['dagster']}"
