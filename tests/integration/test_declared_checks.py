@@ -65,7 +65,7 @@ def refused(resources):
     return stream, failed.value
 
 
-@pytest.mark.parametrize(("offset", "name"), enumerate(CHECKS, start=2), ids=CHECKS)
+@pytest.mark.parametrize(("offset", "name"), list(enumerate(CHECKS, start=2)), ids=CHECKS)
 def test_blocking_check_failing_publishes_nothing(refused, offset, name):
     stream, failed = refused
 

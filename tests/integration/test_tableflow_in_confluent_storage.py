@@ -83,7 +83,7 @@ def stored(resources, tableflow_own):
     return Stored(resources, tableflow_own, "confluent_portable", "append")
 
 
-@pytest.mark.parametrize(("naming", "mode"), zip(NAMINGS, ("append", "upsert"), strict=True))
+@pytest.mark.parametrize(("naming", "mode"), list(zip(NAMINGS, ("append", "upsert"), strict=True)))
 def test_asset_checks_table_with_vended_credentials(resources, tableflow_own, naming, mode, monkeypatch):
     stored = Stored(resources, tableflow_own, naming, mode)
     stored.append((0, 0), (0, 1), (1, 0))

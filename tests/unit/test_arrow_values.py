@@ -80,6 +80,7 @@ def test_pylist_map_with_nested_keys_is_list_of_entries():
     assert pylist(maps) == [[{"key": [1], "value": date(1970, 1, 1)}, {"key": [], "value": None}], []]
 
 
+@pytest.mark.filterwarnings("ignore:Encountered key")
 @pytest.mark.parametrize("day", [0, 3_000_000])
 def test_pylist_map_with_key_twice_is_refused_unless_lossy(day):
     maps = pa.MapArray.from_arrays([0, 2], ["a", "a"], days([day, day]))
