@@ -1,6 +1,6 @@
 """The commands `lakehouse deploy`: the cloud set-up."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -15,6 +15,7 @@ from lakehouse.cli.commands.deploy_options import (
     common_options,
     declared_config,
     explained,
+    only_option,
     resources_of,
     rotation_options,
 )
@@ -59,14 +60,6 @@ def deploy() -> None:
     """
 
 
-def _only_option(command: Callable[..., None]) -> Callable[..., None]:
-    return click.option(
-        "--only",
-        type=click.Choice(["confluent", "aws", "snowflake"]),
-        help="Only the resources of this cloud. Those of the others are read, and not changed.",
-    )(command)
-
-
 def _checked_credentials(debug: bool, **options: Any) -> CloudCredentials:
     credentials = administrator_credentials(**options)
     credentials.check_account()
@@ -85,7 +78,7 @@ def _check_account_if_reachable(credentials: CloudCredentials) -> None:
 
 @deploy.command(short_help="Show the changes that `create` would make.")
 @administrator_options
-@_only_option
+@only_option
 def plan(debug: bool, only: str | None, **options: Any) -> None:
     """Show the resources that `create` would create or update, and the reasons. Nothing is changed.
 
@@ -137,7 +130,7 @@ def graph(debug: bool, language: str, **options: Any) -> None:
 
 @deploy.command(short_help="Create missing resources and update changed ones.")
 @administrator_options
-@_only_option
+@only_option
 @rotation_options
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def create(
@@ -222,7 +215,7 @@ def replace_keys(
 
 @deploy.command(short_help="Delete the resources, and data only on request.")
 @administrator_options
-@_only_option
+@only_option
 @click.option("--yes", is_flag=True, help="Do not ask for the deployment's name.")
 @click.option("--delete-data", is_flag=True, help="Also delete tables and files. They cannot be recovered.")
 def delete(debug: bool, only: str | None, yes: bool, delete_data: bool, **options: Any) -> None:

@@ -17,63 +17,70 @@ from lakehouse.deploy.credentials import ADMIN_SECRET, CloudCredentials
 from lakehouse.deploy.resource import Resource
 from resources.confluent import URL
 
-
-def common_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that name the environment and the credentials for AWS."""
-    for option in reversed(
-        [
-            click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
-            click.option("--profile", help="AWS profile. Default: that of the AWS tools (AWS_PROFILE, …)."),
-            click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
-            click.option("--debug", is_flag=True, help="Print the traceback of an error."),
-        ]
-    ):
-        command = option(command)
-    return command
+Decorator = Callable[[Callable[..., None]], Callable[..., None]]
 
 
-def administrator_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the common options, and those of the administrators."""
-    for option in reversed(
-        [
-            click.option(
-                "--confluent-api-key",
-                envvar="CONFLUENT_CLOUD_API_KEY",
-                show_envvar=True,
-                default="",
-                help="Id of a Cloud API key. Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for.",
-            ),
-            click.option(
-                "--snowflake-warehouse",
-                envvar="LAKEHOUSE_SNOWFLAKE_WAREHOUSE",
-                help="Use this existing warehouse instead of creating one.",
-            ),
-            click.option(
-                "--admin-user-secrets-root-path",
-                "--admin-service-user-secrets-root-path",
-                "admin_secret",
-                envvar="LAKEHOUSE_ADMIN_SECRET",
-                default=ADMIN_SECRET,
-                show_default=True,
-                help="Secret in AWS Secrets Manager with the key of Snowflake's administrator.",
-            ),
-        ]
-    ):
-        command = option(command)
-    return common_options(command)
+def _all(*options: Decorator) -> Decorator:
+    """Return a decorator that adds options in this order."""
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
 
 
-def rotation_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options of the rotation policy, which have the names of the Terraform kickstarter."""
-    command = click.option(
+common_options = _all(
+    click.option("--env", "environment", required=True, help="Environment of lakehouse.yaml."),
+    click.option("--profile", help="AWS profile. Default: that of the AWS tools (AWS_PROFILE, …)."),
+    click.option("--confluent-url", envvar="CONFLUENT_CLOUD_URL", default=URL, hidden=True),
+    click.option("--debug", is_flag=True, help="Print the traceback of an error."),
+)
+"""The options that name the environment and the credentials for AWS."""
+
+administrator_options = _all(
+    common_options,
+    click.option(
+        "--confluent-api-key",
+        envvar="CONFLUENT_CLOUD_API_KEY",
+        show_envvar=True,
+        default="",
+        help="Id of a Cloud API key. Its secret is read from CONFLUENT_CLOUD_API_SECRET, or prompted for.",
+    ),
+    click.option(
+        "--snowflake-warehouse",
+        envvar="LAKEHOUSE_SNOWFLAKE_WAREHOUSE",
+        help="Use this existing warehouse instead of creating one.",
+    ),
+    click.option(
+        "--admin-user-secrets-root-path",
+        "--admin-service-user-secrets-root-path",
+        "admin_secret",
+        envvar="LAKEHOUSE_ADMIN_SECRET",
+        default=ADMIN_SECRET,
+        show_default=True,
+        help="Secret in AWS Secrets Manager with the key of Snowflake's administrator.",
+    ),
+)
+"""The common options, and those of the administrators."""
+
+only_option: Decorator = click.option(
+    "--only",
+    type=click.Choice(["confluent", "aws", "snowflake"]),
+    help="Only the resources of this cloud. Those of the others are read, and not changed.",
+)
+
+rotation_options = _all(
+    click.option("--day-count", type=click.FloatRange(min=0), help="The age in days at which a key is replaced."),
+    click.option(
         "--number-of-api-keys-to-retain",
         "retained",
         type=click.IntRange(min=1),
         help="Number of Confluent API keys per account that stay valid.",
-    )(command)
-    return click.option(
-        "--day-count", type=click.FloatRange(min=0), help="The age in days at which a key is replaced."
-    )(command)
+    ),
+)
+"""The options of the rotation policy, which have the names of the Terraform kickstarter."""
 
 
 def declared_config(environment: str, profile: str | None) -> Config:
