@@ -14,6 +14,8 @@ Principal = Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/[A-Z
 NAME = r"^[A-Za-z_][A-Za-z0-9_$]{0,254}$"
 """A name in Snowflake that needs no quotes."""
 
+DEPLOYMENT_TAG = "lakehouse:deployment"
+"""Tag of an object in AWS, and begin of the comment of one in Snowflake; its value names the deployment."""
 
 OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-isoe-", "eusc-")
 """Prefixes of the regions of other partitions than `aws` (botocore, partitions.json)."""

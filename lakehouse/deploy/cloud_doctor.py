@@ -11,7 +11,7 @@ from lakehouse.config.model import Config
 from lakehouse.core.errors import Diagnostic, LakehouseError
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.iam_actions import needed
-from lakehouse.deploy.aws.iam_roles import IamRole
+from lakehouse.deploy.aws.iam_role import IamRole
 from lakehouse.deploy.confluent.tableflow import OpenCatalogResource
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.graph import deployment_resources

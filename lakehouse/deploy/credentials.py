@@ -18,7 +18,7 @@ from botocore.exceptions import BotoCoreError
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState, translate
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.names import ROTATION, Names
-from lakehouse.deploy.snowflake.administrator import LazySession, Login
+from lakehouse.deploy.snowflake.administrator import LazySession, UserLogin
 from lakehouse.deploy.snowflake.key_pair import KeyPair
 from resources.aws.secrets_manager import SecretJson, Secrets
 from resources.confluent import URL
@@ -100,7 +100,7 @@ class CloudCredentials:
                 f"{self.deployment.account}. Nothing was changed. Choose another --profile, or correct lakehouse.yaml"
             )
 
-    def snowflake_login(self) -> Login:
+    def snowflake_login(self) -> UserLogin:
         """Return the administrator's credentials, from the secret in the kickstarter's layout."""
         name = self.admin_secret
         version = self.secrets.read(name)
@@ -113,7 +113,7 @@ class CloudCredentials:
         try:
             key = private_key(values[f"snowflake_rsa_private_key_{values['active_key_number']}_pem"].encode())
             remedy = f"Check the key in the secret '{name}', and that the user has ACCOUNTADMIN"
-            return Login(
+            return UserLogin(
                 values["snowflake_account_identifier"], values["admin_service_user"], "ACCOUNTADMIN", key, remedy
             )
         except (KeyError, ValueError, TypeError) as error:
@@ -151,7 +151,7 @@ class RotationCredentials(CloudCredentials):
             deadline_seconds=DEADLINE_SECONDS,
         )
 
-    def snowflake_login(self) -> Login:
+    def snowflake_login(self) -> UserLogin:
         secret = self.names.snowflake_rotation_secret
         try:
             pair = KeyPair.read(self._stored(secret))
@@ -161,7 +161,7 @@ class RotationCredentials(CloudCredentials):
                 f"deploy create`, which reports what is wrong with it"
             ) from None
         remedy = f"Run `lakehouse deploy create`, which compares the user's keys with the secret '{secret}'"
-        return Login(pair.account, pair.user, pair.role, pair.private_key, remedy)
+        return UserLogin(pair.account, pair.user, pair.role, pair.private_key, remedy)
 
     def _stored(self, name: str) -> SecretJson:
         version = self.secrets.read(name)

@@ -5,12 +5,14 @@ from typing import Any
 
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
+from lakehouse.deploy.aws.aws_resources import TableflowReferences, aws_resources
 from lakehouse.deploy.aws.objects import TableflowCluster
-from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+from lakehouse.deploy.confluent.confluent_resources import confluent_resources, foundation
+from lakehouse.deploy.confluent.tableflow import open_catalog_client
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.resource import Resource
-from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
+from lakehouse.deploy.snowflake.administrator import Administrator
+from lakehouse.deploy.snowflake.snowflake_resources import glue_integration, snowflake_resources, spark_volume
 
 
 def deployment_resources(
@@ -23,28 +25,35 @@ def deployment_resources(
         credentials: An administrator's credentials.
         clock: Measures how long resources are waited for.
     """
-    names, deployment = credentials.names, credentials.deployment
-    confluent = ConfluentResources(credentials.confluent, credentials.secrets, names, config, deployment, clock)
-    snowflake = SnowflakeResources(
-        credentials.snowflake, credentials.secrets, names, config, clock, credentials.rest_catalog
-    )
-    tableflow = (
-        Tableflow(
-            TableflowCluster(confluent.environment, confluent.cluster, names.tableflow_bucket),
-            confluent.tableflow.provider_integration,
-        )
-        if confluent.has_tableflow_bucket
-        else None
-    )
-    aws = AwsResources(
-        credentials.session, names, config, deployment, tableflow, snowflake.volume, snowflake.integration, clock
-    )
+    names, deployment, secrets = credentials.names, credentials.deployment, credentials.secrets
+    confluent = foundation(credentials.confluent, names, config, deployment, clock)
+    tableflow = None
+    if confluent.provider_integration:
+        cluster = TableflowCluster(confluent.environment, confluent.cluster, names.tableflow_bucket)
+        tableflow = TableflowReferences(cluster, confluent.provider_integration)
+    administrator = Administrator(credentials.snowflake, names.owner)
+    volume, integration = spark_volume(administrator, names), glue_integration(administrator, names, config)
+    aws = aws_resources(credentials.session, names, config, deployment, tableflow, volume, integration, clock)
+    in_aws = {resource.address: resource for resource in aws}
     return in_dependency_order(
         [
-            *aws.all(),
-            *confluent.all(aws.confluent_role, aws.tableflow_bucket if tableflow else None),
-            *snowflake.all(
-                aws.snowflake_role, confluent.cluster if tableflow else None, confluent.tableflow.open_catalog
+            *aws,
+            *confluent_resources(
+                confluent,
+                secrets,
+                in_aws.get("aws/role/confluent"),
+                in_aws.get("aws/tableflow_bucket"),
+            ),
+            *snowflake_resources(
+                credentials.snowflake,
+                secrets,
+                names,
+                config,
+                in_aws["aws/role/snowflake"],
+                tableflow_cluster=confluent.cluster if tableflow else None,
+                rest_catalog=credentials.rest_catalog,
+                open_catalog=open_catalog_client(deployment, secrets) if tableflow else None,
+                clock=clock,
             ),
         ]
     )

@@ -216,7 +216,7 @@ def _read_for_deletion(resources: Sequence[Resource[Any]]) -> tuple[Outputs, set
         The outputs of the resources that were read, and the addresses of all that exist. A resource that was not read
         is assumed to exist if its dependencies exist.
     """
-    needed = read_with(resources, {resource.address for resource in resources if not isinstance(resource, Undeletable)})
+    needed = read_with(resources, {resource.address for resource in resources if not resource.retained_because})
     outputs, existing = Outputs(), set[str]()
     for resource in resources:
         if existing.issuperset(dependency.address for dependency in resource.read_depends_on):
@@ -229,7 +229,7 @@ def _read_for_deletion(resources: Sequence[Resource[Any]]) -> tuple[Outputs, set
 def _planned_deletion(resource: Resource[Any], outputs: Outputs, existing: set[str], delete_data: bool) -> Change:
     if resource.address not in existing:
         return Change(resource, "absent", "does not exist")
-    if resource not in outputs and isinstance(resource, Undeletable):
+    if resource.retained_because:
         return Change(resource, "retain", resource.retained_because)
     if resource.holds_data and not delete_data:
         return Change(resource, "retain", "holds data (--delete-data deletes it, too)")

@@ -10,11 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lakehouse.core.errors import OutcomeUnknownError
 
 T = TypeVar("T")
+
+EXISTED = "existed before the deployment"
+"""The reason why a resource is retained that lakehouse.yaml names: it is used, and never changed or deleted."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +62,12 @@ class Resource(ABC, Generic[T]):
         @property
         def holds_data(self) -> bool:
             """True if deletion loses data that cannot be recreated; `destroy` retains the resource by default."""
+
+        @property
+        def retained_because(self) -> str:
+            """The reason why it is never deleted by itself: `EXISTED`, or what it is deleted with; empty otherwise."""
     else:
-        holds_data = False
+        holds_data, retained_because = False, ""
 
     def __repr__(self) -> str:
         """Show the type and the address, and no field: some hold credentials."""
@@ -152,28 +159,11 @@ class Updatable(Resource[T]):
 
 
 class Undeletable(Resource[T]):
-    """A resource that is never deleted by itself, for the reason `retained_because`."""
-
-    retained_because: ClassVar[str]
+    """A resource that is deleted with another one: a subclass sets `retained_because`."""
 
     def delete(self, outputs: Outputs, current: T) -> None:
-        """Do nothing: the planner retains it."""
-
-    def retained(self, outputs: Outputs, current: T) -> str:
-        return self.retained_because
-
-
-class ExistingResource(Undeletable[T]):
-    """A resource that existed before the deployment, which lakehouse.yaml names: used, never changed or deleted."""
-
-    retained_because = "existed before the deployment"
-
-    @abstractmethod
-    def read(self, outputs: Outputs) -> T:
-        """Read the resource."""
-
-    def create(self, outputs: Outputs) -> T:
-        return self.read(outputs)
+        # The planner retains it.
+        return
 
 
 def undeclared_permissions(permissions: Sequence[str]) -> str:

@@ -8,7 +8,6 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.confluent import key_rotation
 from lakehouse.deploy.confluent.api_keys import RotationKeyResource
 from lakehouse.deploy.resource import Outputs, Resource
-from lakehouse.deploy.snowflake import key_pair_rotation
 from lakehouse.deploy.snowflake.access import ServiceUserKey
 
 GRACE_DAYS = 1.0
@@ -61,8 +60,8 @@ def rotate(
     for resource in resources:
         if isinstance(resource, ServiceUserKey):
             user = resource.user()
-            key_pair_rotation.rotate(user, policy.grace_days, policy.day_count)
+            user.rotate(policy.grace_days, policy.day_count)
             # Afterwards, when an interrupted rotation is finished.
-            keys = key_pair_rotation.retire(user, policy.grace_days)
+            keys = user.retire(policy.grace_days)
             until = f", the one before until {keys.old_key_until:%Y-%m-%d %H:%M}" if keys.old_key_until else ""
             yield f"{resource.address}: {keys.fingerprint} in {keys.active}{until}"

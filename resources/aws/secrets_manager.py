@@ -8,11 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.core.errors import CommitConflict, UnclearState
 from resources.aws.secret_reader import CURRENT, PENDING, PREVIOUS, SecretJson, SecretReader, Version
 
-TAG = "lakehouse:deployment"
-"""Tag of an AWS resource; its value is the name of the resource's deployment."""
 CANDIDATE = "lakehouse-candidate"
 """Label of a version that is to become the pending one; AWS gives AWSCURRENT to a version that is written without."""
 
@@ -65,7 +64,7 @@ class Secrets(SecretReader):
                     Name=name,
                     SecretString=json.dumps(value.reveal()),
                     Description=description,
-                    Tags=[{"Key": TAG, "Value": self.deployment}],
+                    Tags=[{"Key": DEPLOYMENT_TAG, "Value": self.deployment}],
                 )
             except unavailable:
                 self._restore(name, value)
@@ -194,13 +193,12 @@ class Secrets(SecretReader):
         if "DeletedDate" not in secret:
             return
         tags = {tag["Key"]: tag["Value"] for tag in secret.get("Tags", ())}
-        if tags.get(TAG) != self.deployment:
+        if tags.get(DEPLOYMENT_TAG) != self.deployment:
             raise UnclearState(
                 f"The name of the secret '{name}' in region {self.region} is reserved by a deleted one that does not "
-                f"belong to deployment '{self.deployment}' (tag {TAG}: {tags.get(TAG, 'none')}). It was left "
-                "unchanged. Choose "
-                f"another deployment name, or wait until AWS has purged it, {RECOVERY_DAYS} to 30 days after its "
-                f"deletion"
+                f"belong to deployment '{self.deployment}' (tag {DEPLOYMENT_TAG}: {tags.get(DEPLOYMENT_TAG, 'none')}). "
+                f"It was left unchanged. Choose another deployment name, or wait until AWS has purged it, "
+                f"{RECOVERY_DAYS} to 30 days after its deletion"
             )
         labels = secret.get("VersionIdsToStages", {})
         former = next((version for version, stages in labels.items() if CURRENT in stages), None)

@@ -238,11 +238,6 @@ class UnknownResponse(LakehouseError):
     """A query succeeded with a response of an unknown form."""
 
 
-def fetched(cursor: SnowflakeCursor) -> list[Row]:
-    """Return all rows of an executed statement."""
-    return by_column([column.name for column in cursor.description], cursor.fetchall())
-
-
 def by_column(columns: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> list[Row]:
     """Return rows with their values by column."""
     return [dict(zip(columns, row, strict=True)) for row in rows]

@@ -244,4 +244,4 @@ def test_put_secret_value_refusal_has_no_secret(aws, name):
 
 
 def deployment():
-    return iam_policies.Deployment(OURS, "eu-west-1", "lake")
+    return iam_policies.AwsPlace(OURS, "eu-west-1", "lake")

@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import pytest
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
-from resources.aws.secrets_manager import TAG
 from tests.support.clouds.aws import iam
 from tests.support.clouds.aws.world import ACCOUNT, CANARY, REGION, VENDOR, ForeignResource
 
-OURS = [{"Key": TAG, "Value": "prod"}]
+OURS = [{"Key": DEPLOYMENT_TAG, "Value": "prod"}]
 
 
 pytestmark = pytest.mark.stack
@@ -81,7 +81,7 @@ def test_create_bucket_requires_tls(aws):
 def test_create_roles_have_their_policies_and_trust(aws, direct):
     apply(aws.resources(config()), quiet)
     names = aws.names()
-    place = iam_policies.Deployment(ACCOUNT, REGION, names.bucket)
+    place = iam_policies.AwsPlace(ACCOUNT, REGION, names.bucket)
     tables = iam_policies.Tables("trading", "warehouse/trading")
     tableflow = iam_policies.tableflow_tables(names.tableflow_bucket, "1111-aaaa", "env-1", "lkc-1")
     vendor = f"arn:aws:iam::{VENDOR}:user"
@@ -128,7 +128,7 @@ def test_delete_keeps_data_until_confirmed(aws, direct):
     role = aws.names().role("reader")
     arn = direct("iam").create_policy(
         PolicyName="theirs",
-        PolicyDocument=json.dumps(iam_policies.bucket_policy(iam_policies.Deployment(ACCOUNT, REGION, "bucket"))),
+        PolicyDocument=json.dumps(iam_policies.bucket_policy(iam_policies.AwsPlace(ACCOUNT, REGION, "bucket"))),
     )["Policy"]["Arn"]
     direct("iam").attach_role_policy(RoleName=role, PolicyArn=arn)
     destroy(resources, quiet, delete_data=False)
@@ -175,7 +175,7 @@ def foreign_bucket(direct, names):
 
 
 def foreign_database(direct, names):
-    direct("glue").create_database(DatabaseInput={"Name": "trading"}, Tags={TAG: "another"})
+    direct("glue").create_database(DatabaseInput={"Name": "trading"}, Tags={DEPLOYMENT_TAG: "another"})
 
 
 def foreign_workgroup(direct, names):

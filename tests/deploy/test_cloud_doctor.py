@@ -178,7 +178,7 @@ def test_required_permissions_cover_all_secrets_and_their_calls(aws):
     """The calls of `lakehouse deploy rotate`, which `create --day-count` makes as the administrator."""
     names, at = aws.names(), f"arn:aws:secretsmanager:{REGION}:{ACCOUNT}:secret:"
     allowed = needed(names, "trading", ROLES, True)
-    [rotation] = iam_policies.rotation_access(iam_policies.Deployment(ACCOUNT, REGION, "lake"), names.secrets)[
+    [rotation] = iam_policies.rotation_access(iam_policies.AwsPlace(ACCOUNT, REGION, "lake"), names.secrets)[
         "Statement"
     ]
     for name in names.secrets:

@@ -16,10 +16,11 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 from moto import mock_aws
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.core.errors import CommitConflict, LakehouseError, OutcomeUnknownError, UnclearState, Unreachable
 from lakehouse.deploy.confluent.account_key import JoinedLayout
 from lakehouse.deploy.snowflake.key_pair import KeyPair
-from resources.aws.secrets_manager import PENDING, PREVIOUS, TAG, SecretJson, Secrets, Version
+from resources.aws.secrets_manager import PENDING, PREVIOUS, SecretJson, Secrets, Version
 from resources.snowflake.session import private_key
 from resources.snowflake.sql import KeySlot
 from tests.support.clouds.aws.world import REGION, World
@@ -52,7 +53,7 @@ def test_create_existing_secret_is_not_replaced(secrets: Secrets):
     secrets.create(NAME, TWO, description="second")
     assert secrets.read(NAME).value == ONE
     described = plain().describe_secret(SecretId=NAME)
-    assert (described["Description"], described["Tags"]) == ("first", [{"Key": TAG, "Value": "test"}])
+    assert (described["Description"], described["Tags"]) == ("first", [{"Key": DEPLOYMENT_TAG, "Value": "test"}])
 
 
 def test_put_pending_is_not_current_before_promotion(secrets: Secrets):
@@ -156,7 +157,9 @@ def test_create_deleted_secret_concurrently_keeps_the_first_value(
     assert (first.read(NAME).value, first.read(NAME, PREVIOUS).value) == (value, ONE)
 
 
-@pytest.mark.parametrize("tags", [[], [{"Key": TAG, "Value": "another"}]], ids=["untagged", "of another deployment"])
+@pytest.mark.parametrize(
+    "tags", [[], [{"Key": DEPLOYMENT_TAG, "Value": "another"}]], ids=["untagged", "of another deployment"]
+)
 def test_create_deleted_foreign_secret_is_refused(secrets: Secrets, tags: list[dict[str, str]]):
     plain().create_secret(Name=NAME, SecretString=json.dumps(ONE.reveal()), Tags=tags)
     plain().delete_secret(SecretId=NAME)

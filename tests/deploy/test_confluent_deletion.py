@@ -9,8 +9,8 @@ from typing import Any
 import boto3
 import pytest
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.deploy.planner import read_all
-from resources.aws.secrets_manager import TAG
 from resources.confluent.organization import ServiceAccounts
 from tests.support.clouds.confluent.deployment import KINDS, REGION, SMALL, Lake, left
 
@@ -83,7 +83,7 @@ def test_delete_after_manual_removal_leaves_nothing(lake: Lake):
         assert lake.sleepless.clock.now() - began < 300, f"without {name} it waited for what cannot come"
         # `aws/secrets` deletes the remaining secrets by the deployment's tag.
         kept = {secret["Name"]: secret["Tags"] for secret in client.list_secrets()["SecretList"]}
-        assert all(tag["Key"] == TAG for tags in kept.values() for tag in tags), f"without {name}"
+        assert all(tag["Key"] == DEPLOYMENT_TAG for tags in kept.values() for tag in tags), f"without {name}"
 
         for kind, things_of_it in copy.deepcopy(content).items():
             setattr(state, kind, things_of_it)

@@ -5,14 +5,14 @@ import json
 import pytest
 
 from lakehouse.deploy.aws import iam_policies
-from lakehouse.deploy.aws.iam_policies import Deployment, Tables
+from lakehouse.deploy.aws.iam_policies import AwsPlace, Tables
 from tests.support.clouds.aws import iam
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
 TABLEFLOW_BUCKET = "tableflow-production"
-DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)
+DEPLOYMENT = AwsPlace(ACCOUNT, REGION, BUCKET)
 BUCKET_POLICIES = [
-    iam_policies.bucket_policy(Deployment(ACCOUNT, REGION, bucket)) for bucket in (BUCKET, TABLEFLOW_BUCKET)
+    iam_policies.bucket_policy(AwsPlace(ACCOUNT, REGION, bucket)) for bucket in (BUCKET, TABLEFLOW_BUCKET)
 ]
 OURS = Tables(database="trading", prefix="warehouse")
 ORGANIZATION, ENVIRONMENT, CLUSTER = "1111-aaaa", "env-abc123", "lkc-abc123"

@@ -6,11 +6,11 @@ import pytest
 
 from lakehouse.core.errors import ConfigError
 from lakehouse.deploy.aws import iam_policies
-from lakehouse.deploy.aws.iam_policies import Deployment, Tables
+from lakehouse.deploy.aws.iam_policies import AwsPlace, Tables
 from tests.support.clouds.aws import iam
 
 ACCOUNT, REGION, BUCKET = "123456789012", "us-east-1", "lake-production"
-DEPLOYMENT = Deployment(ACCOUNT, REGION, BUCKET)
+DEPLOYMENT = AwsPlace(ACCOUNT, REGION, BUCKET)
 OURS = Tables(database="trading", prefix="warehouse")
 CONFLUENT = "arn:aws:iam::211111111111:role/confluent"
 STORAGE, CATALOG = "arn:aws:iam::311111111111:user/storage", "arn:aws:iam::311111111111:user/catalog"
@@ -62,10 +62,10 @@ def test_trust_policy_allows_tags_only_for_confluent(role, principal, tags):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Deployment("*", REGION, BUCKET),
-        lambda: Deployment(ACCOUNT, "*", BUCKET),
-        lambda: Deployment(ACCOUNT, REGION, "*"),
-        lambda: Deployment(ACCOUNT, REGION, "with.dots"),
+        lambda: AwsPlace("*", REGION, BUCKET),
+        lambda: AwsPlace(ACCOUNT, "*", BUCKET),
+        lambda: AwsPlace(ACCOUNT, REGION, "*"),
+        lambda: AwsPlace(ACCOUNT, REGION, "with.dots"),
         lambda: Tables("*", "warehouse"),
         lambda: Tables("trading", "*"),
         lambda: Tables("trading", ""),

@@ -19,11 +19,10 @@ from lakehouse.deploy.cloud_doctor import examine
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
-from lakehouse.deploy.snowflake import key_pair_rotation
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
-from lakehouse.deploy.snowflake.objects import CONTENTS, ExistingObject
-from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
+from lakehouse.deploy.snowflake.objects import CONTENTS, AccountObject
+from lakehouse.deploy.snowflake.snowflake_resources import snowflake_resources
 from resources.aws.secrets_manager import Secrets
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake.snowflake import Snowflake
@@ -75,9 +74,9 @@ def shown(*names: str) -> Answer:
 def resource(session: ScriptedSession, address: str) -> Resource[Any]:
     config = Config.model_validate({"namespace": "trading", "topics": {}, "environments": {}})
     rest = RestCatalog(uri="http://127.0.0.1:1", warehouse="lake", client_id="reader", client_secret=VALUE)
-    snowflake = SnowflakeResources(session, Secrets("us-east-1"), NAMES, config, rest_catalog=lambda: rest)
-    role: Any = ExistingObject("aws/role", Administrator(session, ""), kind="ROLE", name="R")
-    [match] = [resource for resource in snowflake.all(role, None) if resource.address == address]
+    role = AccountObject("aws/role", Administrator(session, ""), kind="ROLE", identifier=("R",), creation="")
+    resources = snowflake_resources(session, Secrets("us-east-1"), NAMES, config, role, rest_catalog=lambda: rest)
+    [match] = [resource for resource in resources if resource.address == address]
     return match
 
 
@@ -205,7 +204,7 @@ def service_user(session: ScriptedSession) -> ServiceUser:
 def test_slot_that_snowflake_does_not_show_is_not_empty(response: Answer):
     """The first key would be written over a key in use."""
     session = ScriptedSession({"DESC USER": response, "ALTER": (("status",), [("done",)])})
-    refused(session, lambda: key_pair_rotation.installed(service_user(session)), "DESC USER")
+    refused(session, lambda: service_user(session).installed(), "DESC USER")
 
 
 class Credentials(CloudCredentials):
@@ -281,4 +280,4 @@ def test_lost_response_to_a_new_key_has_unknown_outcome():
     stored = SimpleNamespace(value=user.new_key(KeySlot.FIRST).written(user.secret), version_id="1")
     secrets: Any = SimpleNamespace(create=lambda *_, **__: None, read=lambda *_: stored)
     with pytest.raises(OutcomeUnknownError, match="may have been changed or not: ALTER USER"):
-        key_pair_rotation.install(replace(user, secrets=secrets))
+        replace(user, secrets=secrets).install()

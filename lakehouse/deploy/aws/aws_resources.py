@@ -1,7 +1,7 @@
 """The resources of a deployment in AWS."""
 
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import boto3
@@ -9,118 +9,127 @@ import boto3
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
+from lakehouse.deploy.aws import iam_policies as policies
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.aws.bucket import Bucket, ExistingBucket, ExistingTableflowBucket, TableflowBucket
-from lakehouse.deploy.aws.iam_roles import (
-    ConfluentRole,
-    MaintenanceRole,
-    ReaderRole,
-    RotationRole,
-    SnowflakeRole,
-    WriterRole,
-)
+from lakehouse.deploy.aws.bucket import Bucket
+from lakehouse.deploy.aws.iam_policies import AwsPlace, Policy, Tables
+from lakehouse.deploy.aws.iam_role import IamRole
 from lakehouse.deploy.aws.objects import (
+    RESULTS,
     DeploymentSecrets,
-    ExistingGlueDatabase,
     GlueDatabase,
     TableflowCluster,
     Workgroup,
+    spark_tables,
 )
-from lakehouse.deploy.names import Names
-from lakehouse.deploy.resource import Resource
-from lakehouse.deploy.snowflake.objects import Principal
+from lakehouse.deploy.names import ROTATION, Names
+from lakehouse.deploy.resource import Outputs, Resource
+from lakehouse.deploy.snowflake.objects import SnowflakePrincipal
 from resources.confluent.tableflow import ProviderIntegration
 
 
-class Tableflow(NamedTuple):
+class TableflowReferences(NamedTuple):
     """References to what Tableflow needs in Confluent Cloud."""
 
     cluster: TableflowCluster
     provider_integration: Resource[ProviderIntegration]
 
 
-@dataclass(frozen=True)
-class AwsResources:
-    """The resources in AWS, and references to those of other clouds that IAM roles trust or read."""
+def aws_resources(
+    session: boto3.Session,
+    names: Names,
+    config: Config,
+    deployment: Deployment,
+    tableflow: TableflowReferences | None,
+    volume: Resource[SnowflakePrincipal],
+    integration: Resource[SnowflakePrincipal],
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Resource[Any]]:
+    """List the resources. The secrets come first and are deleted last: others need them until then.
 
-    session: boto3.Session
-    names: Names
-    config: Config
-    deployment: Deployment
-    tableflow: Tableflow | None
-    """None if Tableflow creates no table in the account."""
-    volume: Resource[Principal]
-    integration: Resource[Principal]
-    clock: Clock = SYSTEM_CLOCK
-    """Measures how long deletions are waited for."""
+    Args:
+        session: A session in the account.
+        names: The names of the deployment's resources.
+        config: lakehouse.yaml.
+        deployment: The deployment in lakehouse.yaml.
+        tableflow: What Tableflow's role trusts; None if Tableflow creates no table in the account.
+        volume: Snowflake's external volume, whose principal its role trusts.
+        integration: Snowflake's integration with Glue, whose principal its role trusts.
+        clock: Measures how long deletions are waited for.
+    """
+    common = Aws(session, names.region), names, clock
+    kms_key = deployment.kms_key
+    resources: list[Resource[Any]] = [DeploymentSecrets(*common), Bucket(*common, kms_key=kms_key)]
+    if tableflow:
+        resources.append(Bucket(*common, key="tableflow_bucket", kms_key=kms_key))
+    return [
+        *resources,
+        GlueDatabase(*common, namespace=config.namespace),
+        Workgroup(*common, kms_key=kms_key),
+        *_roles(common, config, deployment, tableflow, volume, integration),
+    ]
 
-    def all(self) -> list[Resource[Any]]:
-        """List the resources. The secrets come first and are deleted last: others need them until then."""
-        resources: list[Resource[Any]] = [
-            DeploymentSecrets(*self._common),
-            self.bucket,
-            *([self.tableflow_bucket] if self.tableflow else ()),
-            self._glue_database,
-            Workgroup(*self._common, kms_key=self.deployment.kms_key),
-        ]
-        if principals := self.deployment.spark_principals:
-            resources += [
-                WriterRole(*self._role, config=self.config, principals=principals, tableflow=self._cluster),
-                MaintenanceRole(*self._role, config=self.config, principals=principals),
-                ReaderRole(*self._role, config=self.config, principals=principals, tableflow=self._cluster),
-            ]
-        if rotation := self.deployment.rotation_principals:
-            resources.append(RotationRole(*self._role, config=self.config, principals=rotation))
-        if self.confluent_role:
-            resources.append(self.confluent_role)
-        return [*resources, self.snowflake_role]
 
-    @cached_property
-    def bucket(self) -> Bucket | ExistingBucket:
-        """The bucket with all files of the deployment but Tableflow's."""
-        if self.names.existing.bucket:
-            return ExistingBucket(*self._common)
-        return Bucket(*self._common, kms_key=self.deployment.kms_key)
+def _roles(
+    common: tuple[Aws, Names, Clock],
+    config: Config,
+    deployment: Deployment,
+    tableflow: TableflowReferences | None,
+    volume: Resource[SnowflakePrincipal],
+    integration: Resource[SnowflakePrincipal],
+) -> Iterator[IamRole]:
+    role, names = partial(IamRole, *common), common[1]
+    place = AwsPlace(names.account, names.region, names.bucket, deployment.kms_key, deployment.vpc_endpoint)
+    spark = spark_tables(config)
+    cluster = tableflow.cluster if tableflow else None
+    in_confluent = (cluster.environment, cluster.cluster) if cluster else ()
 
-    @cached_property
-    def tableflow_bucket(self) -> TableflowBucket | ExistingTableflowBucket:
-        """The bucket of Tableflow's tables, used only if Tableflow creates any in the account."""
-        if self.names.existing.tableflow_bucket:
-            return ExistingTableflowBucket(*self._common)
-        return TableflowBucket(*self._common, kms_key=self.deployment.kms_key)
+    def all_tables(outputs: Outputs) -> tuple[Tables, ...]:
+        return spark, *((cluster.tables(outputs),) if cluster else ())
 
-    @cached_property
-    def confluent_role(self) -> ConfluentRole | None:
-        """The role that Tableflow assumes; None if it creates no table in the account."""
-        if self.tableflow is None:
-            return None
-        cluster, integration = self.tableflow
-        return ConfluentRole(*self._role, tableflow=cluster, provider_integration=integration)
-
-    @cached_property
-    def snowflake_role(self) -> SnowflakeRole:
-        """The role that Snowflake assumes."""
-        return SnowflakeRole(
-            *self._role,
-            config=self.config,
-            tableflow=self._cluster,
-            volume=self.volume,
-            integration=self.integration,
+    def trust_in_snowflake(outputs: Outputs) -> Policy:
+        of_volume, of_integration = outputs[volume], outputs[integration]
+        return policies.snowflake_trust(
+            of_volume.iam_user_arn, of_volume.external_id, of_integration.iam_user_arn, of_integration.external_id
         )
 
-    @property
-    def _glue_database(self) -> GlueDatabase | ExistingGlueDatabase:
-        kind = ExistingGlueDatabase if self.names.existing.glue_database else GlueDatabase
-        return kind(*self._common, namespace=self.config.namespace)
-
-    @property
-    def _cluster(self) -> TableflowCluster | None:
-        return self.tableflow and self.tableflow.cluster
-
-    @cached_property
-    def _common(self) -> tuple[Aws, Names, Clock]:
-        return Aws(self.session, self.names.region), self.names, self.clock
-
-    @property
-    def _role(self) -> tuple[Aws, Names, Clock, str, str]:
-        return *self._common, self.deployment.kms_key, self.deployment.vpc_endpoint
+    if principals := deployment.spark_principals:
+        spark_role = partial(role, trust=lambda _: policies.own_trust(*principals))
+        # Ingestion, then compaction and expiry, then DuckDB and Athena.
+        yield spark_role(
+            purpose="writer",
+            access=lambda outputs: policies.writer_access(
+                place, spark, names.ingestion_secrets, *all_tables(outputs)[1:]
+            ),
+            after=in_confluent,
+        )
+        yield spark_role(purpose="maintenance", access=lambda _: policies.maintenance_access(place, spark))
+        yield spark_role(
+            purpose="reader",
+            access=lambda outputs: policies.reader_access(
+                place, *all_tables(outputs), workgroup=names.workgroup, results=RESULTS
+            ),
+            after=in_confluent,
+        )
+    if rotation_principals := deployment.rotation_principals:
+        yield role(
+            purpose=ROTATION,
+            trust=lambda _: policies.own_trust(*rotation_principals),
+            access=lambda _: policies.rotation_access(place, names.secrets),
+        )
+    if tableflow:
+        provider = tableflow.provider_integration
+        yield role(
+            purpose="confluent",
+            trust=lambda outputs: policies.confluent_trust(
+                outputs[provider].iam_role_arn, outputs[provider].external_id
+            ),
+            access=lambda outputs: policies.confluent_access(place, tableflow.cluster.tables(outputs)),
+            after=(*in_confluent, provider),
+        )
+    yield role(
+        purpose="snowflake",
+        trust=trust_in_snowflake,
+        access=lambda outputs: policies.snowflake_access(place, *all_tables(outputs)),
+        after=(*in_confluent, volume, integration),
+    )

@@ -11,16 +11,16 @@ of the bucket, and the first topic of a cluster is refused if there is one (lake
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, Literal
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.aws.aws_service import DENIED, Absent, AwsError, Response
 from lakehouse.deploy.aws.iam_policies import same
 from lakehouse.deploy.aws.objects import RESULTS, AwsResource
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.resource import ExistingResource, Outputs, Updatable
-from resources.aws.secrets_manager import TAG
+from lakehouse.deploy.resource import EXISTED, Outputs, Updatable
 
 DEFAULT_REGION = "us-east-1"
 """The only region for which S3 accepts no LocationConstraint."""
@@ -93,28 +93,36 @@ class BucketState:
 
 @dataclass(frozen=True, repr=False)
 class Bucket(AwsResource[BucketState], Updatable[BucketState]):
-    """`aws/bucket`."""
+    """`aws/bucket`, or `aws/tableflow_bucket`, which has Tableflow's tables only."""
 
-    address = "aws/bucket"
     holds_data = True
+    key: Literal["bucket", "tableflow_bucket"] = "bucket"
+    """Its key of `existing` in lakehouse.yaml, which names it if it existed before the deployment."""
     kms_key: str = ""
     """ARN of the key that encrypts the objects; empty for S3's own keys."""
 
     @property
-    def bucket(self) -> str:
-        """The bucket's name."""
-        return self.names.bucket
+    def address(self) -> str:
+        return f"aws/{self.key}"
 
     @property
-    def lifecycle(self) -> tuple[LifecycleRule, ...]:
-        """The rules that it must have."""
-        return LIFECYCLE
+    def retained_because(self) -> str:
+        return EXISTED if self._is_existing else ""
+
+    @property
+    def bucket(self) -> str:
+        """The bucket's name."""
+        return self.names.tableflow_bucket if self._has_tableflow else self.names.bucket
 
     @property
     def label(self) -> str:
         return f"S3 bucket '{self.bucket}'"
 
     def read(self, outputs: Outputs) -> BucketState | None:
+        current = self._read_existing() if self._is_existing else self._read_own()
+        return replace(current, first_object=self._first_object()) if current and self._has_tableflow else current
+
+    def _read_own(self) -> BucketState | None:
         try:
             tags = self._call("get_bucket_tagging")["TagSet"]
         except Absent as error:
@@ -126,9 +134,28 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
                 error.add_note(f"Or the {self.label} is in another account. Then choose another name in lakehouse.yaml")
             raise
         name = self.bucket
-        tagging = f"TagSet=[{{Key={TAG},Value={self.names.deployment}}}]"
+        tagging = f"TagSet=[{{Key={DEPLOYMENT_TAG},Value={self.names.deployment}}}]"
         self.require_ownership(self.label, tags, f"aws s3api put-bucket-tagging --bucket {name} --tagging '{tagging}'")
-        return BucketState(name, tuple(setting for setting in self._settings if not self._is_set(setting)))
+        lifecycle = TABLE_LIFECYCLE if self._has_tableflow else LIFECYCLE
+        settings = _settings(self.names, name, self.kms_key, lifecycle)
+        return BucketState(name, tuple(setting for setting in settings if not self._is_set(setting)))
+
+    def _read_existing(self) -> BucketState:
+        names, bucket = self.names, self.bucket
+        response = self.service("s3").find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
+        region = (response.get("LocationConstraint") or DEFAULT_REGION) if response else "nowhere"
+        region = FORMER_REGIONS.get(region, region)
+        if region != names.region:
+            raise LakehouseError(
+                f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
+                f"{names.account} (it is in: {region}). None was created in its place. Correct `existing.{self.key}`"
+            )
+        return BucketState(bucket, ())
+
+    def _first_object(self) -> str:
+        """Return the key of one of its objects; empty if there is none."""
+        response = self._call("list_objects_v2", MaxKeys=1)
+        return next((str(file["Key"]) for file in response.get("Contents", ())), "")
 
     def create(self, outputs: Outputs) -> BucketState:
         # `diff` reports settings that an interruption leaves out.
@@ -190,8 +217,12 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return [{"Key": version["Key"], "VersionId": version["VersionId"]} for version in both]
 
     @property
-    def _settings(self) -> tuple[BucketSetting, ...]:
-        return _settings(self.names, self.bucket, self.kms_key, self.lifecycle)
+    def _is_existing(self) -> bool:
+        return bool(getattr(self.names.existing, self.key))
+
+    @property
+    def _has_tableflow(self) -> bool:
+        return self.key == "tableflow_bucket"
 
     def _is_set(self, setting: BucketSetting) -> bool:
         response = self._response(setting)
@@ -209,40 +240,10 @@ class Bucket(AwsResource[BucketState], Updatable[BucketState]):
         return self.service("s3").call(method, Bucket=self.bucket, ExpectedBucketOwner=self.names.account, **parameters)
 
 
-@dataclass(frozen=True, repr=False)
-class ExistingBucket(AwsResource[BucketState], ExistingResource[BucketState]):
-    """`aws/bucket`, which existed before the deployment: used, never changed or deleted."""
-
-    address = "aws/bucket"
-    key: ClassVar[str] = "bucket"
-    """Its key of `existing` in lakehouse.yaml."""
-
-    @property
-    def bucket(self) -> str:
-        """The bucket's name."""
-        return self.names.bucket
-
-    @property
-    def label(self) -> str:
-        return f"S3 bucket '{self.bucket}'"
-
-    def read(self, outputs: Outputs) -> BucketState:
-        names, bucket = self.names, self.bucket
-        response = self.service("s3").find("get_bucket_location", Bucket=bucket, ExpectedBucketOwner=names.account)
-        region = (response.get("LocationConstraint") or DEFAULT_REGION) if response else "nowhere"
-        region = FORMER_REGIONS.get(region, region)
-        if region != names.region:
-            raise LakehouseError(
-                f"The S3 bucket '{bucket}' that lakehouse.yaml names is not in region {names.region} of account "
-                f"{names.account} (it is in: {region}). None was created in its place. Correct `existing.{self.key}`"
-            )
-        return BucketState(bucket, ())
-
-
 def _settings(
     names: Names, bucket: str, kms_key: str, lifecycle: tuple[LifecycleRule, ...]
 ) -> tuple[BucketSetting, ...]:
-    demand_tls = iam_policies.bucket_policy(iam_policies.Deployment(names.account, names.region, bucket))
+    demand_tls = iam_policies.bucket_policy(iam_policies.AwsPlace(names.account, names.region, bucket))
     ownership = {"Rules": [{"ObjectOwnership": "BucketOwnerEnforced"}]}
     return (
         BucketSetting(
@@ -351,44 +352,3 @@ def _filter(rule: LifecycleRule) -> Response:
 
 def _prefix(filter_: Response) -> str:
     return str(filter_.get("And", filter_).get("Prefix", ""))
-
-
-@dataclass(frozen=True, repr=False)
-class TableflowBucket(Bucket):
-    """`aws/tableflow_bucket`, made for Tableflow."""
-
-    address = "aws/tableflow_bucket"
-
-    @property
-    def bucket(self) -> str:
-        return self.names.tableflow_bucket
-
-    @property
-    def lifecycle(self) -> tuple[LifecycleRule, ...]:
-        return TABLE_LIFECYCLE
-
-    def read(self, outputs: Outputs) -> BucketState | None:
-        current = super().read(outputs)
-        return current and replace(current, first_object=_first_object(self))
-
-
-@dataclass(frozen=True, repr=False)
-class ExistingTableflowBucket(ExistingBucket):
-    """`aws/tableflow_bucket`, which existed before the deployment: used, never changed or deleted."""
-
-    address = "aws/tableflow_bucket"
-    key = "tableflow_bucket"
-
-    @property
-    def bucket(self) -> str:
-        return self.names.tableflow_bucket
-
-    def read(self, outputs: Outputs) -> BucketState:
-        return replace(super().read(outputs), first_object=_first_object(self))
-
-
-def _first_object(bucket: Bucket | ExistingBucket) -> str:
-    """Return the key of an object of a bucket; empty if there is none."""
-    owner = bucket.names.account
-    response = bucket.service("s3").call("list_objects_v2", Bucket=bucket.bucket, ExpectedBucketOwner=owner, MaxKeys=1)
-    return next((str(file["Key"]) for file in response.get("Contents", ())), "")

@@ -38,7 +38,7 @@ _PLAIN = {
 
 
 @dataclass(frozen=True)
-class Deployment:
+class AwsPlace:
     """The account, region and bucket of a deployment. The name of the bucket has no dot, as Snowflake requires."""
 
     account: str
@@ -84,7 +84,7 @@ def tableflow_tables(bucket: str, organization: str, environment: str, cluster: 
     return Tables(database=cluster, prefix=f"*/{organization}/{environment}/{cluster}/v1", bucket=bucket)
 
 
-def confluent_access(deployment: Deployment, tables: Tables) -> Policy:
+def confluent_access(deployment: AwsPlace, tables: Tables) -> Policy:
     """Tableflow: write files, and publish its tables in Glue.
 
     It may drop what it publishes, in its own database; it deletes no file.
@@ -125,7 +125,7 @@ def confluent_trust(principal: str, external_id: str) -> Policy:
     return _document(assume, tag)
 
 
-def snowflake_access(deployment: Deployment, *tables: Tables) -> Policy:
+def snowflake_access(deployment: AwsPlace, *tables: Tables) -> Policy:
     """Snowflake: read files and their registrations, nothing else.
 
     Actions: Snowflake, "Configure an external volume for Amazon S3" (those for ALLOW_WRITES = FALSE) and "Configure a
@@ -159,7 +159,7 @@ def snowflake_trust(
 
 
 def writer_access(
-    deployment: Deployment, tables: Tables, secrets: Iterable[str], tableflow: Tables | None = None
+    deployment: AwsPlace, tables: Tables, secrets: Iterable[str], tableflow: Tables | None = None
 ) -> Policy:
     """Allow ingestion: write files, create and update tables, read its clients' secrets and Tableflow's tables.
 
@@ -189,14 +189,14 @@ def writer_access(
     return _through_endpoint(deployment, document)
 
 
-def rotation_access(deployment: Deployment, secrets: Iterable[str]) -> Policy:
+def rotation_access(deployment: AwsPlace, secrets: Iterable[str]) -> Policy:
     """Allow rotation: read and replace the deployment's secrets."""
     # Actions: those that resources.aws.secrets_manager calls.
     actions = ("GetSecretValue", "DescribeSecret", "ListSecretVersionIds", "PutSecretValue", "UpdateSecretVersionStage")
     return _document(_allow(_secrets(deployment, secrets), *(f"secretsmanager:{action}" for action in actions)))
 
 
-def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
+def maintenance_access(deployment: AwsPlace, tables: Tables) -> Policy:
     """Compaction, expiry and removal of orphans: rewrite tables that are there, and delete files.
 
     Actions: as `writer_access`; Iceberg, "Spark procedures".
@@ -211,7 +211,7 @@ def maintenance_access(deployment: Deployment, tables: Tables) -> Policy:
     return _through_endpoint(deployment, document)
 
 
-def reader_access(deployment: Deployment, *tables: Tables, workgroup: str, results: str) -> Policy:
+def reader_access(deployment: AwsPlace, *tables: Tables, workgroup: str, results: str) -> Policy:
     """Return the rights of DuckDB and Athena: read files and registrations, and run queries in one workgroup.
 
     The workgroup stores results at the prefix `results`.
@@ -261,7 +261,7 @@ def own_trust(*principals: str) -> Policy:
     return _document({"Effect": "Allow", "Principal": {"AWS": named}, "Action": "sts:AssumeRole"})
 
 
-def bucket_policy(deployment: Deployment) -> Policy:
+def bucket_policy(deployment: AwsPlace) -> Policy:
     """Return the policy that denies requests to the bucket without TLS.
 
     Source: Amazon S3, "Security best practices": enforce encryption of data in transit.
@@ -277,12 +277,12 @@ def bucket_policy(deployment: Deployment) -> Policy:
     )
 
 
-def _encrypted(deployment: Deployment, *actions: str) -> tuple[Policy, ...]:
+def _encrypted(deployment: AwsPlace, *actions: str) -> tuple[Policy, ...]:
     """Allow the use of the bucket's key, if it has one (Amazon S3, "Using server-side encryption with AWS KMS")."""
     return (_allow([deployment.kms_key], *actions),) if deployment.kms_key else ()
 
 
-def _through_endpoint(deployment: Deployment, document: Policy) -> Policy:
+def _through_endpoint(deployment: AwsPlace, document: Policy) -> Policy:
     """Restrict access to the bucket to the VPC endpoint, if one is declared (Amazon S3, "Controlling access from VPC
     endpoints")."""
     if not deployment.vpc_endpoint:
@@ -309,13 +309,13 @@ def _optional(tables: Tables | None) -> tuple[Tables, ...]:
     return (tables,) if tables else ()
 
 
-def _secrets(deployment: Deployment, names: Iterable[str]) -> list[str]:
+def _secrets(deployment: AwsPlace, names: Iterable[str]) -> list[str]:
     """Return the ARNs of secrets; AWS adds a hyphen and six characters to each name."""
     secret = f"arn:aws:secretsmanager:{deployment.region}:{deployment.account}:secret:"
     return [f"{secret}{_plain('name of a secret', name)}-??????" for name in names]
 
 
-def _reading(deployment: Deployment, tables: Iterable[Tables], *actions: str) -> tuple[Policy, ...]:
+def _reading(deployment: AwsPlace, tables: Iterable[Tables], *actions: str) -> tuple[Policy, ...]:
     """Find the tables' files, and do this to them."""
     tables = tuple(tables)
     return (
@@ -325,7 +325,7 @@ def _reading(deployment: Deployment, tables: Iterable[Tables], *actions: str) ->
     )
 
 
-def _list(deployment: Deployment, *tables: Tables) -> Policy:
+def _list(deployment: AwsPlace, *tables: Tables) -> Policy:
     return _list_prefixes(_buckets(deployment, *tables), [f"{table.prefix}/*" for table in tables])
 
 
@@ -333,20 +333,20 @@ def _list_prefixes(buckets: list[str], prefixes: list[str]) -> Policy:
     return {**_allow(buckets, "s3:ListBucket"), "Condition": {"StringLike": {"s3:prefix": prefixes}}}
 
 
-def _files(deployment: Deployment, *tables: Tables) -> list[str]:
+def _files(deployment: AwsPlace, *tables: Tables) -> list[str]:
     return [f"{_bucket(deployment, table)}/{table.prefix}/*" for table in tables]
 
 
-def _buckets(deployment: Deployment, *tables: Tables) -> list[str]:
+def _buckets(deployment: AwsPlace, *tables: Tables) -> list[str]:
     return list(dict.fromkeys(_bucket(deployment, table) for table in tables))
 
 
-def _bucket(deployment: Deployment, tables: Tables) -> str:
+def _bucket(deployment: AwsPlace, tables: Tables) -> str:
     """Return the ARN of the bucket of some tables."""
     return f"arn:aws:s3:::{tables.bucket}" if tables.bucket else deployment.bucket_arn
 
 
-def _glue(deployment: Deployment, *tables: Tables) -> list[str]:
+def _glue(deployment: AwsPlace, *tables: Tables) -> list[str]:
     catalog = f"arn:aws:glue:{deployment.region}:{deployment.account}"
     owned = [
         f"{catalog}:{kind}" for table in tables for kind in (f"database/{table.database}", f"table/{table.database}/*")

@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.config.model import Config
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws, AwsError, Response, Service
 from lakehouse.deploy.aws.iam_policies import Tables, tableflow_tables
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Updatable
+from lakehouse.deploy.resource import EXISTED, Outputs, Resource, T, Updatable
 from lakehouse.deploy.waiting import wait_until_deleted
-from resources.aws.secrets_manager import RECOVERY_DAYS, TAG
+from resources.aws.secrets_manager import RECOVERY_DAYS
 from resources.confluent.clusters import Cluster
 from resources.confluent.organization import Environment
 
@@ -36,7 +37,7 @@ class AwsResource(Resource[T]):
     @property
     def tags(self) -> list[dict[str, str]]:
         """The tags that mark ownership, as most services take them."""
-        return [{"Key": TAG, "Value": self.names.deployment}]
+        return [{"Key": DEPLOYMENT_TAG, "Value": self.names.deployment}]
 
     def require_ownership(
         self, label: str, tags: Iterable[Mapping[str, str]] | Mapping[str, str], command: str
@@ -113,14 +114,6 @@ def spark_tables(config: Config) -> Tables:
     return Tables(config.namespace, f"{WAREHOUSE}/{config.namespace}")
 
 
-def all_tables(config: Config, tableflow: TableflowCluster | None, outputs: Outputs) -> tuple[Tables, ...]:
-    """Return Spark's tables, and Tableflow's if it creates any."""
-    return spark_tables(config), *((tableflow.tables(outputs),) if tableflow else ())
-
-
-SERVICE = "secretsmanager"
-
-
 @dataclass(frozen=True, repr=False)
 class DeploymentSecrets(AwsResource[tuple[str, ...]]):
     """The resource `aws/secrets`. Its state is the names of the secrets."""
@@ -143,7 +136,9 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
         for name in current:
             if self._described(name):
                 try:
-                    self.service(SERVICE).find("delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS)
+                    self.service("secretsmanager").find(
+                        "delete_secret", SecretId=name, RecoveryWindowInDays=RECOVERY_DAYS
+                    )
                 except AwsError:
                     # The client repeats a call whose response was lost, and AWS refuses to delete a deleted secret.
                     if self._described(name):
@@ -160,14 +155,14 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
     def _listed(self) -> set[str]:
         path, name = f"{self.names.confluent_secrets}/", self.names.snowflake_secret
         begin = [{"Key": "name", "Values": [path, name]}]
-        secrets = self.service(SERVICE).items("list_secrets", "SecretList", Filters=begin)
+        secrets = self.service("secretsmanager").items("list_secrets", "SecretList", Filters=begin)
         return {secret["Name"] for secret in secrets if secret["Name"].startswith(path) or secret["Name"] == name}
 
     def _is_owned(self, name: str) -> bool:
         secret = self._described(name)
         if secret is None:
             return False
-        tag = f"--secret-id {name} --tags Key={TAG},Value={self.names.deployment}"
+        tag = f"--secret-id {name} --tags Key={DEPLOYMENT_TAG},Value={self.names.deployment}"
         self.require_ownership(
             f"secret '{name}'",
             secret.get("Tags", ()),
@@ -177,7 +172,7 @@ class DeploymentSecrets(AwsResource[tuple[str, ...]]):
 
     def _described(self, name: str) -> Response | None:
         """Return the description of a secret in AWS; None if it does not exist or was deleted."""
-        secret = self.service(SERVICE).find("describe_secret", SecretId=name)
+        secret = self.service("secretsmanager").find("describe_secret", SecretId=name)
         return None if secret is None or "DeletedDate" in secret else secret
 
 
@@ -187,11 +182,15 @@ KEPT = ("Description", "Parameters", "CreateTableDefaultPermissions")
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GlueDatabase(AwsResource[Response], Updatable[Response]):
-    """`aws/glue_database`, whose state is Glue's description."""
+    """`aws/glue_database` of Spark's tables, whose state is Glue's description."""
 
     address = "aws/glue_database"
     holds_data = True
     namespace: str
+
+    @property
+    def retained_because(self) -> str:
+        return EXISTED if self._is_existing else ""
 
     @property
     def label(self) -> str:
@@ -200,10 +199,12 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
     def read(self, outputs: Outputs) -> Response | None:
         glue = self.service("glue")
         response = glue.find("get_database", **self._database)
+        if self._is_existing:
+            return self._usable(response)
         if response is None:
             return None
         arn = f"arn:aws:glue:{self.names.region}:{self.names.account}:database/{self.namespace}"
-        tag = f"aws glue tag-resource --resource-arn {arn} --tags-to-add {TAG}={self.names.deployment}"
+        tag = f"aws glue tag-resource --resource-arn {arn} --tags-to-add {DEPLOYMENT_TAG}={self.names.deployment}"
         self.require_ownership(self.label, glue.call("get_tags", ResourceArn=arn)["Tags"], tag)
         database: Response = response["Database"]
         return database
@@ -214,7 +215,7 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
                 "create_database",
                 CatalogId=self.names.account,
                 DatabaseInput={"Name": self.namespace, "LocationUri": self._location},
-                Tags={TAG: self.names.deployment},
+                Tags={DEPLOYMENT_TAG: self.names.deployment},
             )
 
         return self.create_and_read(create, outputs)
@@ -243,6 +244,26 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
         glue.find("delete_database", **self._database)
         self.wait_until_gone(self.label, lambda: glue.find("get_database", **self._database))
 
+    def _usable(self, response: Response | None) -> Response:
+        """Require that an existing database has its tables where the deployment's roles may write."""
+        if response is None:
+            raise LakehouseError(
+                f"There is no {self.label} in region {self.names.region}. None was created in its place. Correct "
+                f"`existing.glue_database` in lakehouse.yaml"
+            )
+        database: Response = response["Database"]
+        uri, needed = database.get("LocationUri", ""), self._location
+        if uri.rstrip("/") != needed:
+            raise LakehouseError(
+                f"Tables of the {self.label} are created at '{uri}', where the deployment's roles may not write. "
+                f"It was left unchanged. Set its location to {needed}, or name another `existing.glue_database`"
+            )
+        return database
+
+    @property
+    def _is_existing(self) -> bool:
+        return bool(self.names.existing.glue_database)
+
     @property
     def _database(self) -> dict[str, str]:
         return {"CatalogId": self.names.account, "Name": self.namespace}
@@ -250,34 +271,6 @@ class GlueDatabase(AwsResource[Response], Updatable[Response]):
     @property
     def _location(self) -> str:
         return location(self.names, self.namespace)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingGlueDatabase(AwsResource[Response], ExistingResource[Response]):
-    """`aws/glue_database`, whose state is Glue's description."""
-
-    address = "aws/glue_database"
-    namespace: str
-
-    @property
-    def label(self) -> str:
-        return f"Glue database '{self.namespace}'"
-
-    def read(self, outputs: Outputs) -> Response:
-        response = self.service("glue").find("get_database", CatalogId=self.names.account, Name=self.namespace)
-        if response is None:
-            raise LakehouseError(
-                f"There is no {self.label} in region {self.names.region}. None was created in its place. Correct "
-                f"`existing.glue_database` in lakehouse.yaml"
-            )
-        database: Response = response["Database"]
-        uri, needed = database.get("LocationUri", ""), location(self.names, self.namespace)
-        if uri.rstrip("/") != needed:
-            raise LakehouseError(
-                f"Tables of the {self.label} are created at '{uri}', where the deployment's roles may not write. "
-                f"It was left unchanged. Set its location to {needed}, or name another `existing.glue_database`"
-            )
-        return database
 
 
 @dataclass(frozen=True, repr=False)
@@ -297,7 +290,9 @@ class Workgroup(AwsResource[Response], Updatable[Response]):
         if current is None:
             return None
         arn = f"arn:aws:athena:{self.names.region}:{self.names.account}:workgroup/{self.names.workgroup}"
-        command = f"aws athena tag-resource --resource-arn {arn} --tags Key={TAG},Value={self.names.deployment}"
+        command = (
+            f"aws athena tag-resource --resource-arn {arn} --tags Key={DEPLOYMENT_TAG},Value={self.names.deployment}"
+        )
         tags = self.service("athena").call("list_tags_for_resource", ResourceARN=arn)["Tags"]
         self.require_ownership(self.label, tags, command)
         return current

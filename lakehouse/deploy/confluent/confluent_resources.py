@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import partial
 from typing import Any
 
 from lakehouse.config.deployment import Deployment
@@ -32,18 +32,16 @@ from lakehouse.deploy.confluent.foundation import (
     ClusterResource,
     ComputePoolResource,
     EnvironmentResource,
-    ExistingCluster,
-    ExistingEnvironment,
     SchemaRegistryResource,
 )
 from lakehouse.deploy.confluent.tableflow import (
     CatalogIntegrationResource,
     GlueCatalogResource,
-    OpenCatalogClient,
     OpenCatalogResource,
     OwnStorage,
     ProviderIntegrationResource,
     TableflowTopicResource,
+    open_catalog_client,
 )
 from lakehouse.deploy.confluent.topics import DatagenResource, DeclaredTopicResource, TopicResource
 from lakehouse.deploy.names import ROTATION, Names
@@ -51,418 +49,343 @@ from lakehouse.deploy.resource import Resource
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud
 
+Keys = Mapping[tuple[str, str], ApiKeyResource]
+"""The keys by purpose of the account and API."""
+
 
 @dataclass(frozen=True)
-class BaseResources:
-    """The resources that keys, topics and Tableflow refer to."""
+class Foundation:
+    """The resources that all others refer to, also those in other clouds."""
 
-    cloud: ConfluentCloud
-    secrets: Secrets
-    names: Names
-    config: Config
-    deployment: Deployment
-    clock: Clock = SYSTEM_CLOCK
-
-    @property
-    def common(self) -> tuple[ConfluentCloud, Names, Clock]:
-        """The first fields of every resource."""
-        return self.cloud, self.names, self.clock
-
-    @property
-    def has_tableflow(self) -> bool:
-        """True if Tableflow creates any table."""
-        return bool(self._topics.tables)
-
-    @property
-    def has_tableflow_bucket(self) -> bool:
-        """True if Tableflow creates any table in a bucket of the account."""
-        return self.has_tableflow and self.deployment.tableflow.storage == "own_bucket"
-
-    @cached_property
-    def environment(self) -> EnvironmentResource | ExistingEnvironment:
-        """The environment."""
-        if existing := self.names.existing.confluent_environment:
-            return ExistingEnvironment(*self.common, environment_id=existing)
-        return EnvironmentResource(*self.common, holds_data=self._topics.hold_data)
-
-    @cached_property
-    def cluster(self) -> ClusterResource | ExistingCluster:
-        """The Kafka cluster."""
-        if existing := self.names.existing.confluent_cluster:
-            return ExistingCluster(*self.common, environment=self.environment, cluster_id=existing)
-        return ClusterResource(*self.common, environment=self.environment, holds_data=self._topics.hold_data)
-
-    @cached_property
-    def registry(self) -> SchemaRegistryResource:
-        """The Schema Registry."""
-        return SchemaRegistryResource(*self.common, environment=self.environment, cluster=self.cluster)
-
-    @cached_property
-    def compute_pool(self) -> ComputePoolResource:
-        """Flink's compute pool, created only for statements."""
-        return ComputePoolResource(*self.common, environment=self.environment)
+    common: tuple[ConfluentCloud, Names, Clock]
+    """The first fields of every resource."""
+    topics: DeclaredTopics
+    environment: EnvironmentResource
+    cluster: ClusterResource
+    registry: SchemaRegistryResource
+    compute_pool: ComputePoolResource
+    """Flink's compute pool, created only for statements."""
+    provider_integration: ProviderIntegrationResource | None
+    """Tableflow's way into AWS; None if Tableflow creates no table in a bucket of the account."""
 
     @property
     def compute(self) -> tuple[ComputePoolResource, ...]:
         """The compute pool; empty without statements."""
-        return (self.compute_pool,) if self.deployment.flink else ()
-
-    @cached_property
-    def accounts(self) -> dict[str, ServiceAccountResource]:
-        """The service accounts by purpose."""
-        return {
-            purpose: ServiceAccountResource(
-                *self.common,
-                secrets=self.secrets,
-                purpose=purpose,
-                secret_names=tuple(name for (owner, _), name in self._access.secrets.items() if owner == purpose),
-            )
-            for purpose in self._access.accounts
-        }
-
-    @cached_property
-    def role_bindings(self) -> dict[str, RoleBindingsResource]:
-        """The role bindings by purpose of the account."""
-        return {
-            purpose: RoleBindingsResource(
-                *self.common,
-                roles=roles,
-                account=self.accounts[purpose],
-                scopes=RoleScopes(self.environment, self.cluster, self.registry),
-                owned=tuple(self.accounts.values()) if purpose == ROTATION else (),
-            )
-            for purpose, roles in self._access.roles.items()
-        }
-
-    @cached_property
-    def _topics(self) -> DeclaredTopics:
-        return DeclaredTopics(self.config, self.deployment)
-
-    @cached_property
-    def _access(self) -> DeclaredAccess:
-        return DeclaredAccess(self._topics, self.names)
+        return (self.compute_pool,) if self.topics.deployment.flink else ()
 
 
-@dataclass(frozen=True)
-class KeyResources:
-    """The keys of the service accounts by purpose and API."""
+def foundation(
+    cloud: ConfluentCloud, names: Names, config: Config, deployment: Deployment, clock: Clock = SYSTEM_CLOCK
+) -> Foundation:
+    """Return the resources that all others refer to.
 
-    base: BaseResources
-    secrets: Mapping[tuple[str, str], str]
-    """The secret of each key, by purpose of the account and API."""
-
-    @property
-    def all(self) -> list[ApiKeyResource]:
-        """All keys, dependencies first."""
-        return list(self._keys.values())
-
-    @property
-    def manager(self) -> ApiKeyResource:
-        """The key with which topics and access control lists are created."""
-        return self._keys["app_manager", "kafka"]
-
-    @property
-    def registry(self) -> ApiKeyResource:
-        """The key with which subjects are listed."""
-        return self._keys["schema_registry", "schema_registry"]
-
-    @property
-    def tableflow(self) -> ApiKeyResource:
-        """The key for Tableflow, created only if Tableflow creates any table."""
-        return self._keys["app_manager", "tableflow"]
-
-    @property
-    def flink(self) -> ApiKeyResource:
-        """The key for Flink, created only for statements."""
-        return self._keys["flink", "flink"]
-
-    @cached_property
-    def _keys(self) -> dict[tuple[str, str], ApiKeyResource]:
-        return {(purpose, api): self._key(purpose, api) for purpose, api in self.secrets}
-
-    def _key(self, purpose: str, api: str) -> ApiKeyResource:
-        """Return the key of an account for an API."""
-        base = self.base
-        fields: dict[str, Any] = {
-            "account": base.accounts[purpose],
-            "secret": self.secrets[purpose, api],
-            "roles": base.role_bindings.get(purpose),
-        }
-        match api, purpose:
-            case "kafka", _:
-                kind = ManagerKeyResource if purpose == "app_manager" else KafkaKeyResource
-                return kind(*base.common, **fields, cluster=base.cluster)
-            case "schema_registry", _:
-                return RegistryKeyResource(*base.common, **fields, registry=base.registry)
-            case "tableflow", "spark":
-                return CatalogKeyResource(*base.common, **fields, environment=base.environment)
-            case "tableflow", _:
-                return TableflowKeyResource(*base.common, **fields, cluster=base.cluster)
-            case "flink", _:
-                fields |= {"environment": base.environment, "compute_pool": base.compute_pool}
-                return FlinkKeyResource(*base.common, **fields)
-            case _:
-                recorded = (base.environment, base.cluster, base.registry, *base.compute)
-                return RotationKeyResource(*base.common, **fields, recorded=recorded)
+    Args:
+        cloud: Confluent Cloud.
+        names: The names of the deployment's resources.
+        config: lakehouse.yaml.
+        deployment: The deployment in lakehouse.yaml.
+        clock: Measures how long resources are waited for.
+    """
+    common, topics = (cloud, names, clock), DeclaredTopics(config, deployment)
+    environment = EnvironmentResource(*common, holds_data=topics.hold_data)
+    cluster = ClusterResource(*common, environment=environment, holds_data=topics.hold_data)
+    has_bucket = topics.tables and deployment.tableflow.storage == "own_bucket"
+    return Foundation(
+        common,
+        topics,
+        environment,
+        cluster,
+        SchemaRegistryResource(*common, environment=environment, cluster=cluster),
+        ComputePoolResource(*common, environment=environment),
+        ProviderIntegrationResource(*common, environment=environment) if has_bucket else None,
+    )
 
 
-@dataclass(frozen=True)
-class TableflowResources:
-    """Resources of Tableflow. In Confluent's own storage there are only the topics."""
+def confluent_resources(
+    base: Foundation,
+    secrets: Secrets,
+    confluent_role: Resource[Any] | None,
+    bucket: Resource[BucketState] | None,
+) -> list[Resource[Any]]:
+    """List the resources, dependencies first, apart from those in AWS.
 
-    base: BaseResources
-    topics: DeclaredTopics
-    keys: KeyResources
-    topic_resources: Mapping[str, TopicResource]
-    """The topics in Kafka by entry."""
-    producers: Mapping[str, Resource[Any]]
-    """The resources that write the records of topics, by entry; external producers write those of all others."""
-
-    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
-        """List the resources after the provider integration, dependencies first.
-
-        Args:
-            confluent_role: The IAM role that Tableflow assumes; None if it creates no table in the account.
-            bucket: The bucket of its tables; None in the same case.
-        """
-        if confluent_role is None or bucket is None:
-            return list(self._tables(None, ()))
-        # Tableflow acts with the permissions of its key's owner.
-        assigner = RoleBindingsResource(
-            *self.base.common,
-            roles=(ASSIGNER,),
-            account=self.base.accounts["app_manager"],
-            scopes=RoleScopes(self.base.environment, integration=self.provider_integration),
-            part="provider_integration",
+    Args:
+        base: The resources that all others refer to.
+        secrets: Hold the keys.
+        confluent_role: The IAM role that Tableflow assumes; None if Tableflow creates no table in the account.
+        bucket: The bucket of Tableflow's tables; None in the same case.
+    """
+    access = DeclaredAccess(base.topics, base.common[1])
+    accounts = {
+        purpose: ServiceAccountResource(
+            *base.common,
+            secrets=secrets,
+            purpose=purpose,
+            secret_names=tuple(name for (owner, _), name in access.secrets.items() if owner == purpose),
         )
-        catalogs = tuple(self._catalogs((assigner, confluent_role, bucket)))
-        return [assigner, *catalogs, *self._tables(OwnStorage(bucket, self.provider_integration), catalogs)]
-
-    @cached_property
-    def provider_integration(self) -> ProviderIntegrationResource:
-        """Tableflow's way into AWS, created only if Tableflow creates any table there."""
-        return ProviderIntegrationResource(*self.base.common, environment=self.base.environment)
-
-    @cached_property
-    def open_catalog(self) -> OpenCatalogClient | None:
-        """The client of the Open Catalog in which Tableflow registers its tables; None if it does not."""
-        declared = self.base.deployment.tableflow.open_catalog
-        is_used = declared and self.base.has_tableflow_bucket
-        return OpenCatalogClient(declared, self.base.secrets) if declared and is_used else None
-
-    def _catalogs(self, after: tuple[Resource[Any], ...]) -> Iterator[CatalogIntegrationResource]:
-        yield GlueCatalogResource(
-            *self.base.common,
-            cluster=self.base.cluster,
-            tableflow_key=self.keys.tableflow,
-            provider_integration=self.provider_integration,
-            after=after,
+        for purpose in access.accounts
+    }
+    scopes = RoleScopes(base.environment, base.cluster, base.registry)
+    role_bindings = {
+        purpose: RoleBindingsResource(
+            *base.common,
+            roles=roles,
+            account=accounts[purpose],
+            scopes=scopes,
+            owned=tuple(accounts.values()) if purpose == ROTATION else (),
         )
-        if self.open_catalog:
-            yield OpenCatalogResource(
-                *self.base.common,
-                cluster=self.base.cluster,
-                tableflow_key=self.keys.tableflow,
-                client=self.open_catalog,
+        for purpose, roles in access.roles.items()
+    }
+    keys = {
+        (purpose, api): _key(base, purpose, api, accounts[purpose], secret, role_bindings.get(purpose))
+        for (purpose, api), secret in access.secrets.items()
+    }
+    acls = {
+        purpose: AclsResource(
+            *base.common,
+            allowed=allowed,
+            account=accounts[purpose],
+            cluster=base.cluster,
+            manager_key=keys["app_manager", "kafka"],
+        )
+        for purpose, allowed in access.acls.items()
+    }
+    topics: dict[str, TopicResource] = dict(_declared_topics(base, keys))
+    connectors = dict(_connectors(base, keys, topics, accounts["app_connector"], acls["app_connector"]))
+    statements = _statements(base, keys, accounts, tuple(connectors.values()))
+    flink_topics = dict(_flink_topics(base, keys, statements))
+    producers: dict[str, Resource[Any]] = {entry: topic.statement for entry, topic in flink_topics.items()}
+    return [
+        # The first to be created and the last to be deleted: they bear the mark of ownership.
+        *accounts.values(),
+        base.environment,
+        # Before the cluster: when it is deleted, after the cluster, nothing is left that could use it.
+        *([base.provider_integration] if base.provider_integration else ()),
+        base.cluster,
+        base.registry,
+        *base.compute,
+        *role_bindings.values(),
+        *keys.values(),
+        *topics.values(),
+        *acls.values(),
+        *connectors.values(),
+        *statements.values(),
+        *flink_topics.values(),
+        *_tableflow(
+            base, keys, accounts, secrets, {**topics, **flink_topics}, producers | connectors, confluent_role, bucket
+        ),
+        _permissions(base, access, accounts, scopes, keys),
+    ]
+
+
+def _key(
+    base: Foundation,
+    purpose: str,
+    api: str,
+    account: ServiceAccountResource,
+    secret: str,
+    roles: RoleBindingsResource | None,
+) -> ApiKeyResource:
+    fields: dict[str, Any] = {"account": account, "secret": secret, "roles": roles}
+    match api, purpose:
+        case "kafka", _:
+            kind = ManagerKeyResource if purpose == "app_manager" else KafkaKeyResource
+            return kind(*base.common, **fields, cluster=base.cluster)
+        case "schema_registry", _:
+            return RegistryKeyResource(*base.common, **fields, registry=base.registry)
+        case "tableflow", "spark":
+            return CatalogKeyResource(*base.common, **fields, environment=base.environment)
+        case "tableflow", _:
+            return TableflowKeyResource(*base.common, **fields, cluster=base.cluster)
+        case "flink", _:
+            return FlinkKeyResource(
+                *base.common, **fields, environment=base.environment, compute_pool=base.compute_pool
             )
-
-    def _tables(
-        self, storage: OwnStorage | None, catalogs: tuple[CatalogIntegrationResource, ...]
-    ) -> Iterator[TableflowTopicResource]:
-        for topic in self.topics.tables:
-            yield TableflowTopicResource(
-                *self.base.common,
-                entry=topic.name,
-                topic_name=topic.topic,
-                subject=topic.subject("value"),
-                config=tableflow_config(topic),
-                visible=topic.visible,
-                write_mode="UPSERT" if topic in self.topics.upserted else "APPEND",
-                cluster=self.base.cluster,
-                registry=self.base.registry,
-                topic=self.topic_resources[topic.name],
-                catalogs=catalogs,
-                storage=storage,
-                tableflow_key=self.keys.tableflow,
-                registry_key=self.keys.registry,
-                filled_by=self.producers.get(topic.name),
-            )
+        case _:
+            recorded: tuple[Resource[Any], ...] = (base.environment, base.cluster, base.registry, *base.compute)
+            return RotationKeyResource(*base.common, **fields, recorded=recorded)
 
 
-@dataclass(frozen=True)
-class ConfluentResources(BaseResources):
-    """The resources in Confluent Cloud. Those that other clouds refer to, or that occur often, are properties."""
+def _topic_fields(base: Foundation, keys: Keys) -> dict[str, Any]:
+    return {
+        "cluster": base.cluster,
+        "manager_key": keys["app_manager", "kafka"],
+        "is_in_existing_cluster": bool(base.cluster.existing_id),
+    }
 
-    def all(self, confluent_role: Resource[Any] | None, bucket: Resource[BucketState] | None) -> list[Resource[Any]]:
-        """List the resources, dependencies first, apart from those in AWS.
 
-        Args:
-            confluent_role: The IAM role that Tableflow assumes; None if Tableflow creates no table in the account.
-            bucket: The bucket of Tableflow's tables; None in the same case.
-        """
-        return [
-            # The first to be created and the last to be deleted: they bear the mark of ownership.
-            *self.accounts.values(),
-            self.environment,
-            # Before the cluster: when it is deleted, after the cluster, nothing is left that could use it.
-            *([self.tableflow.provider_integration] if self.has_tableflow_bucket else ()),
-            self.cluster,
-            self.registry,
-            *self.compute,
-            *self.role_bindings.values(),
-            *self.keys.all,
-            *self.declared_topics.values(),
-            *self.acls.values(),
-            *self.connectors.values(),
-            *self.statements.values(),
-            *self.flink_topics.values(),
-            *self.tableflow.all(confluent_role, bucket),
-            self._permissions,
-        ]
-
-    @cached_property
-    def tableflow(self) -> TableflowResources:
-        """The resources of Tableflow, of which there may be none."""
-        topics = {**self.declared_topics, **self.flink_topics}
-        statements = {entry: topic.statement for entry, topic in self.flink_topics.items()}
-        return TableflowResources(self, self._topics, self.keys, topics, producers={**statements, **self.connectors})
-
-    @cached_property
-    def keys(self) -> KeyResources:
-        """The API keys."""
-        return KeyResources(self, self._access.secrets)
-
-    @cached_property
-    def declared_topics(self) -> dict[str, DeclaredTopicResource]:
-        """The topics that Flink does not create, and those that receive dead letters, by entry."""
-        declared = {
-            topic.name: self._declared_topic(
+def _declared_topics(base: Foundation, keys: Keys) -> Iterator[tuple[str, DeclaredTopicResource]]:
+    """Yield the topics that Flink does not create, and those that receive dead letters, by entry."""
+    topics, create = base.topics, partial(DeclaredTopicResource, *base.common, **_topic_fields(base, keys))
+    for topic in topics.all:
+        if topic.topic not in topics.statements:
+            yield (
                 topic.name,
-                topic.topic,
-                topic.partitions,
-                holds_data=topic.source.is_external or topic in self._topics.stored_by_confluent,
-                retention_ms=milliseconds(topic.retention.records) if topic.retention.records else None,
-                compacted=topic in self._topics.upserted,
+                create(
+                    entry=topic.name,
+                    topic=topic.topic,
+                    partitions=topic.partitions,
+                    holds_data=topic.source.is_external or topic in topics.stored_by_confluent,
+                    retention_ms=milliseconds(topic.retention.records) if topic.retention.records else None,
+                    compacted=topic in topics.upserted,
+                ),
             )
-            for topic in self._topics.all
-            if topic.topic not in self._topics.statements
-        }
-        letters = {
-            f"{topic.name}/dead_letters": self._declared_topic(f"{topic.name}/dead_letters", name, topic.partitions)
-            for name, topic in self._topics.dead_letters.items()
-        }
-        return declared | letters
+    for name, topic in topics.dead_letters.items():
+        entry = f"{topic.name}/dead_letters"
+        yield entry, create(entry=entry, topic=name, partitions=topic.partitions)
 
-    @cached_property
-    def acls(self) -> dict[str, AclsResource]:
-        """The access control lists by purpose of the account."""
-        return {
-            purpose: AclsResource(
-                *self.common,
-                allowed=allowed,
-                account=self.accounts[purpose],
-                cluster=self.cluster,
-                manager_key=self.keys.manager,
-            )
-            for purpose, allowed in self._access.acls.items()
-        }
 
-    @cached_property
-    def connectors(self) -> dict[str, DatagenResource]:
-        """The Datagen connectors by entry."""
-        return {
-            topic.name: DatagenResource(
-                *self.common,
+def _connectors(
+    base: Foundation,
+    keys: Keys,
+    topics: Mapping[str, TopicResource],
+    account: ServiceAccountResource,
+    acls: AclsResource,
+) -> Iterator[tuple[str, DatagenResource]]:
+    """Yield the Datagen connectors by entry."""
+    for topic, source in base.topics.generated:
+        yield (
+            topic.name,
+            DatagenResource(
+                *base.common,
                 entry=topic.name,
                 connector=source.connector(topic.name),
                 topic_name=topic.topic,
-                settings=source.connector_settings(self.config, topic),
+                settings=source.connector_settings(base.topics.config, topic),
                 subject=topic.subject("value"),
-                cluster=self.cluster,
-                registry=self.registry,
-                account=self.accounts["app_connector"],
-                acls=self.acls["app_connector"],
+                cluster=base.cluster,
+                registry=base.registry,
+                account=account,
+                acls=acls,
                 visible=topic.visible,
-                topic=self.declared_topics[topic.name],
-                registry_key=self.keys.registry,
-            )
-            for topic, source in self._topics.generated
-        }
-
-    @cached_property
-    def statements(self) -> dict[str, StatementResource]:
-        """The Flink statements by declared name."""
-        return {
-            name: StatementResource(
-                *self.common,
-                declared_name=name,
-                sql=sql,
-                environment=self.environment,
-                cluster=self.cluster,
-                account=self.accounts["flink"],
-                compute_pool=self.compute_pool,
-                flink_key=self.keys.flink,
-                manager_key=self.keys.manager,
-                visible=self._topics.visible,
-                after=tuple(self.connectors.values()),
-            )
-            for name, sql in self.deployment.flink.items()
-        }
-
-    @cached_property
-    def flink_topics(self) -> dict[str, FlinkTopicResource]:
-        """The topics that Flink statements create, by entry."""
-        return {
-            topic.name: FlinkTopicResource(
-                *self.common,
-                entry=topic.name,
-                topic=topic.topic,
-                cluster=self.cluster,
-                manager_key=self.keys.manager,
-                is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
-                holds_data=topic in self._topics.stored_by_confluent,
-                statement=self.statements[self._topics.statements[topic.topic]],
-            )
-            for topic in self._topics.all
-            if topic.topic in self._topics.statements
-        }
-
-    @property
-    def _permissions(self) -> PermissionsReport:
-        roles = self._access.roles
-        scopes = RoleScopes(self.environment, self.cluster, self.registry)
-        if self.has_tableflow_bucket:
-            roles = roles | {"app_manager": (*roles["app_manager"], ASSIGNER)}
-            scopes = scopes._replace(integration=self.tableflow.provider_integration)
-        return PermissionsReport(
-            *self.common,
-            roles=roles,
-            allowed=self._access.acls,
-            scopes=scopes,
-            cluster=self.cluster,
-            accounts=tuple(self.accounts.values()),
-            manager_key=self.keys.manager,
+                topic=topics[topic.name],
+                registry_key=keys["schema_registry", "schema_registry"],
+            ),
         )
 
-    def _declared_topic(
-        self,
-        entry: str,
-        topic: str,
-        partitions: int,
-        *,
-        holds_data: bool = False,
-        retention_ms: int | None = None,
-        compacted: bool = False,
-    ) -> DeclaredTopicResource:
-        return DeclaredTopicResource(
-            *self.common,
-            entry=entry,
-            topic=topic,
-            cluster=self.cluster,
-            manager_key=self.keys.manager,
-            is_in_existing_cluster=bool(self.names.existing.confluent_cluster),
-            partitions=partitions,
-            holds_data=holds_data,
-            retention_ms=retention_ms,
-            compacted=compacted,
+
+def _statements(
+    base: Foundation,
+    keys: Keys,
+    accounts: Mapping[str, ServiceAccountResource],
+    connectors: tuple[DatagenResource, ...],
+) -> dict[str, StatementResource]:
+    """Return the Flink statements by declared name."""
+    return {
+        name: StatementResource(
+            *base.common,
+            declared_name=name,
+            sql=sql,
+            environment=base.environment,
+            cluster=base.cluster,
+            account=accounts["flink"],
+            compute_pool=base.compute_pool,
+            flink_key=keys["flink", "flink"],
+            manager_key=keys["app_manager", "kafka"],
+            visible=base.topics.visible,
+            after=connectors,
         )
+        for name, sql in base.topics.deployment.flink.items()
+    }
+
+
+def _flink_topics(
+    base: Foundation, keys: Keys, statements: Mapping[str, StatementResource]
+) -> Iterator[tuple[str, FlinkTopicResource]]:
+    """Yield the topics that Flink statements create, by entry."""
+    for topic in base.topics.all:
+        if statement := base.topics.statements.get(topic.topic):
+            yield (
+                topic.name,
+                FlinkTopicResource(
+                    *base.common,
+                    **_topic_fields(base, keys),
+                    entry=topic.name,
+                    topic=topic.topic,
+                    holds_data=topic in base.topics.stored_by_confluent,
+                    statement=statements[statement],
+                ),
+            )
+
+
+def _tableflow(
+    base: Foundation,
+    keys: Keys,
+    accounts: Mapping[str, ServiceAccountResource],
+    secrets: Secrets,
+    topics: Mapping[str, TopicResource],
+    producers: Mapping[str, Resource[Any]],
+    confluent_role: Resource[Any] | None,
+    bucket: Resource[BucketState] | None,
+) -> Iterator[Resource[Any]]:
+    """Yield Tableflow's access to AWS, its catalogs, and topics as tables. In Confluent's storage there are only these.
+
+    Args:
+        base: The resources that all others refer to.
+        keys: The keys.
+        accounts: The service accounts by purpose.
+        secrets: Hold the credentials of the Open Catalog.
+        topics: The topics in Kafka by entry.
+        producers: The resources that write the records of topics, by entry; external producers write all others.
+        confluent_role: As in `confluent_resources`.
+        bucket: As in `confluent_resources`.
+    """
+    storage: OwnStorage | None = None
+    catalogs: tuple[CatalogIntegrationResource, ...] = ()
+    if base.provider_integration and confluent_role and bucket:
+        storage = OwnStorage(bucket, base.provider_integration)
+        # Tableflow acts with the permissions of its key's owner.
+        assigner = RoleBindingsResource(
+            *base.common,
+            roles=(ASSIGNER,),
+            account=accounts["app_manager"],
+            scopes=RoleScopes(base.environment, integration=base.provider_integration),
+            part="provider_integration",
+        )
+        yield assigner
+        references: dict[str, Any] = {"cluster": base.cluster, "tableflow_key": keys["app_manager", "tableflow"]}
+        integration, after = base.provider_integration, (assigner, confluent_role, bucket)
+        catalogs = (GlueCatalogResource(*base.common, **references, provider_integration=integration, after=after),)
+        if client := open_catalog_client(base.topics.deployment, secrets):
+            catalogs = (*catalogs, OpenCatalogResource(*base.common, **references, client=client))
+        yield from catalogs
+    for topic in base.topics.tables:
+        yield TableflowTopicResource(
+            *base.common,
+            entry=topic.name,
+            topic_name=topic.topic,
+            subject=topic.subject("value"),
+            config=tableflow_config(topic),
+            visible=topic.visible,
+            write_mode="UPSERT" if topic in base.topics.upserted else "APPEND",
+            cluster=base.cluster,
+            registry=base.registry,
+            topic=topics[topic.name],
+            catalogs=catalogs,
+            storage=storage,
+            tableflow_key=keys["app_manager", "tableflow"],
+            registry_key=keys["schema_registry", "schema_registry"],
+            filled_by=producers.get(topic.name),
+        )
+
+
+def _permissions(
+    base: Foundation,
+    access: DeclaredAccess,
+    accounts: Mapping[str, ServiceAccountResource],
+    scopes: RoleScopes,
+    keys: Keys,
+) -> PermissionsReport:
+    roles = access.roles
+    if base.provider_integration:
+        roles = roles | {"app_manager": (*roles["app_manager"], ASSIGNER)}
+        scopes = scopes._replace(integration=base.provider_integration)
+    return PermissionsReport(
+        *base.common,
+        roles=roles,
+        allowed=access.acls,
+        scopes=scopes,
+        cluster=base.cluster,
+        accounts=tuple(accounts.values()),
+        manager_key=keys["app_manager", "kafka"],
+    )

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
-from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, Undeletable
+from lakehouse.deploy.resource import EXISTED, Outputs, Resource, T, Undeletable
 from resources.confluent.clusters import READY, Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters
 from resources.confluent.flink import READY as POOL_READY
 from resources.confluent.flink import ComputePool, ComputePools, Region, Regions
@@ -21,28 +22,63 @@ MINUTE = 60
 CLUSTER_SECONDS = 60 * MINUTE
 CLUSTER_DELETION_SECONDS = 30 * MINUTE
 REGISTRY_SECONDS = 10 * MINUTE
+POOL_SECONDS = 60 * MINUTE
+MAX_CFU = 10
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class EnvironmentResource(ConfluentResource[Environment]):
+class OwnOrExisting(ConfluentResource[T]):
+    """An object of the deployment, or one that existed before it, which lakehouse.yaml names by its id."""
+
+    key: ClassVar[str]
+    """Its key of `existing` in lakehouse.yaml."""
+    holds_data: bool
+    """True if it has topics that external producers fill, or tables in Confluent's storage."""
+
+    @property
+    def existing_id(self) -> str:
+        """The id of the existing object; empty if the deployment creates one."""
+        return str(getattr(self.names.existing, self.key))
+
+    @property
+    def retained_because(self) -> str:
+        return EXISTED if self.existing_id else ""
+
+    def require_access(self, current: T | None) -> T:
+        """Require that Confluent Cloud shows the existing object."""
+        if current is None:
+            raise LakehouseError(
+                f"This Cloud API key has no access to {self.label} in Confluent Cloud. None was created in its place. "
+                f"Correct `existing.{self.key}` of the deployment in lakehouse.yaml, or use a key whose account has "
+                f"access"
+            )
+        return current
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class EnvironmentResource(OwnOrExisting[Environment]):
     """The environment. Deleting it deletes its contents, so it is retained while it has foreign resources."""
 
     address = "confluent/environment"
-    holds_data: bool
-    """True if its cluster holds data."""
+    key = "confluent_environment"
 
     @property
     def label(self) -> str:
-        return f"environment '{self.names.confluent}'"
+        return f"environment '{self.existing_id or self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Environment | None:
-        return Environments(self.cloud.client()).find(self.names.confluent)
+        environments = Environments(self.cloud.client())
+        if not self.existing_id:
+            return environments.find(self.names.confluent)
+        return self.require_access(
+            next((listed for listed in environments.list() if listed.id == self.existing_id), None)
+        )
 
     def create(self, outputs: Outputs) -> Environment:
         return Environments(self.cloud.client()).create(self.names.confluent)
 
     def wait_until_ready(self, outputs: Outputs, current: Environment) -> Environment:
-        return self.wait_until_listed(outputs)
+        return current if self.existing_id else self.wait_until_listed(outputs)
 
     def delete(self, outputs: Outputs, current: Environment) -> None:
         Environments(self.cloud.client()).delete(current.id)
@@ -67,26 +103,30 @@ class EnvironmentResource(ConfluentResource[Environment]):
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class ClusterResource(ConfluentResource[Cluster]):
+class ClusterResource(OwnOrExisting[Cluster]):
     """The Kafka cluster, with all its topics."""
 
     address = "confluent/cluster"
+    key = "confluent_cluster"
     environment: Resource[Environment]
-    holds_data: bool
-    """True if it has topics that external producers fill."""
 
     @property
     def label(self) -> str:
-        return f"Kafka cluster '{self.names.confluent}'"
+        return f"Kafka cluster '{self.existing_id or self.names.confluent}'"
 
     def read(self, outputs: Outputs) -> Cluster | None:
-        return Clusters(self.cloud.client(), outputs[self.environment].id).find(self.names.confluent)
+        clusters = Clusters(self.cloud.client(), outputs[self.environment].id)
+        if not self.existing_id:
+            return clusters.find(self.names.confluent)
+        return self.require_access(clusters.get(self.existing_id))
 
     def create(self, outputs: Outputs) -> Cluster:
         clusters = Clusters(self.cloud.client(), outputs[self.environment].id)
         return clusters.create(self.names.confluent, self.names.region)
 
     def wait_until_ready(self, outputs: Outputs, current: Cluster) -> Cluster:
+        if self.existing_id:
+            return current
         clusters = Clusters(self.cloud.client(), outputs[self.environment].id)
         self.wait_for_phase(lambda: clusters.get(current.id), READY, CLUSTER_SECONDS)
         return self.wait_until_listed(outputs)
@@ -121,55 +161,6 @@ class SchemaRegistryResource(ConfluentResource[SchemaRegistryCluster], Undeletab
 
     def wait_until_ready(self, outputs: Outputs, current: SchemaRegistryCluster) -> SchemaRegistryCluster:
         return self.wait_for_phase(lambda: self.read(outputs), READY, REGISTRY_SECONDS)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingEnvironment(ConfluentResource[Environment], ExistingResource[Environment]):
-    """An environment, by its id."""
-
-    address = "confluent/environment"
-    environment_id: str
-
-    @property
-    def label(self) -> str:
-        return f"environment '{self.environment_id}'"
-
-    def read(self, outputs: Outputs) -> Environment:
-        for environment in Environments(self.cloud.client()).list():
-            if environment.id == self.environment_id:
-                return environment
-        raise _missing(self.label, "confluent_environment")
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingCluster(ConfluentResource[Cluster], ExistingResource[Cluster]):
-    """A Kafka cluster, by its id."""
-
-    address = "confluent/cluster"
-    environment: Resource[Environment]
-    cluster_id: str
-
-    @property
-    def label(self) -> str:
-        return f"Kafka cluster '{self.cluster_id}'"
-
-    def read(self, outputs: Outputs) -> Cluster:
-        cluster = Clusters(self.cloud.client(), outputs[self.environment].id).get(self.cluster_id)
-        if cluster is None:
-            raise _missing(self.label, "confluent_cluster")
-        return cluster
-
-
-def _missing(label: str, key: str) -> LakehouseError:
-    """Return the error about an object that lakehouse.yaml names and Confluent Cloud does not show."""
-    return LakehouseError(
-        f"This Cloud API key has no access to {label} in Confluent Cloud. None was created in its place. Correct "
-        f"`existing.{key}` of the deployment in lakehouse.yaml, or use a key whose account has access"
-    )
-
-
-POOL_SECONDS = 60 * 60
-MAX_CFU = 10
 
 
 @dataclass(frozen=True)

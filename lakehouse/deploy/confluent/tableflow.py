@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from lakehouse.config.deployment import OpenCatalog
+from lakehouse.config.deployment import Deployment, OpenCatalog
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.aws.bucket import BucketState
 from lakehouse.deploy.confluent.confluent_resource import LISTED_SECONDS, ConfluentResource
@@ -56,6 +56,12 @@ class OpenCatalogClient:
                 f"service connection in it"
             )
         return values["client_id"], values["client_secret"]
+
+
+def open_catalog_client(deployment: Deployment, secrets: Secrets) -> OpenCatalogClient | None:
+    """Return the client of the Open Catalog in which Tableflow registers its tables; None if none is declared."""
+    declared = deployment.tableflow.open_catalog
+    return OpenCatalogClient(declared, secrets) if declared else None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -12,7 +12,6 @@ from typing import Any
 
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource, Undeletable, Updatable, undeclared_permissions
-from lakehouse.deploy.snowflake import key_pair_rotation
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.snowflake.key_pair_rotation import Keys, ServiceUser
 from lakehouse.deploy.snowflake.objects import AccountObject, SnowflakeResource
@@ -173,10 +172,10 @@ class ServiceUserKey(Undeletable[Keys]):
         return f"key pair of Snowflake user '{self.name}'"
 
     def read(self, outputs: Outputs) -> Keys | None:
-        return key_pair_rotation.installed(self.user())
+        return self.user().installed()
 
     def create(self, outputs: Outputs) -> Keys:
-        return key_pair_rotation.install(self.user())
+        return self.user().install()
 
 
 ADDRESS = {"host": "host", "port": "port", "protocol": "_protocol"}

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.core.errors import LakehouseError, OutcomeUnknownError, UnclearState
-from resources.aws.secrets_manager import TAG
 from resources.snowflake import sql
 from resources.snowflake.session import (
     FailedStatement,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Login:
+class UserLogin:
     """The credentials of a user, and the role of the session."""
 
     account: str
@@ -52,7 +52,7 @@ class Login:
 class LazySession:
     """A session of the connector, with credentials that are looked up when it is opened."""
 
-    login: Callable[[], Login]
+    login: Callable[[], UserLogin]
 
     def cursor(self) -> SnowflakeCursor:
         """Open a cursor, as PEP 249 has it."""
@@ -103,7 +103,7 @@ class Administrator:
     @property
     def comment(self) -> str:
         """The comment of every object of the deployment."""
-        return f"{TAG}={self.owner}"
+        return f"{DEPLOYMENT_TAG}={self.owner}"
 
     @property
     def account(self) -> str:

@@ -14,7 +14,7 @@ from lakehouse.deploy.snowflake.objects import (
     AwsAccess,
     Container,
     ExternalVolume,
-    Principal,
+    SnowflakePrincipal,
     SnowflakeResource,
     differing,
     left_as_it_is,
@@ -36,12 +36,12 @@ POLARIS_SCOPE = "PRINCIPAL_ROLE:"
 class GlueIntegration(AwsAccess):
     """A catalog integration with AWS Glue."""
 
-    def read(self, outputs: Outputs) -> Principal | None:
+    def read(self, outputs: Outputs) -> SnowflakePrincipal | None:
         if self.row() is None:
             return None
         return self.administrator.read(sql.describe(KIND, *self.identifier), _principal)
 
-    def update(self, outputs: Outputs, current: Principal) -> Principal:
+    def update(self, outputs: Outputs, current: SnowflakePrincipal) -> SnowflakePrincipal:
         apply_settings(self.administrator, self.label, self.identifier[0], self.declared, current.settings)
         return self.read_existing(outputs)
 
@@ -144,9 +144,11 @@ def described_integration(rows: list[Row]) -> dict[str, str]:
     return settings | dict(pair for text in inner for pair in re.findall(r"(\w+)=(\[[^\]]*\]|[^,}]*)", text))
 
 
-def _principal(rows: list[Row]) -> Principal:
+def _principal(rows: list[Row]) -> SnowflakePrincipal:
     settings = described_integration(rows)
-    return Principal(text_of(settings, "API_AWS_IAM_USER_ARN"), text_of(settings, "API_AWS_EXTERNAL_ID"), settings)
+    return SnowflakePrincipal(
+        text_of(settings, "API_AWS_IAM_USER_ARN"), text_of(settings, "API_AWS_EXTERNAL_ID"), settings
+    )
 
 
 def apply_settings(
@@ -177,7 +179,7 @@ def _source(client: ClientCredentials) -> sql.RestSource:
 
 
 @dataclass(frozen=True)
-class Source:
+class CatalogTable:
     """A table in the catalog, and its name in Snowflake."""
 
     name: str
@@ -201,7 +203,7 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
     """Returns whether the catalog has a table, by its namespace and name."""
     namespace: str | Resource[Cluster]
     """The catalog's namespace: a name, or the Kafka cluster whose id Tableflow uses as the name."""
-    sources: tuple[Source, ...]
+    sources: tuple[CatalogTable, ...]
     schema: Container
     role: str
     """Owns the tables, as it must to refresh them (Snowflake, ALTER ICEBERG TABLE ... REFRESH)."""
@@ -261,7 +263,7 @@ class IcebergTables(SnowflakeResource[TableNames], Updatable[TableNames]):
     def retained(self, outputs: Outputs, current: TableNames) -> str:
         return "" if current else "there are none"
 
-    def _missing(self, outputs: Outputs, current: TableNames) -> list[Source]:
+    def _missing(self, outputs: Outputs, current: TableNames) -> list[CatalogTable]:
         # Not part of `read`: a catalog that does not answer must not keep a deletion from finding the tables.
         namespace = namespace_of(self.namespace, outputs)
         return [

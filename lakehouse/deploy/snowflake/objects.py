@@ -9,7 +9,7 @@ from typing import Any
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.resource import ExistingResource, Outputs, Resource, T, Undeletable, Updatable
+from lakehouse.deploy.resource import EXISTED, Outputs, Resource, T, Undeletable, Updatable
 from lakehouse.deploy.snowflake.administrator import Administrator
 from lakehouse.deploy.waiting import wait
 from resources.confluent.clusters import Cluster
@@ -66,8 +66,28 @@ class NamedObject(SnowflakeResource[T]):
 class AccountObject(NamedObject[Row]):
     """A role, user, warehouse, database or schema, whose state is its row of SHOW."""
 
+    existing: bool = False
+    """True if it existed before the deployment: it is used, and never changed."""
+
+    @property
+    def retained_because(self) -> str:
+        return EXISTED if self.existing else ""
+
     def read(self, outputs: Outputs) -> Row | None:
-        return self.row()
+        return self._existing_row() if self.existing else self.row()
+
+    def _existing_row(self) -> Row:
+        [name] = self.identifier
+        rows = self.administrator.read(
+            sql.show(self.kind, name), lambda rows: [row for row in rows if text_of(row, "name") == name]
+        )
+        if rows:
+            return rows[0]
+        raise LakehouseError(
+            f"The Snowflake account {self.administrator.account} has no {self.kind.lower()} {name} that the "
+            f"administrator's role may see. None was created in its place. Correct `existing` in lakehouse.yaml "
+            f"(--snowflake-warehouse); without it, the deployment creates one of its own"
+        )
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -96,33 +116,8 @@ class Container(AccountObject):
         ]
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ExistingObject(SnowflakeResource[Row], ExistingResource[Row]):
-    """An existing warehouse or database, which is used and never changed."""
-
-    kind: str
-    """As CREATE names it."""
-    name: str
-
-    @property
-    def label(self) -> str:
-        return f"Snowflake {self.kind.lower()} '{self.name}'"
-
-    def read(self, outputs: Outputs) -> Row:
-        rows = self.administrator.read(
-            sql.show(self.kind, self.name), lambda rows: [row for row in rows if text_of(row, "name") == self.name]
-        )
-        if rows:
-            return rows[0]
-        raise LakehouseError(
-            f"The Snowflake account {self.administrator.account} has no {self.kind.lower()} {self.name} that the "
-            f"administrator's role may see. None was created in its place. Correct `existing` in lakehouse.yaml "
-            f"(--snowflake-warehouse); without it, the deployment creates one of its own"
-        )
-
-
 @dataclass(frozen=True)
-class Principal:
+class SnowflakePrincipal:
     """Snowflake's user that assumes the deployment's IAM role, with its external id and all settings of DESC."""
 
     iam_user_arn: str
@@ -131,13 +126,13 @@ class Principal:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class AwsAccess(NamedObject[Principal], Updatable[Principal]):
+class AwsAccess(NamedObject[SnowflakePrincipal], Updatable[SnowflakePrincipal]):
     """An object by which Snowflake accesses the AWS account."""
 
     declared: Mapping[str, str]
     """Settings in the words of DESC. One that Snowflake does not show is not compared."""
 
-    def diff(self, outputs: Outputs, current: Principal) -> list[str]:
+    def diff(self, outputs: Outputs, current: SnowflakePrincipal) -> list[str]:
         return differing(self.declared, current.settings)
 
 
@@ -145,12 +140,12 @@ class AwsAccess(NamedObject[Principal], Updatable[Principal]):
 class ExternalVolume(AwsAccess):
     """An external volume with one location."""
 
-    def read(self, outputs: Outputs) -> Principal | None:
+    def read(self, outputs: Outputs) -> SnowflakePrincipal | None:
         if self.row() is None:
             return None
         return self.administrator.read(sql.describe(self.kind, *self.identifier), _principal)
 
-    def update(self, outputs: Outputs, current: Principal) -> Principal:
+    def update(self, outputs: Outputs, current: SnowflakePrincipal) -> SnowflakePrincipal:
         raise left_as_it_is(self.label, self.diff(outputs, current))
 
 
@@ -177,10 +172,10 @@ def left_as_it_is(label: str, differences: Sequence[str]) -> LakehouseError:
     )
 
 
-def _principal(rows: list[Row]) -> Principal:
+def _principal(rows: list[Row]) -> SnowflakePrincipal:
     location = json_object(text_of(properties(rows), "STORAGE_LOCATION_1"))
     iam_user, external_id = "STORAGE_AWS_IAM_USER_ARN", "STORAGE_AWS_EXTERNAL_ID"
-    return Principal(text_of(location, iam_user), text_of(location, external_id), location)
+    return SnowflakePrincipal(text_of(location, iam_user), text_of(location, external_id), location)
 
 
 def _schemas_and_names(rows: list[Row]) -> list[tuple[str, str]]:

@@ -33,12 +33,12 @@ from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.objects import DeploymentSecrets
-from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+from lakehouse.deploy.confluent.confluent_resources import confluent_resources, foundation
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.snowflake.access import ServiceUserKey
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
-from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
+from lakehouse.deploy.snowflake.snowflake_resources import service_users
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.simulation.choices import Choices
@@ -137,10 +137,10 @@ class Clouds:
         deployment = Deployment(name=NAME, account=ACCOUNT, region=region)
         cloud = _organization(self.confluent.admin_secret)
         secrets = Secrets(region, NAME)
-        confluent = ConfluentResources(cloud, secrets, names, CONFIG, deployment, clock)
+        base = foundation(cloud, names, CONFIG, deployment, clock)
         kept = DeploymentSecrets(Aws(resources.aws.clients.boto3_session("", region), region), names, clock)
         session = MemorySession(world, self.snowflake)
-        users = SnowflakeResources(session, secrets, names, CONFIG, clock).users
+        users = service_users(session, secrets, names, CONFIG)
         user = users.user(users.service)
         service_user = ServiceUser(
             account=session.account,
@@ -151,9 +151,7 @@ class Clouds:
             session=session,
         )
         key = ServiceUserKey(address="snowflake/key", name=service_user.name, user=lambda: service_user, after=(user,))
-        # `aws/secrets` stands for the bucket, too: without Tableflow no resource of Confluent uses it.
-        bucket: Any = kept
-        return [kept, *confluent.all(None, bucket), user, key]
+        return [kept, *confluent_resources(base, secrets, None, None), user, key]
 
 
 @lru_cache(maxsize=4)

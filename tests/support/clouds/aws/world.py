@@ -17,7 +17,7 @@ from moto.server import ThreadedMotoServer
 from lakehouse.config.deployment import Deployment, Existing
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
-from lakehouse.deploy.aws.aws_resources import AwsResources, Tableflow
+from lakehouse.deploy.aws.aws_resources import TableflowReferences, aws_resources
 from lakehouse.deploy.aws.objects import TableflowCluster
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
@@ -128,10 +128,10 @@ class World:
         environment, cluster, provider, volume, integration, *_ = others
         place = TableflowCluster(environment, cluster, names.tableflow_bucket)
         has_tableflow = any(topic.engine == "tableflow" for topic in config.topics.values())
-        tableflow = Tableflow(place, provider) if has_tableflow else None
-        in_aws = AwsResources(
+        tableflow = TableflowReferences(place, provider) if has_tableflow else None
+        in_aws = aws_resources(
             self.session, names, config, Deployment(**declared), tableflow, volume, integration, clock
-        ).all()
+        )
         first = [resource for resource in in_aws if not resource.depends_on]
         return [*first, *others, *(resource for resource in in_aws if resource.depends_on)]
 

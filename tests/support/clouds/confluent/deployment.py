@@ -19,7 +19,7 @@ from lakehouse.config.deployment import Deployment, Existing, Tableflow
 from lakehouse.config.model import Config
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
 from lakehouse.deploy.aws.bucket import BucketState
-from lakehouse.deploy.confluent.confluent_resources import ConfluentResources
+from lakehouse.deploy.confluent.confluent_resources import confluent_resources, foundation
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.planner import Change, apply, destroy, plan
 from lakehouse.deploy.resource import Resource
@@ -127,14 +127,14 @@ class Lake:
             existing=self.existing,
             tableflow=self.tableflow,
         )
-        confluent = ConfluentResources(
-            self.confluent, self._kept, self.names, self.config, deployment, self.sleepless.clock
-        )
-        has_bucket, integration = confluent.has_tableflow_bucket, confluent.tableflow.provider_integration
+        base = foundation(self.confluent, self.names, self.config, deployment, self.sleepless.clock)
+        integration = base.provider_integration
+        if integration is None:
+            return confluent_resources(base, self._kept, None, None)
         bucket = TableflowBucket("aws/tableflow_bucket", self.things, names=self.names, first_object=self.first_object)
         role = Elsewhere("aws/role/confluent", self.things, (integration,))
-        resources: list[Resource] = [bucket] if has_bucket else []
-        for resource in confluent.all(role if has_bucket else None, bucket if has_bucket else None):
+        resources: list[Resource] = [bucket]
+        for resource in confluent_resources(base, self._kept, role, bucket):
             resources.append(resource)
             if resource is integration:
                 resources.append(role)

@@ -24,8 +24,9 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.iam_policies import snowflake_trust
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
-from lakehouse.deploy.snowflake.objects import Principal
-from lakehouse.deploy.snowflake.snowflake_resources import SnowflakeResources
+from lakehouse.deploy.snowflake.administrator import Administrator
+from lakehouse.deploy.snowflake.objects import SnowflakePrincipal
+from lakehouse.deploy.snowflake.snowflake_resources import glue_integration, snowflake_resources, spark_volume
 from resources.aws.secrets_manager import Secrets
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.snowflake.server import Lake, Server
@@ -61,8 +62,8 @@ class TrustingRole(Resource):
     """The resource `aws/role/snowflake`, which trusts the principals of the volume and the integration."""
 
     role: str
-    volume: Resource[Principal]
-    integration: Resource[Principal]
+    volume: Resource[SnowflakePrincipal]
+    integration: Resource[SnowflakePrincipal]
     address = "aws/role/snowflake"
     label = "the IAM role that Snowflake assumes"
 
@@ -118,16 +119,19 @@ class Deployed:
             name: Topic.model_validate({"name": name, "errors": "skip"}) for name in ("stock_trades", "users-by.region")
         }
         config = Config(namespace=self.lake.database, topics=topics, environments={})
-        snowflake = SnowflakeResources(
-            session or self.server.administrator(),
+        session = session or self.server.administrator()
+        administrator = Administrator(session, self.names.owner)
+        volume = spark_volume(administrator, self.names)
+        role = TrustingRole(self.names.role("snowflake"), volume, glue_integration(administrator, self.names, config))
+        resources = snowflake_resources(
+            session,
             Secrets(self.names.region),
             self.names,
             config,
-            self.clock,
-            self.rest_catalog,
+            role,
+            clock=self.clock,
+            rest_catalog=self.rest_catalog,
         )
-        role = TrustingRole(self.names.role("snowflake"), snowflake.volume, snowflake.integration)
-        resources = snowflake.all(role, None)
         index = [resource.address for resource in resources].index("snowflake/integration") + 1
         return [*resources[:index], role, *resources[index:]]
 

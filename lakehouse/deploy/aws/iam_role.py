@@ -1,18 +1,14 @@
-"""The IAM roles of a deployment, each with one inline policy."""
+"""An IAM role of a deployment, with one inline policy."""
 
 import json
-from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from lakehouse.config.model import Config
-from lakehouse.deploy.aws import iam_policies, objects
 from lakehouse.deploy.aws.aws_service import Response
 from lakehouse.deploy.aws.iam_policies import Policy, same
-from lakehouse.deploy.aws.objects import AwsResource, TableflowCluster
+from lakehouse.deploy.aws.objects import AwsResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable, undeclared_permissions
-from lakehouse.deploy.snowflake.objects import Principal
-from resources.confluent.tableflow import ProviderIntegration
 
 REGION_TAG = "lakehouse:region"
 """Distinguishes the roles of deployments in several regions: IAM has none."""
@@ -30,15 +26,17 @@ class RoleState:
     """None if it has no policy of the deployment (yet)."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class IamRole(AwsResource[RoleState], Updatable[RoleState]):
-    """`aws/role/<purpose>`. A subclass for each purpose declares its trust policy and its permissions."""
+    """`aws/role/<purpose>`."""
 
-    purpose: ClassVar[str]
-    kms_key: str = ""
-    """ARN of the key that encrypts the bucket; empty for S3's own keys."""
-    vpc_endpoint: str = ""
-    """Id of the VPC endpoint through which programs reach the bucket; empty for any way."""
+    purpose: str
+    trust: Callable[[Outputs], Policy]
+    """Returns who may assume it."""
+    access: Callable[[Outputs], Policy]
+    """Returns what it may do."""
+    after: tuple[Resource[Any], ...] = ()
+    """The resources whose outputs the policies name."""
 
     @property
     def address(self) -> str:
@@ -56,14 +54,6 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
     def read_depends_on(self) -> tuple[Resource[Any], ...]:
         # A role exists independently of its principals.
         return ()
-
-    @abstractmethod
-    def trust(self, outputs: Outputs) -> Policy:
-        """Return who may assume it."""
-
-    @abstractmethod
-    def access(self, outputs: Outputs) -> Policy:
-        """Return what it may do."""
 
     def read(self, outputs: Outputs) -> RoleState | None:
         response = self._find("get_role")
@@ -136,12 +126,6 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
         self.wait_until_gone(self.label, lambda: self._find("get_role"))
 
     @property
-    def place(self) -> iam_policies.Deployment:
-        """The account, region, bucket, key and endpoint that its policies name."""
-        names = self.names
-        return iam_policies.Deployment(names.account, names.region, names.bucket, self.kms_key, self.vpc_endpoint)
-
-    @property
     def _role(self) -> str:
         return self.names.role(self.purpose)
 
@@ -159,97 +143,3 @@ class IamRole(AwsResource[RoleState], Updatable[RoleState]):
 
     def _find(self, method: str, **parameters: Any) -> Response | None:
         return self.service("iam").find(method, RoleName=self._role, **parameters)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ConfluentRole(IamRole):
-    """`aws/role/confluent`: Tableflow writes files and publishes tables."""
-
-    purpose = "confluent"
-    tableflow: TableflowCluster
-    provider_integration: Resource[ProviderIntegration]
-
-    def trust(self, outputs: Outputs) -> Policy:
-        integration = outputs[self.provider_integration]
-        return iam_policies.confluent_trust(integration.iam_role_arn, integration.external_id)
-
-    def access(self, outputs: Outputs) -> Policy:
-        return iam_policies.confluent_access(self.place, self.tableflow.tables(outputs))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class SnowflakeRole(IamRole):
-    """`aws/role/snowflake`: Snowflake reads files and registrations."""
-
-    purpose = "snowflake"
-    config: Config
-    tableflow: TableflowCluster | None
-    """None if Tableflow creates no table."""
-    volume: Resource[Principal]
-    integration: Resource[Principal]
-
-    def trust(self, outputs: Outputs) -> Policy:
-        volume, integration = outputs[self.volume], outputs[self.integration]
-        return iam_policies.snowflake_trust(
-            volume.iam_user_arn, volume.external_id, integration.iam_user_arn, integration.external_id
-        )
-
-    def access(self, outputs: Outputs) -> Policy:
-        return iam_policies.snowflake_access(self.place, *objects.all_tables(self.config, self.tableflow, outputs))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class OwnRole(IamRole):
-    """A role that the deployment's own programs assume."""
-
-    config: Config
-    principals: tuple[str, ...]
-
-    def trust(self, outputs: Outputs) -> Policy:
-        return iam_policies.own_trust(*self.principals)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class WriterRole(OwnRole):
-    """`aws/role/writer`: ingestion."""
-
-    purpose = "writer"
-    tableflow: TableflowCluster | None
-    """None if Tableflow creates no table."""
-
-    def access(self, outputs: Outputs) -> Policy:
-        spark, *tableflow = objects.all_tables(self.config, self.tableflow, outputs)
-        return iam_policies.writer_access(self.place, spark, self.names.ingestion_secrets, *tableflow)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class RotationRole(OwnRole):
-    """`aws/role/rotation`: the replacement of keys."""
-
-    purpose = "rotation"
-
-    def access(self, outputs: Outputs) -> Policy:
-        return iam_policies.rotation_access(self.place, self.names.secrets)
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class MaintenanceRole(OwnRole):
-    """`aws/role/maintenance`: compaction and expiry."""
-
-    purpose = "maintenance"
-
-    def access(self, outputs: Outputs) -> Policy:
-        return iam_policies.maintenance_access(self.place, objects.spark_tables(self.config))
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ReaderRole(OwnRole):
-    """`aws/role/reader`: DuckDB and Athena."""
-
-    purpose = "reader"
-    tableflow: TableflowCluster | None
-    """None if Tableflow creates no table."""
-
-    def access(self, outputs: Outputs) -> Policy:
-        tables = objects.all_tables(self.config, self.tableflow, outputs)
-        return iam_policies.reader_access(self.place, *tables, workgroup=self.names.workgroup, results=objects.RESULTS)
