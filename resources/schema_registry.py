@@ -104,7 +104,7 @@ class SchemaRegistry(dg.ConfigurableResource):
         with self._translate_errors():
             client = self.client()
             by_id: dict[int, RegisteredSchema] = {}
-            for number in sorted(_found(lambda: client.get_versions(subject)) or ()):
+            for number in sorted(_if_registered(lambda: client.get_versions(subject)) or ()):
                 version = client.get_version(subject, number)
                 assert version.schema_id is not None, "a registered schema has an id"
                 # A schema with two version numbers has one id, and the position of the higher number.
@@ -127,7 +127,7 @@ class SchemaRegistry(dg.ConfigurableResource):
         """
         with self._translate_errors():
             self._require_time(deadline)
-            schema = _found(lambda: self._with_references(id_, self.client().get_schema(id_), deadline))
+            schema = _if_registered(lambda: self._with_references(id_, self.client().get_schema(id_), deadline))
         if schema is None:
             self._not_found.pop(id_, None)
             self._not_found[id_] = time.monotonic()
@@ -138,7 +138,7 @@ class SchemaRegistry(dg.ConfigurableResource):
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects that have the schema with an id, or had it before it was deleted."""
         with self._translate_errors():
-            return frozenset(_found(lambda: self.client().get_subjects_by_schema_id(id_, deleted=True)) or ())
+            return frozenset(_if_registered(lambda: self.client().get_subjects_by_schema_id(id_, deleted=True)) or ())
 
     def not_found(self) -> frozenset[int]:
         """Return the ids that had no schema when they were last looked up, less than NOT_FOUND_SECONDS ago."""
@@ -194,7 +194,7 @@ class SchemaRegistry(dg.ConfigurableResource):
         return translate(dict.fromkeys((SchemaRegistryError, HTTPError), unreachable))
 
 
-def _found(request: Callable[[], Found]) -> Found | None:
+def _if_registered(request: Callable[[], Found]) -> Found | None:
     """Return the result of a request, or None if the registry does not have the object."""
     from confluent_kafka.schema_registry import SchemaRegistryError
 

@@ -36,6 +36,10 @@ def test_listed_files_exist():
     assert len({*tiers.REST, *tiers.CHAOS}) == len(tiers.REST) + len(tiers.CHAOS)
 
 
+def test_first_tier_has_twelve_minutes():
+    assert sum(tiers.durations().get(name, 1) for name in tiers.files("first")) <= tiers.MOST
+
+
 def test_split_has_each_file_once_in_parts_of_equal_duration():
     names = tiers.files("rest")
     first, second = tiers.split(names, 2)
