@@ -12,6 +12,7 @@ from lakehouse.config.checks import LEDGER
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.offsets.ledger import totals
+from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import CLIENTS, Clients
@@ -162,7 +163,7 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 context.log.info(
                     f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)"
                 )
-                if result.table.endswith(naming.DEAD_LETTERS):
+                if result.table.endswith(DEAD_LETTERS):
                     continue
                 metadata |= {f"{name}_before": n for name, n in asdict(result.before).items()}
                 metadata |= {name: n for name, n in asdict(result.after).items()}

@@ -18,7 +18,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
-from lakehouse.formats.evolution import Change, changes
+from lakehouse.formats.evolution import SchemaChange, changes
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_naming
@@ -33,7 +33,7 @@ class Plan:
     """The effect of a schema on a table."""
 
     ref: TableRef
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SchemaChange, ...] = ()
     """Changes of columns, accepted and refused."""
     readers: tuple[str, ...] = ()
     """Sentences that name what reads a changed column."""
@@ -169,7 +169,7 @@ def as_table(schemas: TopicSchemas, table: Schema | None = None) -> Schema:
     return table_schema(topic.metadata.names, schemas.struct, StructType(*key))
 
 
-def readers(config: Config, topic: Topic, planned: Sequence[Change]) -> Iterator[str]:
+def readers(config: Config, topic: Topic, planned: Sequence[SchemaChange]) -> Iterator[str]:
     """Yield a sentence for each use of a changed column in lakehouse.yaml and the transforms of derived topics."""
     changed = dict.fromkeys(change.at[0] for change in planned if change.rule not in HARMLESS and change.at)
     for column in changed:

@@ -1,4 +1,4 @@
-"""The base class of all models of lakehouse.yaml."""
+"""The base class of all models of lakehouse.yaml, and their faults."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -6,6 +6,12 @@ from operator import or_
 from typing import Annotated, Any, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
+
+Location = tuple[str | int, ...]
+"""The path from the root of lakehouse.yaml, or from an entry in it, to a value: mapping keys and sequence indexes."""
+
+Fault = tuple[Location, str]
+"""A location and the problem there, then its remedy."""
 
 
 class ConfigModel(BaseModel):

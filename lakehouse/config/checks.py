@@ -17,7 +17,7 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from lakehouse.config.base import ConfigModel, type_of
+from lakehouse.config.base import ConfigModel, Fault, type_of
 from lakehouse.core import sql
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.registry import implementations
@@ -28,17 +28,14 @@ Severity = Literal["blocking", "warn", "quarantine"]
 
 @dataclass(frozen=True)
 class Scope:
-    """The relations that a check reads, as SQL.
-
-    Attributes:
-        rows: The rows to be checked.
-        table: All rows of one snapshot.
-        others: The other tables, by name.
-    """
+    """The relations that a check reads, as SQL."""
 
     rows: str
+    """The rows to be checked."""
     table: str
+    """All rows of one snapshot."""
     others: Mapping[str, str]
+    """The other tables, by name."""
 
 
 class Check(ConfigModel):
@@ -71,12 +68,8 @@ class Check(ConfigModel):
         """The tables of other declared topics that the check reads."""
         return ()
 
-    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield problems of the settings, each as (keys below the check, message).
-
-        Args:
-            tables: The tables of declared topics.
-        """
+    def faults(self, tables: Collection[str]) -> Iterator[Fault]:
+        """Yield problems of the settings, each as (keys below the check, message)."""
         yield from ()
 
 
@@ -102,8 +95,7 @@ class RowCheck(Check, ABC):
         """Return the query for the rows that fail."""
         return f"SELECT * FROM {scope.rows} WHERE {self.failure_condition}"
 
-    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-        """Yield the reason why the check cannot quarantine, if there is one."""
+    def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         if self.severity == "quarantine" and (word := sql.first_nondeterministic(self.compared)):
             problem = f"'{word}' does not always give the same result for a record, so a row could be lost or stored"
             yield (), f"{problem} twice. Compare with a column, or set 'severity: warn'"
@@ -156,7 +148,7 @@ class AcceptedValues(ColumnCheck, RowCheck):
     def condition(self) -> str:
         return f"{_name(self.column)} IN ({', '.join(map(_literal, self.values))})"
 
-    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         yield from super().faults(tables)
         if len({isinstance(value, bool) for value in self.values}) > 1:
             problem = "YAML reads yes, no, on and off as true or false, which no column has beside other values"
@@ -179,7 +171,7 @@ class Range(ColumnCheck, RowCheck):
     def compared(self) -> tuple[str, ...]:
         return tuple(_literal(value) for value in (self.min, self.max) if isinstance(value, str))
 
-    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         yield from super().faults(tables)
         if self.min is None and self.max is None:
             yield (), "the range has no bounds, so nothing would be checked. Add 'min' or 'max'"
@@ -245,7 +237,7 @@ class References(ColumnCheck, SetCheck):
     def tables(self) -> tuple[str, ...]:
         return (self.table,)
 
-    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         if self.table not in tables:
             yield ("table",), f"no declared topic has the table '{self.table}'. Correct the name"
 
@@ -288,7 +280,7 @@ class RowCount(Check):
             low, high = max(low, mean - off), min(high, mean + off)
         return low, high
 
-    def faults(self, tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
+    def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         if self.min is None and self.max is None and self.sigmas is None:
             yield (), "the check has no limits, so nothing would be checked. Add 'min', 'max' or 'sigmas'"
 
@@ -323,11 +315,7 @@ RESERVED = RECORD_COUNT, KEY_NOT_NULL, FRESH, LEDGER, DEAD_LETTER_TOPIC, STREAMI
 
 @cache
 def registered() -> Mapping[str, type[Check]]:
-    """Return all types of check by name, those of installed distributions included.
-
-    Raises:
-        ConfigError: Two types of check have the same name.
-    """
+    """Return all types of check by name, those of installed distributions included."""
     return implementations(CHECKS, "lakehouse.checks", type_of)
 
 
@@ -335,11 +323,7 @@ def scope(table: str, snapshot_id: int, since: Positions, names: Mapping[str, st
     """Return the scope of the new rows of a snapshot.
 
     Args:
-        table: The quoted name of the table.
-        snapshot_id: The snapshot to be checked.
         since: First new offset by partition. All rows of other partitions are new; an empty mapping selects all rows.
-        names: The table's names of metadata columns, by their internal names.
-        others: The other tables, by name.
     """
     whole = f"{table} VERSION AS OF {snapshot_id}"
     partition, offset = (_name(names.get(name, name)) for name in ("kafka_partition", "kafka_offset"))
@@ -351,8 +335,6 @@ def quarantined_rows(dead_letters: str, name: str, since: Positions) -> str:
     """Return the query for the dead letters that a check quarantined.
 
     Args:
-        dead_letters: The quoted name of the dead-letter table.
-        name: The name of the check.
         since: First offset by partition; an empty mapping selects all dead letters of the check.
     """
     old = _before(since, "source_record.partition", "source_record.offset")
@@ -361,13 +343,8 @@ def quarantined_rows(dead_letters: str, name: str, since: Positions) -> str:
     )
 
 
-def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield problems of declared checks, each as (keys below `checks`, message).
-
-    Args:
-        checks: The checks by name.
-        tables: The tables of declared topics.
-    """
+def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[Fault]:
+    """Yield problems of declared checks, each as (keys below `checks`, message)."""
     for name, check in checks.items():
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             yield (name,), "not a valid name of a check. Use letters, digits and '_'"

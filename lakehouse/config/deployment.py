@@ -33,7 +33,7 @@ class Rotation(ConfigModel):
     )
 
 
-class Existing(ConfigModel):
+class ExistingObjects(ConfigModel):
     """Objects that existed before the deployment. They are used, and never changed or deleted."""
 
     confluent_environment: str = Field(
@@ -58,13 +58,13 @@ class Existing(ConfigModel):
     snowflake_warehouse: str = Field("", pattern=rf"^$|{NAME}", description="A warehouse in Snowflake.")
 
     @model_validator(mode="after")
-    def _cluster_needs_environment(self) -> Existing:
+    def _cluster_needs_environment(self) -> ExistingObjects:
         if self.confluent_cluster and not self.confluent_environment:
             raise ValueError("confluent_cluster needs confluent_environment. Add the id of the cluster's environment")
         return self
 
     @model_validator(mode="after")
-    def _tableflow_needs_its_own_bucket(self) -> Existing:
+    def _tableflow_needs_its_own_bucket(self) -> ExistingObjects:
         if self.tableflow_bucket and self.tableflow_bucket == self.bucket:
             raise ValueError("tableflow_bucket is also the bucket of Spark's tables. Name an empty bucket")
         return self
@@ -85,7 +85,7 @@ class OpenCatalog(ConfigModel):
     )
 
 
-class Tableflow(ConfigModel):
+class TableflowStorage(ConfigModel):
     """The storage of Tableflow's tables, and the catalogs besides its own in which it registers them."""
 
     storage: Literal["own_bucket", "confluent"] = Field(
@@ -98,7 +98,7 @@ class Tableflow(ConfigModel):
     )
 
     @model_validator(mode="after")
-    def _catalogs_need_a_bucket(self) -> Tableflow:
+    def _catalogs_need_a_bucket(self) -> TableflowStorage:
         if self.open_catalog and self.storage == "confluent":
             problem = "Tableflow registers tables in Confluent's storage in no other catalog"
             raise ValueError(f"{problem}. Write 'storage: own_bucket' or remove 'open_catalog'")
@@ -120,11 +120,11 @@ class Deployment(ConfigModel):
         description="Iceberg namespace, Glue database and Snowflake schema of this environment, in place of the "
         "file's `namespace`: two deployments in one account need two.",
     )
-    existing: Existing = Field(
-        Existing(), description="Existing objects, which are used, and never changed or deleted."
+    existing: ExistingObjects = Field(
+        ExistingObjects(), description="Existing objects, which are used, and never changed or deleted."
     )
-    tableflow: Tableflow = Field(
-        Tableflow(), description="Storage and catalogs of the topics with `engine: tableflow`."
+    tableflow: TableflowStorage = Field(
+        TableflowStorage(), description="Storage and catalogs of the topics with `engine: tableflow`."
     )
     kms_key: str = Field(
         "",

@@ -13,17 +13,14 @@ from lakehouse.config.base import ConfigModel
 
 @dataclass(frozen=True)
 class SystemClasses:
-    """The classes of a system, as `module:class`. They are imported where they are used.
-
-    Attributes:
-        resource: The Dagster resource, whose fields are the system's keys in an environment.
-        reader: The reader, if the system exposes published tables.
-        is_optional: Whether the system exists only in environments that name it.
-    """
+    """The classes of a system, as `module:class`. They are imported where they are used."""
 
     resource: str
+    """The Dagster resource, whose fields are the system's keys in an environment."""
     reader: str | None = None
+    """The reader, if the system exposes published tables."""
     is_optional: bool = False
+    """Whether the system exists only in environments that name it."""
 
 
 _OWN = {

@@ -1,7 +1,7 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +9,9 @@ import yaml
 from pydantic import ValidationError
 
 from lakehouse.config import validation
+from lakehouse.config.base import Fault, Location
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import PROJECT, Config
-from lakehouse.config.yaml_locations import Location, dotted, key_faults, line_of
 from lakehouse.core.errors import ConfigError
 
 LOADER: type = type(
@@ -26,7 +26,15 @@ LOADER: type = type(
 )
 """PyYAML's loader in C if it is installed; it is ten times faster. Dates and times remain text, as in YAML 1.2."""
 
-Validation = Callable[[Config], list[tuple[Location, str]]]
+_TYPES = {
+    "tag:yaml.org,2002:bool": "true or false",
+    "tag:yaml.org,2002:int": "a number",
+    "tag:yaml.org,2002:float": "a number",
+    "tag:yaml.org,2002:null": "empty",
+}
+"""The types of YAML that a name may have by accident, by tag."""
+
+Validation = Callable[[Config], list[Fault]]
 """A function that returns faults, by location."""
 
 
@@ -61,12 +69,12 @@ def load(path: Path | None = None, environment: str | None = None, *, validation
         if "\t" in text:
             problem += " (the file has tabs; indent with spaces)"
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
-    faults = [*key_faults(node), *validation.reserved_keys(raw)]
+    faults = [*_key_faults(node), *validation.reserved_keys(raw)]
     if not faults:
         for kind in ("topics", "routes"):
             if isinstance(raw, dict) and isinstance(raw.get(kind), dict):
                 raw[kind] = {
-                    name: _named(name, entry or {}, path.parent, line_of(node, (kind, name)))
+                    name: _named(name, entry or {}, path.parent, _line_of(node, (kind, name)))
                     if isinstance(entry, dict | None)
                     else entry
                     for name, entry in raw[kind].items()
@@ -81,7 +89,9 @@ def load(path: Path | None = None, environment: str | None = None, *, validation
         except ValidationError as error:
             faults = list(dict.fromkeys(validation.schema_fault(details, Config) for details in error.errors()))
     if faults:
-        raise ConfigError("\n".join(f"{path.name}:{line_of(node, at)}: {dotted(at)}: {fault}" for at, fault in faults))
+        raise ConfigError(
+            "\n".join(f"{path.name}:{_line_of(node, at)}: {_dotted(at)}: {fault}" for at, fault in faults)
+        )
     deployment = config.deployments.get(environment or environment_name())
     namespace = deployment and (deployment.existing.glue_database or deployment.namespace)
     return config.model_copy(update={"namespace": namespace}) if namespace else config
@@ -97,3 +107,42 @@ def _named(name: str, topic: dict[str, Any], folder: Path, line: int) -> dict[st
     except (OSError, ValueError):
         schema = ""
     return {**topic, "name": name, "line": line, "value_schema": schema}
+
+
+def _dotted(location: Location) -> str:
+    """Return a location in dotted notation, such as `topics.orders.key`."""
+    return ".".join(str(part) for part in location) or "(file)"
+
+
+def _line_of(node: yaml.Node | None, location: Location) -> int:
+    """Return the line (from 1) of the deepest part of a location that exists in the file."""
+    line = node.start_mark.line + 1 if node else 1
+    for part in location:
+        if isinstance(node, yaml.MappingNode):
+            entry = next(((k, v) for k, v in node.value if k.value == str(part)), None)
+            if not entry:
+                return line
+            line, node = entry[0].start_mark.line + 1, entry[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+            node = node.value[part]
+            line = node.start_mark.line + 1
+    return line
+
+
+def _key_faults(node: yaml.Node | None, location: Location = ()) -> Iterator[Fault]:
+    """Yield the location and an error message of each key that would be lost, or would not be text.
+
+    PyYAML silently keeps the last of two equal keys, which would drop a topic, and reads keys such as `on` or `7` as
+    values of other types.
+    """
+    if not isinstance(node, yaml.MappingNode):
+        return
+    keys: set[str] = set()
+    for key, value in node.value:
+        at = (*location, key.value)
+        if key.value in keys:
+            yield at, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them"
+        if key.tag in _TYPES:
+            yield at, f"YAML reads this key as {_TYPES[key.tag]}. Write it in quotes"
+        keys.add(key.value)
+        yield from _key_faults(value, at)

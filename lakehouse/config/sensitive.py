@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, get_args
 
 from lakehouse.core.errors import ConfigError, LakehouseError, UnexpectedError
+from lakehouse.core.table_protocol import PREVIOUS_NAMES
 from lakehouse.core.tables import metadata_columns
 from lakehouse.core.text import did_you_mean
 
@@ -25,9 +26,6 @@ if TYPE_CHECKING:
 
     from lakehouse.config.model import Topic
     from lakehouse.formats.evolution import Path
-
-PREVIOUS_NAMES = "lakehouse.former-names"
-"""The table property with the names that columns had before the table was created: JSON, lists by dotted path."""
 
 RAW = frozenset(
     name
@@ -46,12 +44,7 @@ def visible_columns(topic: Topic, table: Table, schema: Schema | None = None) ->
     """Return the names of the columns whose values may be shown, in order.
 
     Args:
-        topic: The topic of the table.
-        table: The table.
         schema: An earlier schema of the table. Default: the current one.
-
-    Raises:
-        ConfigError: A name in `sensitive` matches no column, under its present or an earlier name.
     """
     hidden = hidden_ids(topic, table)
     return [
@@ -62,11 +55,7 @@ def visible_columns(topic: Topic, table: Table, schema: Schema | None = None) ->
 
 
 def hidden_ids(topic: Topic, table: Table) -> frozenset[int]:
-    """Return the field ids of the columns that are sensitive or contain a sensitive field.
-
-    Raises:
-        ConfigError: A name in `sensitive` matches no column, under its present or an earlier name.
-    """
+    """Return the field ids of the columns that are sensitive or contain a sensitive field."""
     if not topic.sensitive:
         return frozenset()
     previous = json.loads(table.properties.get(PREVIOUS_NAMES, "{}"))
@@ -88,12 +77,7 @@ def hidden_ids(topic: Topic, table: Table) -> frozenset[int]:
 
 
 def check_partitions(topic: Topic, table: Table) -> None:
-    """Refuse partitions whose names contain sensitive values: file names appear in logs, messages and manifests.
-
-    Raises:
-        ConfigError: A sensitive column partitions the table by another transform than buckets of its hash, or
-            a name in `sensitive` matches no column.
-    """
+    """Refuse partitions whose names contain sensitive values: file names appear in logs, messages and manifests."""
     hidden = hidden_ids(topic, table)
     if not hidden:
         return
@@ -114,7 +98,6 @@ def unmatched_names(
 
     Args:
         names: Names of columns or dotted paths of fields.
-        fields: The columns of the schema.
         previous: Earlier names of columns and fields, by dotted path.
     """
     known = {name.casefold() for field in fields for name in _names(field, previous)}

@@ -7,70 +7,18 @@ of the group `lakehouse.sources`.
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
-from lakehouse.config.base import ConfigModel, type_of
-from lakehouse.config.yaml_locations import Location
+from lakehouse.config.base import ConfigModel, Fault, Location, type_of
+from lakehouse.config.settings import Declarations, TopicSettings
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.registry import implementations
 from lakehouse.core.text import did_you_mean
 from lakehouse.formats.avro import avro_format
 from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.primitive_formats import StringFormat
-
-
-class TopicSettings(Protocol):
-    """Settings of a topic, implemented by `topic.Topic`."""
-
-    @property
-    def is_ingested(self) -> bool:
-        """True if ingestion writes the table."""
-
-    @property
-    def mode(self) -> str:
-        """The way in which records become rows."""
-
-    @property
-    def key(self) -> tuple[str, ...]:
-        """The columns that identify a row."""
-
-    @property
-    def key_format(self) -> str | None:
-        """The declared format of the message key."""
-
-    @property
-    def effective_key_format(self) -> str | None:
-        """The format with which the message key is decoded."""
-
-    @property
-    def deletes_rows(self) -> bool:
-        """True if rows are deleted at some age."""
-
-    @property
-    def continuous(self) -> bool:
-        """True if a stream ingests the topic."""
-
-
-class Declarations(Protocol):
-    """The configuration, implemented by `loader.Config`."""
-
-    @property
-    def topics(self) -> Mapping[str, TopicSettings]:
-        """The declared topics by name."""
-
-    @property
-    def root(self) -> Path:
-        """The folder of lakehouse.yaml."""
-
-    def text(self, file: str) -> str:
-        """Return the content of a file that the configuration names."""
-
-
-Fault = tuple[Location, str]
-"""A location in a topic's entry, and the problem there."""
 
 
 class Source(ConfigModel):
@@ -111,7 +59,6 @@ class Source(ConfigModel):
 
         Args:
             config: The configuration, whose files may be read.
-            topic: The topic.
         """
         yield from ()
 
@@ -125,14 +72,7 @@ def is_file(config: Declarations, file: str) -> bool:
 
 
 def file_faults(config: Declarations, at: Location, file: str, key: Collection[str] = ()) -> Iterator[Fault]:
-    """Yield problems of an Avro schema file: it must be a record that has the columns of the key.
-
-    Args:
-        config: The configuration, whose folder contains the file.
-        at: The location of the file name in the topic's entry.
-        file: The path relative to lakehouse.yaml.
-        key: The columns of the key.
-    """
+    """Yield problems of an Avro schema file: it must be a record that has the columns of the key."""
     if not is_file(config, file):
         yield at, f"file '{file}' does not exist in {config.root}. Correct the path"
         return
@@ -177,17 +117,14 @@ class Derived(Source):
 
     @property
     def upstream(self) -> str:
-        """The name of the topic whose table is read."""
         return self.from_topic
 
     @property
     def schema_files(self) -> tuple[str, ...]:
-        """The schemas of value and key; empty if the value's columns follow from the rows."""
         files = (self.value_schema_file, self.key_schema_file)
         return tuple(filter(None, files)) if self.value_schema_file else ()
 
     def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
-        """Yield problems of the source table, of the schema files and of the key's settings."""
         source = config.topics.get(self.from_topic)
         if source and not source.is_ingested and topic.continuous:
             problem = f"Tableflow writes the table of '{self.from_topic}', whose snapshots no stream observes"
@@ -285,11 +222,9 @@ class Datagen(Source):
 
     @property
     def schema_files(self) -> tuple[str, ...]:
-        """The schema of the generated records."""
         return (self.schema_file,)
 
     def connector(self, entry: str) -> str:
-        """Return the name of Confluent's managed Datagen connector."""
         return f"datagen-{entry}"
 
     def message_key(self, topic: TopicSettings) -> str:
@@ -308,7 +243,6 @@ class Datagen(Source):
         return {"schema.string": schema, "schema.keyfield": self.message_key(topic), **rate}
 
     def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
-        """Yield problems of the key and of the schema file."""
         has_string_key = topic.key_format in (None, StringFormat.name)
         if not has_string_key or not (self.quickstart or len(topic.key) == 1):
             yield ("source",), "datagen generates one string key per record. Add 'key: <one column>'"
@@ -327,9 +261,5 @@ SOURCES: Sequence[type[Source]] = (Datagen, Derived, Existing)
 
 @cache
 def registered() -> Mapping[str, type[Source]]:
-    """Return all sources by type, those of installed distributions included.
-
-    Raises:
-        ConfigError: Two sources have the same type.
-    """
+    """Return all sources by type, those of installed distributions included."""
     return implementations(SOURCES, "lakehouse.sources", type_of)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, get_args, get_origin
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from lakehouse.config import checks, sensitive, sources
-from lakehouse.config.base import ConfigModel
-from lakehouse.config.model import Route, TableNames, Topic
-from lakehouse.config.sources import Declarations, is_file
-from lakehouse.config.yaml_locations import Location
+from lakehouse.config.base import ConfigModel, Fault, Location
+from lakehouse.config.model import Config, Route, TableNames, Topic
+from lakehouse.config.sources import is_file
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.text import did_you_mean
@@ -29,21 +28,9 @@ RENAMED_KEYS = {"when_stale": "'on_stale', with the values 'alert' (formerly 'te
 """Former keys of topics and routes, and their replacements."""
 
 
-class ValidatedConfig(Declarations, Protocol):
-    """The configuration as far as it is validated here, implemented by `loader.Config`."""
-
-    @property
-    def topics(self) -> Mapping[str, Topic]:
-        """The declared topics by name."""
-
-    @property
-    def routes(self) -> Mapping[str, Route]:
-        """The declared routes by name."""
-
-
-def semantic_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
+def semantic_faults(config: Config) -> list[Fault]:
     """Return the faults that types cannot express: conflicting names, dangling references, missing keys."""
-    faults: list[tuple[Location, str]] = []
+    faults: list[Fault] = []
     accepted = TableNames()
     tables = {topic.table: topic for topic in config.topics.values()}
     for name, route in config.routes.items():
@@ -67,7 +54,7 @@ def semantic_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
     return [*faults, *_cycles(config)]
 
 
-def _cycles(config: ValidatedConfig) -> Iterator[tuple[Location, str]]:
+def _cycles(config: Config) -> Iterator[Fault]:
     """Yield dead-letter topics that would be ingested again, and topics that are derived from themselves."""
     ingested = {topic.topic: name for name, topic in config.topics.items()}
     for kind, entries in (("topics", config.topics), ("routes", config.routes)):
@@ -86,7 +73,7 @@ def _cycles(config: ValidatedConfig) -> Iterator[tuple[Location, str]]:
                 break
 
 
-def _route_faults(name: str, route: Route, config: ValidatedConfig) -> Iterator[tuple[Location, str]]:
+def _route_faults(name: str, route: Route, config: Config) -> Iterator[Fault]:
     """Yield faults of a route, which do not depend on the topics that exist."""
     if name in config.topics:
         yield (), "an entry of 'topics' has the same name. Rename the route"
@@ -103,7 +90,7 @@ def _route_faults(name: str, route: Route, config: ValidatedConfig) -> Iterator[
         yield ("table",), f"not a valid template: {error}. Write the groups of 'pattern' as {{name}}"
 
 
-def _schema_file_faults(config: ValidatedConfig, entry: Topic) -> Iterator[tuple[Location, str]]:
+def _schema_file_faults(config: Config, entry: Topic) -> Iterator[Fault]:
     """Yield why a schema file cannot be used: without its content the table would have one column of text."""
     file = entry.value_schema_file
     if file and not is_file(config, file):
@@ -112,7 +99,7 @@ def _schema_file_faults(config: ValidatedConfig, entry: Topic) -> Iterator[tuple
         yield ("value_schema_file",), f"file '{file}' has no text in UTF-8. Write the JSON Schema to it"
 
 
-def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
+def _tableflow_faults(topic: Topic) -> Iterator[Fault]:
     """Yield settings that Tableflow does not support."""
     if isinstance(topic, Route):
         yield ("engine",), "Tableflow is enabled per topic, not by pattern. Declare the topics under 'topics'"
@@ -130,7 +117,7 @@ def _tableflow_faults(topic: Topic) -> Iterator[tuple[tuple[str, ...], str]]:
             yield ("checks", name), f"{problem}. Write a check of type 'query', or set 'engine: spark'"
 
 
-def _check_engine_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[Location, str]]:
+def _check_engine_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[Fault]:
     """Yield checks that read another table, if Tableflow writes it or the topic's own table.
 
     Tableflow's tables are in a database or a catalog of their own, so one query cannot read both tables.
@@ -142,11 +129,10 @@ def _check_engine_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[
                 yield ("checks", name), f"{problem}. Set 'engine: spark' for both topics, or remove the check"
 
 
-def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[tuple[Location, str]]:
+def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[Fault]:
     """Yield settings of one topic that contradict each other.
 
     Args:
-        topic: The topic.
         tables: The declared topics by name of their tables.
     """
     yield from ((("checks", *location), message) for location, message in checks.faults(topic.checks, tables))
@@ -208,13 +194,13 @@ def _is_sensitive(topic: Topic, column: str) -> bool:
     return any(name.startswith(path) or path.startswith(name) for name, path in paths)
 
 
-def check_column_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
+def check_column_faults(config: Config) -> list[Fault]:
     """Return the columns of checks that a schema file lacks.
 
     Columns of topics whose schema is not a file are checked against their table. This is not part of
     `semantic_faults`, because reading the schema files of all topics slows the start of every process.
     """
-    faults: list[tuple[Location, str]] = []
+    faults: list[Fault] = []
     for topic in config.topics.values():
         columns = {name: check.columns for name, check in topic.checks.items() if check.columns}
         if not columns or (declared := _declared_fields(config, topic)) is None:
@@ -228,7 +214,7 @@ def check_column_faults(config: ValidatedConfig) -> list[tuple[Location, str]]:
     return faults
 
 
-def _unknown_sensitive(config: ValidatedConfig, topic: Topic) -> Iterator[str]:
+def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
     """Yield a fault if `sensitive` names unknown columns of a topic whose schema is a file.
 
     Names of other topics are checked against their table.
@@ -241,9 +227,7 @@ def _unknown_sensitive(config: ValidatedConfig, topic: Topic) -> Iterator[str]:
         yield f"{problem} Correct the name, or add a field back that the file no longer has"
 
 
-def _declared_fields(
-    config: ValidatedConfig, topic: Topic
-) -> tuple[str, list[NestedField], dict[str, tuple[str, ...]]] | None:
+def _declared_fields(config: Config, topic: Topic) -> tuple[str, list[NestedField], dict[str, tuple[str, ...]]] | None:
     """Return the first schema file of a topic, the fields of all, and previous names of fields by path.
 
     Returns:
@@ -287,13 +271,8 @@ _EXPECTED = {
 """Problems by pydantic's type of error, with its context; its own messages use terms of Python."""
 
 
-def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> tuple[Location, str]:
-    """Return the location and message of an error of pydantic's validation.
-
-    Args:
-        details: The error.
-        whole: The model of the whole file.
-    """
+def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> Fault:
+    """Return the location and message of an error of pydantic's validation."""
     match details["loc"]:
         case (kind, name, "checks", check, _, *rest):
             loc: Location = (kind, name, "checks", check, *rest)
@@ -345,9 +324,7 @@ def _fields_at(loc: Location, raw: Location, whole: type[ConfigModel]) -> dict[s
     """Return the keys that lakehouse.yaml may have at a location, and their descriptions.
 
     Args:
-        loc: The location in the file.
         raw: The location in the models, which includes the types of sources and checks.
-        whole: The model of the whole file.
     """
     type_: Any = whole
     match loc:
@@ -375,7 +352,7 @@ def _types(loc: Location) -> Mapping[str, type[ConfigModel]]:
     return checks.registered() if loc[2] == "checks" else sources.registered()
 
 
-def reserved_keys(raw: object) -> list[tuple[Location, str]]:
+def reserved_keys(raw: object) -> list[Fault]:
     """Return keys of the file that the loader sets itself, such as an entry's name and the file's folder."""
     at: list[Location] = [(key,) for key in ("root", "file") if isinstance(raw, dict) and key in raw]
     for kind in ("topics", "routes"):

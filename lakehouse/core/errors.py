@@ -66,10 +66,7 @@ class Unreachable(TransientError):
         """Compose the message, without credentials in addresses.
 
         Args:
-            system: Name of the system.
-            where: Its address.
             check: What the operator should check.
-            cause: The client's error.
             effect: The effect of the call, and of the steps before it.
         """
         where = redact_credentials(where)
@@ -85,8 +82,6 @@ class RequestRejected(LakehouseError):
         """Compose the message, without credentials.
 
         Args:
-            system: Name of the system.
-            where: Its address.
             refusal: The request and the system's response.
             check: What the operator should check where a permission may be missing.
         """
@@ -103,8 +98,6 @@ class Stalled(TransientError):
     def __init__(self, system: str, where: str, symptom: str):
         """
         Args:
-            system: Name of the system.
-            where: Its address, without credentials.
             symptom: What did not happen, and for how long.
         """
         super().__init__(
@@ -130,7 +123,6 @@ class Paused(LakehouseError):
     def __init__(self, topic: str, state: str):
         """
         Args:
-            topic: The entry of lakehouse.yaml.
             state: Since when, by whom and why it is paused.
         """
         super().__init__(
@@ -144,7 +136,6 @@ class BadRecords(LakehouseError):
     def __init__(self, topic: str, count: int, first: list[tuple[int, int, str]]):
         """
         Args:
-            topic: The entry of lakehouse.yaml.
             count: Number of records of the batch that cannot be decoded.
             first: The first of them, as (partition, offset, reason).
         """
@@ -168,7 +159,6 @@ class UnexpectedError(LakehouseError):
     def __init__(self, topic: str, error: Exception):
         """
         Args:
-            topic: The entry of lakehouse.yaml.
             error: The original error; only its type and Spark's error condition are kept.
         """
         condition = getattr(error, "getCondition", lambda: None)()
@@ -222,7 +212,6 @@ def logged_reason(failure: str, error: BaseException) -> str:
 
     Args:
         failure: What failed, as a sentence without a full stop.
-        error: The error.
     """
     if where := trace(error):
         _LOG.error("%s. %s", failure, where)

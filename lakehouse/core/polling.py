@@ -31,8 +31,6 @@ def doubling(
     """Return pauses that double from one to the next, up to the longest.
 
     Args:
-        first_seconds: The first pause.
-        longest_seconds: The longest pause.
         requested: Returns the pause that an error requests instead; None if it requests none.
     """
     wait = wait_exponential(multiplier=first_seconds, max=longest_seconds)
@@ -56,11 +54,8 @@ def poll(
     """Look up a state until it satisfies `until`, or no further pause fits before the deadline.
 
     Args:
-        look: Returns the current state.
-        pause: Time between two lookups.
         deadline_seconds: Time for all lookups; None for no limit.
         until: Whether a state is the expected one.
-        clock: Measures time.
 
     Returns:
         The last state; after the deadline it does not satisfy `until`.
@@ -91,9 +86,6 @@ def retry(
     Args:
         action: Must be safe to repeat after an error that `when` accepts.
         when: Whether an error is retryable.
-        pause: Time between two attempts.
-        deadline_seconds: Time for all attempts.
-        clock: Measures time.
 
     Returns:
         The result of the attempt that succeeded.

@@ -17,12 +17,7 @@ def implementations(
     """Return the implementations of an extension point by name, this project's first.
 
     Args:
-        builtin: This project's implementations.
         group: Entry point group of other distributions.
-        name: Returns the name of an implementation.
-
-    Raises:
-        ConfigError: Two have the same name.
     """
     others = (point.load() for point in sorted(entry_points(group=group), key=attrgetter("name")))
     implementations_by_name: dict[str, Implementation] = {}
@@ -40,12 +35,7 @@ def by_name(known: Mapping[str, Implementation], name: str, unknown: str) -> Imp
     """Return the implementation with a name.
 
     Args:
-        known: All implementations.
-        name: Name in lakehouse.yaml.
         unknown: First sentence of the error.
-
-    Raises:
-        ConfigError: No implementation has the name.
     """
     if name not in known:
         hint = did_you_mean(name, known)

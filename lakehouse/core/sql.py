@@ -8,15 +8,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Dialect:
-    """Quoting rules of an engine.
-
-    Attributes:
-        mark: Encloses an identifier; doubled within it.
-        escapes: Replacements of characters within a string literal.
-    """
+    """Quoting rules of an engine."""
 
     mark: str
+    """Encloses an identifier; doubled within it."""
     escapes: dict[str, str]
+    """Replacements of characters within a string literal."""
 
     def identifier(self, *parts: str) -> str:
         """Quote a name of one or more parts: `("lake", "ns", "t")` → `"lake"."ns"."t"`."""

@@ -5,7 +5,7 @@ Several deployments may share an account: each name contains the deployment's.
 
 from dataclasses import dataclass, field
 
-from lakehouse.config.deployment import Existing
+from lakehouse.config.deployment import ExistingObjects
 from lakehouse.core.tables import naming
 
 ROTATION = "rotation"
@@ -32,9 +32,9 @@ CONFLUENT_SECRETS = {
 account and API. The first key creates topics, and the last one replaces the others."""
 
 
-def _no_existing() -> Existing:
+def _no_existing() -> ExistingObjects:
     # Pydantic takes a seventh of a second to import, which `lakehouse --help` does not need.
-    return Existing()
+    return ExistingObjects()
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Names:
     deployment: str
     account: str
     region: str
-    existing: Existing = field(default_factory=_no_existing)
+    existing: ExistingObjects = field(default_factory=_no_existing)
     """Existing objects that replace objects of the deployment."""
 
     @property

@@ -30,20 +30,12 @@ FORMATS: Sequence[type[Format]] = (
 
 @cache
 def registered() -> Mapping[str, Format]:
-    """Return all formats by name: this project's and those of installed distributions.
-
-    Raises:
-        ConfigError: Two formats have the same name.
-    """
+    """Return all formats by name: this project's and those of installed distributions."""
     return {name: format_() for name, format_ in implementations(FORMATS, "lakehouse.formats").items()}
 
 
 def format_of(name: str) -> Format:
-    """Return the format with the name.
-
-    Raises:
-        ConfigError: No format has the name.
-    """
+    """Return the format with the name."""
     return by_name(registered(), name, f"'{name}' is not a format of keys or values.")
 
 
@@ -61,7 +53,6 @@ def is_named(schema: RegisteredSchema, record: str) -> bool:
     """Return whether a schema describes the record type that an entry in lakehouse.yaml names.
 
     Args:
-        schema: The schema.
         record: The full name of an Avro record or Protobuf message, the name of an Avro record without its namespace,
             or the title of a JSON Schema.
     """
@@ -70,12 +61,6 @@ def is_named(schema: RegisteredSchema, record: str) -> bool:
 
 
 def is_same(schema: RegisteredSchema, versions: Sequence[RegisteredSchema], record: str = "") -> bool:
-    """Return whether a schema of another subject describes the record type of a topic.
-
-    Args:
-        schema: The schema of another subject.
-        versions: The versions of the topic's schema.
-        record: The record type that the topic's entry names; empty if it names none.
-    """
+    """Return whether a schema of another subject describes the record type of a topic."""
     format_ = of_type(schema.type)
     return format_ is not None and format_.is_same(schema, versions, record)

@@ -46,11 +46,7 @@ class _Nested(Protocol):
 
 
 class Budget:
-    """Counters for the expansion of one schema; each method raises SchemaError at its limit.
-
-    Args:
-        format_: The schema's format, for messages.
-    """
+    """Counters for the expansion of one schema; each method raises SchemaError at its limit."""
 
     def __init__(self, format_: str) -> None:
         self.format = format_
@@ -87,11 +83,7 @@ class Budget:
 
 
 def require_characters(format_: str, characters: int) -> None:
-    """Check the size of a schema and its references.
-
-    Raises:
-        SchemaError: It is over the limit.
-    """
+    """Check the size of a schema and its references."""
     if characters > MAX_CHARACTERS:
         raise SchemaError(
             f"The {format_} schema has {characters:,} characters with its references, more than {MAX_CHARACTERS:,}. "
@@ -100,11 +92,7 @@ def require_characters(format_: str, characters: int) -> None:
 
 
 def require_json(format_: str, texts: Sequence[str]) -> None:
-    """Check the size and nesting of JSON texts before a parser recurses.
-
-    Raises:
-        SchemaError: One of them is over the limit.
-    """
+    """Check the size and nesting of JSON texts before a parser recurses."""
     require_characters(format_, sum(map(len, texts)))
     for text in texts:
         depth = 0
@@ -120,21 +108,13 @@ def require_fields(format_: str, fields: Iterable[_Nested]) -> None:
     """Check the number of fields of several versions together.
 
     Args:
-        format_: The schema's format, for messages.
         fields: The merged fields of versions that are each within their budget.
-
-    Raises:
-        SchemaError: There are too many fields.
     """
     Budget(format_).spend_field(_count(fields))
 
 
 def require_nesting(format_: str, levels: int, maximum: int) -> None:
-    """Check the number of levels of columns within columns.
-
-    Raises:
-        SchemaError: There are more than `maximum`.
-    """
+    """Check the number of levels of columns within columns."""
     if levels > maximum:
         raise SchemaError(
             f"The {format_} schema has {levels} levels of columns within columns, more than {maximum}. Flatten it, or "

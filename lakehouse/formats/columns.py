@@ -25,9 +25,6 @@ def table_schema(metadata: Mapping[str, str], value: StructType, key: StructType
         metadata: Names of the metadata columns in the table by their internal names.
         value: Columns of message values.
         key: Columns of message keys. Where both have a column of the same name, the value's is used.
-
-    Raises:
-        SchemaError: Two column names or paths are equal (ignoring case), or there are too many columns.
     """
     from pyiceberg.schema import Schema, assign_fresh_schema_ids
     from pyiceberg.types import NestedField, StructType
@@ -93,11 +90,7 @@ def _paths(type_: IcebergType, path: str) -> Iterator[str]:
 
 
 def distinct(fields: Sequence[NestedField]) -> None:
-    """Require distinct names, ignoring case, because Spark, Glue and Snowflake do not distinguish case.
-
-    Raises:
-        SchemaError: Two fields have the same name, or one has none or one that is not valid UTF-8.
-    """
+    """Require distinct names, ignoring case, because Spark, Glue and Snowflake do not distinguish case."""
     if any(not field.name for field in fields):
         named = [field.name for field in fields if field.name][:1]
         beside = f" beside '{named[0]}'" if named else ""

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Literal
 
 from lakehouse.core.errors import IncompatibleSchema
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_protocol import UNION_BRANCH
 from lakehouse.formats.json import json_text
-from lakehouse.formats.schema import BRANCH, Shape
+from lakehouse.formats.schema import Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -73,7 +74,7 @@ ACCEPTED: Mapping[Rule, str] = {
 
 
 @dataclass(frozen=True)
-class Change:
+class SchemaChange:
     """One difference between a table and a schema.
 
     `path` is the path of the column in the schema; `at` is its path in the table, or for an added column that of its
@@ -105,22 +106,13 @@ class Change:
         return f"{self.rule} {'.'.join(self.path) or 'the row'}{detail}: {self.reason}"
 
 
-def changes(table: Schema, shape: Shape) -> list[Change]:
-    """Return all differences between a table and a shape, in the shape's order; deleted fields last.
-
-    Args:
-        table: The table's schema, with its field ids.
-        shape: The columns of the newer schema.
-    """
+def changes(table: Schema, shape: Shape) -> list[SchemaChange]:
+    """Return all differences between a table and a shape, in the shape's order; deleted fields last."""
     return list(_struct(table.as_struct(), shape.struct, (), (), shape.previous_names))
 
 
-def require_accepted(differences: Sequence[Change], table: str) -> None:
-    """Require that a table can follow all changes.
-
-    Raises:
-        IncompatibleSchema: It cannot; the message lists all refused changes.
-    """
+def require_accepted(differences: Sequence[SchemaChange], table: str) -> None:
+    """Require that a table can follow all changes."""
     if refused := [str(change) for change in differences if not change.accepted]:
         raise IncompatibleSchema(
             f"The newest schema does not fit table {table}: {'; '.join(refused)}. The table was not changed. "
@@ -129,19 +121,14 @@ def require_accepted(differences: Sequence[Change], table: str) -> None:
         )
 
 
-def adds_field(change: Change) -> bool:
+def adds_field(change: SchemaChange) -> bool:
     """Return whether a change adds a field; the branch of a union that a schema adds is none."""
-    is_branch = (change.doc or "").startswith(BRANCH)
+    is_branch = (change.doc or "").startswith(UNION_BRANCH)
     return change.rule in ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED") and not is_branch
 
 
-def apply(update: UpdateSchema, differences: Sequence[Change]) -> None:
-    """Stage the accepted changes for one schema commit. Columns keep their ids, and so rows their values.
-
-    Args:
-        update: The update of the table that `changes` compared.
-        differences: The return value of `changes`.
-    """
+def apply(update: UpdateSchema, differences: Sequence[SchemaChange]) -> None:
+    """Stage the accepted changes for one schema commit. Columns keep their ids, and so rows their values."""
     for change in differences:
         match change.rule:
             case "OPTIONAL_FIELD_ADDED" | "REQUIRED_FIELD_ADDED":
@@ -160,7 +147,7 @@ def apply(update: UpdateSchema, differences: Sequence[Change]) -> None:
 
 def _struct(
     old: StructType, new: StructType, at: Path, path: Path, previous_names: Mapping[str, Path]
-) -> Iterator[Change]:
+) -> Iterator[SchemaChange]:
     partners = _partners(old, new, path, previous_names)
     partnered = {column.field_id: name for name, column in partners.items()}
     deleted = [column.name for column in old.fields if column.field_id not in partnered]
@@ -168,20 +155,20 @@ def _struct(
     for field in new.fields:
         field_path, partner = (*path, field.name), partners.get(field.name)
         if other := folded.get(field.name.lower()):
-            yield Change("CASE_COLLISION", field_path, at, f"the table has '{other}'")
+            yield SchemaChange("CASE_COLLISION", field_path, at, f"the table has '{other}'")
         elif partner is not None:
             yield from _field(partner, field, (*at, partner.name), field_path, previous_names)
         elif reused := next((name for name in previous_names.get(".".join(field_path), ()) if name in partners), None):
-            yield Change("NAME_REUSED", field_path, at, f"was '{reused}', which is another field now")
+            yield SchemaChange("NAME_REUSED", field_path, at, f"was '{reused}', which is another field now")
         else:
             rule: Rule = "REQUIRED_FIELD_ADDED" if field.required else "OPTIONAL_FIELD_ADDED"
             ddl = f"ADD COLUMN {_sql(*field_path)} {_spark_type(field.field_type)}{_comment(field.doc)}"
-            yield Change(rule, field_path, at, _short(field.field_type), ddl, field.field_type, field.doc)
+            yield SchemaChange(rule, field_path, at, _short(field.field_type), ddl, field.field_type, field.doc)
     shared = [field.name for field in new.fields if field.name in partners]
     if shared != [partnered[column.field_id] for column in old.fields if column.field_id in partnered]:
-        yield Change("FIELD_REORDERED", path, at, ", ".join(shared))
+        yield SchemaChange("FIELD_REORDERED", path, at, ", ".join(shared))
     for name in deleted:
-        yield Change("FIELD_DELETED", (*path, name), (*at, name))
+        yield SchemaChange("FIELD_DELETED", (*path, name), (*at, name))
 
 
 def _partners(
@@ -199,32 +186,32 @@ def _partners(
 
 def _field(
     old: NestedField, new: NestedField, at: Path, path: Path, previous_names: Mapping[str, Path]
-) -> Iterator[Change]:
+) -> Iterator[SchemaChange]:
     if old.name != new.name:
         # In Spark SQL the rename comes first, so the statements after it use the new name.
         ddl = f"RENAME COLUMN {_sql(*path[:-1], old.name)} TO {_sql(new.name)}"
-        yield Change("FIELD_RENAMED", path, at, f"was '{old.name}'", ddl, name=new.name)
+        yield SchemaChange("FIELD_RENAMED", path, at, f"was '{old.name}'", ddl, name=new.name)
     if old.required and not new.required:
-        yield Change("NON_NULLABLE_TO_NULLABLE", path, at, ddl=f"ALTER COLUMN {_sql(*path)} DROP NOT NULL")
+        yield SchemaChange("NON_NULLABLE_TO_NULLABLE", path, at, ddl=f"ALTER COLUMN {_sql(*path)} DROP NOT NULL")
     if new.doc and new.doc != old.doc:
         ddl = f"ALTER COLUMN {_sql(*path)}{_comment(new.doc)}"
-        yield Change("COMMENT_CHANGED", path, at, ddl=ddl, doc=new.doc)
+        yield SchemaChange("COMMENT_CHANGED", path, at, ddl=ddl, doc=new.doc)
     yield from _encoding(old, new, path)
     yield from _type(old.field_type, new.field_type, at, path, previous_names)
 
 
-def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[Change]:
+def _encoding(old: NestedField, new: NestedField, path: Path) -> Iterator[SchemaChange]:
     """Yield the change if a column of the same type changes from text to JSON text, or the reverse."""
     before, after = json_text.marked(old.doc), json_text.marked(new.doc)
     if before != after and not _unlike(old.field_type, new.field_type):
         inner = tuple(filter(None, (after or before or "").split(".")))
         detail = "JSON text to text" if after is None else "text to JSON text"
-        yield Change("ENCODING_CHANGED", (*path, *inner), (), detail)
+        yield SchemaChange("ENCODING_CHANGED", (*path, *inner), (), detail)
 
 
 def _type(
     old: IcebergType, new: IcebergType, at: Path, path: Path, previous_names: Mapping[str, Path]
-) -> Iterator[Change]:
+) -> Iterator[SchemaChange]:
     from pyiceberg.types import ListType, MapType, PrimitiveType, StructType
 
     match old, new:
@@ -236,44 +223,44 @@ def _type(
             )
         case MapType(), MapType():
             if _unlike(old.key_type, new.key_type):
-                yield Change("MAP_KEY_TYPE_MISMATCH", path, at, f"{old.key_type} to {new.key_type}")
+                yield SchemaChange("MAP_KEY_TYPE_MISMATCH", path, at, f"{old.key_type} to {new.key_type}")
             yield from _field(old.value_field, new.value_field, (*at, "value"), (*path, "value"), previous_names)
         case PrimitiveType(), PrimitiveType():
             if old != new:
                 yield _primitive(old, new, at, path)
         case _:
-            yield Change("TYPE_MISMATCH", path, at, f"{_short(old)} to {_short(new)}")
+            yield SchemaChange("TYPE_MISMATCH", path, at, f"{_short(old)} to {_short(new)}")
 
 
-def _union(old: StructType, new: StructType, path: Path) -> list[Change]:
+def _union(old: StructType, new: StructType, path: Path) -> list[SchemaChange]:
     """Return the refused changes of a union, whose members have the name of their branch in their comments.
 
     The order of branches does not identify them: it is that of the oldest version that the registry still has.
     """
     before, after = (
-        {field.name: (field.doc or "").removeprefix(BRANCH) for field in struct.fields}
-        if struct.fields and all((field.doc or "").startswith(BRANCH) for field in struct.fields)
+        {field.name: (field.doc or "").removeprefix(UNION_BRANCH) for field in struct.fields}
+        if struct.fields and all((field.doc or "").startswith(UNION_BRANCH) for field in struct.fields)
         else None
         for struct in (old, new)
     )
     if before is None and after is None:
         return []
     if before is None or after is None:
-        return [Change("TYPE_MISMATCH", path, (), "record to union" if after else "union to record")]
+        return [SchemaChange("TYPE_MISMATCH", path, (), "record to union" if after else "union to record")]
     moved = [name for name in after if before.get(name, after[name]) != after[name]]
-    return [Change("BRANCH_CHANGED", (*path, name), (), f"{before[name]} to {after[name]}") for name in moved]
+    return [SchemaChange("BRANCH_CHANGED", (*path, name), (), f"{before[name]} to {after[name]}") for name in moved]
 
 
-def _primitive(old: IcebergType, new: IcebergType, at: Path, path: Path) -> Change:
+def _primitive(old: IcebergType, new: IcebergType, at: Path, path: Path) -> SchemaChange:
     from pyiceberg.types import DecimalType
 
     types = f"{old} to {new}"
     if isinstance(old, DecimalType) and isinstance(new, DecimalType) and old.scale != new.scale:
-        return Change("DECIMAL_SCALE_CHANGED", path, at, types)
+        return SchemaChange("DECIMAL_SCALE_CHANGED", path, at, types)
     if _widens(old, new):
         ddl = f"ALTER COLUMN {_sql(*path)} TYPE {_spark_type(new)}"
-        return Change("TYPE_WIDENED", path, at, types, ddl, new)
-    return Change("TYPE_NARROWED" if _widens(new, old) else "UNSUPPORTED_TYPE_CHANGE", path, at, types)
+        return SchemaChange("TYPE_WIDENED", path, at, types, ddl, new)
+    return SchemaChange("TYPE_NARROWED" if _widens(new, old) else "UNSUPPORTED_TYPE_CHANGE", path, at, types)
 
 
 def _widens(old: IcebergType, new: IcebergType) -> bool:

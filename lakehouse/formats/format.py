@@ -53,19 +53,12 @@ class Format(ABC):
     def columns(self, reader: Any) -> Shape:
         """Return the columns of a reader schema.
 
-        Args:
-            reader: A return value of the method `reader`.
-
         Raises:
             SchemaError: The schema cannot become columns.
         """
 
     def shape(self, schema: MessageSchema) -> Shape:
-        """Return the columns of messages of a schema.
-
-        Raises:
-            SchemaError: The schema cannot become columns.
-        """
+        """Return the columns of messages of a schema."""
         return self.columns(self.reader(schema))
 
 
@@ -110,8 +103,6 @@ class RegisteredFormat(Format):
         """Return whether a schema of another subject describes the record type of a topic.
 
         Args:
-            schema: The schema of another subject.
-            versions: The versions of the topic's schema.
             record: The record type that the topic's entry names; empty if it names none.
         """
         names = {name for version in versions if version.type == schema.type for name in self.names(version)}

@@ -14,11 +14,9 @@ class PrimitiveFormat(Format):
     """Type of the column (Iceberg table specification, Primitive types)."""
 
     def reader(self, schema: MessageSchema) -> Any:
-        """Return the name of the column."""
         return schema.column
 
     def columns(self, reader: Any) -> Shape:
-        """Return the one column."""
         from pyiceberg.types import NestedField, StructType
 
         return Shape(StructType(NestedField(1, reader, self.type, required=False)))

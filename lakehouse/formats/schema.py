@@ -41,10 +41,6 @@ class RegisteredSchema:
         return hashlib.sha256("".join(" ".join(parts).split()).encode()).hexdigest()[:16]
 
 
-BRANCH = "Avro union branch "
-"""Prefix of the comment of a union's member; the branch's name follows."""
-
-
 @dataclass(frozen=True)
 class Shape:
     """Columns of a schema's records.

@@ -14,16 +14,16 @@ from typing import Any
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 from py4j.protocol import Py4JJavaError
 
+from lakehouse.config.base import Fault
 from lakehouse.config.checks import AcceptedValues, NotNull, Range, References, Regex, RowCheck, SetCheck, Unique, scope
 from lakehouse.config.model import Config
-from lakehouse.config.yaml_locations import Location
 from lakehouse.local.java import java
 
 QUOTED = (NotNull, AcceptedValues, Range, Unique, References)
 """Types of check that quote all their settings, so that their SQL is always valid."""
 
 
-def syntax_faults(config: Config) -> list[tuple[Location, str]]:
+def syntax_faults(config: Config) -> list[Fault]:
     """Return the checks whose SQL or regular expression cannot be parsed. A JVM is started if there is one to parse."""
     written = {
         (kind, name, "checks", check_name): check

@@ -10,15 +10,15 @@ from pyspark.sql import DataFrame
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
-from lakehouse.core.offsets.batch import REPLAYS, Batch, Log, Positions
+from lakehouse.core.offsets.batch import Batch, Log, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import RECREATED, REPLAYS, SUCCESSOR
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.table_location import catalog_of, table_of
-from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import history, last_batch, may_lack_rows_of
-from resources.iceberg.table_chain import SUCCESSOR, TableChain
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.transactions import begin, commit

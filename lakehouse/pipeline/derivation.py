@@ -23,15 +23,15 @@ from lakehouse.config.sources import Derived
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions, head
 from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import RECREATED, SUCCESSOR
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, furthest, lacking, require_one_topic, source_chains
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
-from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, history, last_batch, may_lack_rows_of
-from resources.iceberg.table_chain import SUCCESSOR, TableChain
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split

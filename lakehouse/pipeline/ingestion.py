@@ -14,8 +14,9 @@ from pyspark.errors import PySparkException
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
-from lakehouse.core.offsets.batch import TOKEN, Batch, Counts, Positions, clip, head, next_batch
+from lakehouse.core.offsets.batch import Batch, Counts, Positions, clip, head, next_batch
 from lakehouse.core.polling import SYSTEM_CLOCK
+from lakehouse.core.table_protocol import TOKEN
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
 from lakehouse.pipeline.batches.poison import largest_decodable_prefix

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.tables import naming
+from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
@@ -137,7 +137,7 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: SparkClient, or
 
     loaded = partial(published_table, catalog, ref)
     stamp = topic.metadata.names.get("kafka_timestamp")
-    first = now - keep.rows if keep.rows is not None and not ref.name.endswith(naming.DEAD_LETTERS) else None
+    first = now - keep.rows if keep.rows is not None and not ref.name.endswith(DEAD_LETTERS) else None
     if first and stamp and work.delete_rows(session, ref, stamp, first):
         yield f"deleted rows older than {keep.rows}"
     require_position_deletes(loaded())

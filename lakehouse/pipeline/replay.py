@@ -15,7 +15,8 @@ from pyspark.sql import DataFrame
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import REPLAY, Batch, Counts, Log, Positions, head, next_batch
+from lakehouse.core.offsets.batch import Batch, Counts, Log, Positions, head, next_batch
+from lakehouse.core.table_protocol import RECREATED, REPLAY
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
@@ -29,7 +30,6 @@ from lakehouse.pipeline.commits.staged_commit import Audited
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
-from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import last_batch
 from resources.iceberg.table_chain import TableChain
 from spark.decoding import decode

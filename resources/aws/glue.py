@@ -19,6 +19,7 @@ from botocore.exceptions import ClientError
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState, Unreachable
+from lakehouse.core.table_protocol import GLUE_LOCATION
 from lakehouse.formats.columns import glue_comment
 from resources.aws.clients import aws_errors, boto3_client, glue_error
 from resources.iceberg.commits import not_iceberg_error
@@ -29,9 +30,6 @@ if TYPE_CHECKING:
 
 DESCRIPTION_CHARACTERS = 2048 // 4
 """Glue accepts 2,048 bytes (AWS Glue API, TableInput), and a character has up to four."""
-OWN_LOCATION = "lakehouse.metadata_location"
-"""Parameter of a Glue table: the metadata file that this program registered. Other writers that use Glue as their
-catalog leave it unchanged, as Iceberg's and pyiceberg's Glue catalogs do, and change `metadata_location`."""
 STALE = (
     "ConcurrentModificationException",
     "VersionMismatchException",
@@ -111,7 +109,7 @@ class Glue(dg.ConfigurableResource):
             metadata_location=parameters["metadata_location"],
             table_uuid=parameters.get("uuid"),
             version_id=entry.get("VersionId"),
-            own_location=parameters.get(OWN_LOCATION),
+            own_location=parameters.get(GLUE_LOCATION),
             parameters=parameters,
         )
 
@@ -153,7 +151,7 @@ class Glue(dg.ConfigurableResource):
         # An update replaces all parameters, so those of others are written again, as Iceberg's catalogs for Glue do.
         parameters = dict(expected.parameters) if expected else {}
         parameters |= {"table_type": "ICEBERG", "metadata_location": metadata_location, "uuid": table_uuid}
-        parameters[OWN_LOCATION] = metadata_location
+        parameters[GLUE_LOCATION] = metadata_location
         if expected:
             parameters["previous_metadata_location"] = expected.metadata_location
         table_input: dict[str, Any] = {

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PrivateAttr
 
-from lakehouse.config import sensitive
 from lakehouse.core.errors import CommitConflict, RequestRejected, SchemaError, UnclearState, Unreachable
-from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY
+from lakehouse.core.table_protocol import COUNTS, FIRST_TABLE, MAX_PROPERTY, PREVIOUS_NAMES, STAGING_PREFIX, SUCCESSOR
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
@@ -27,7 +26,7 @@ from resources.iceberg.commits import (
     unknown_outcome,
 )
 from resources.iceberg.snapshots import history, with_counts
-from resources.iceberg.table_chain import FIRST, SUCCESSOR, TableChain, successor
+from resources.iceberg.table_chain import TableChain, successor
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -49,9 +48,6 @@ PROPERTIES = {
     "write.metadata.delete-after-commit.enabled": "false",
 }
 """Properties of every table (Iceberg, Configuration: write properties)."""
-
-RECREATED = "lakehouse.recreated"
-"""Table property: the table has rows of an earlier topic of this name, with overlapping offsets."""
 
 CREATE_ATTEMPTS = 3
 ALTER_ATTEMPTS = 5
@@ -203,9 +199,9 @@ class Catalog(CatalogSettings):
     def _create(self, ref: TableRef, schema: Schema, previous_names: Mapping[str, tuple[str, ...]] | None) -> Table:
         from pyiceberg.exceptions import TableAlreadyExistsError
 
-        properties = PROPERTIES | ({sensitive.PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})
-        properties |= {FIRST: ref.first} if ref.first else {}
-        if len(properties.get(sensitive.PREVIOUS_NAMES, "")) > MAX_PROPERTY:
+        properties = PROPERTIES | ({PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})
+        properties |= {FIRST_TABLE: ref.first} if ref.first else {}
+        if len(properties.get(PREVIOUS_NAMES, "")) > MAX_PROPERTY:
             raise SchemaError(
                 f"The schema of {ref} gives its fields former names (aliases) of more than "
                 f"{MAX_PROPERTY:,} characters. No table was created. Remove aliases from the schema"
@@ -264,7 +260,7 @@ class Catalog(CatalogSettings):
         """
         following = ref.next_version
         while (table := self.load(following)) is not None:
-            if table.properties.get(FIRST) == (ref.first or ref.name):
+            if table.properties.get(FIRST_TABLE) == (ref.first or ref.name):
                 raise UnclearState(
                     f"Table {ref} does not exist, but {following}, which continues it, does. Nothing was changed. "
                     f"Restore {ref.name}, continue in the other one with `table: {following.name}`, or drop that one "
@@ -342,7 +338,7 @@ class Catalog(CatalogSettings):
         Raises:
             CommitConflict: Another writer changed the table.
         """
-        staged = [ref for ref in table.metadata.refs if ref.startswith(naming.STAGING_PREFIX) and ref != kept]
+        staged = [ref for ref in table.metadata.refs if ref.startswith(STAGING_PREFIX) and ref != kept]
         return self.drop_abandoned(table, *staged)
 
     def drop_abandoned(self, table: Table, *branches: str) -> Table:

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import ClockSkew, CommitConflict, TransientError, UnclearState, Unreachable
-from lakehouse.core.offsets.batch import REPLAY, REPLAYS, Batch
-from lakehouse.core.tables import naming
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY, REPLAY_TAG, REPLAYS
 from resources.iceberg.snapshots import batch_of, full_history, summary_of
 
 if TYPE_CHECKING:
@@ -78,11 +78,11 @@ def publication(
     assert snapshot is not None
     batch, is_replay = batch_of(snapshot), REPLAY in summary_of(snapshot)
     if is_replay:
-        updates += (reference(ref_name=naming.REPLAY_TAG, type="tag", snapshot_id=audited),)
+        updates += (reference(ref_name=REPLAY_TAG, type="tag", snapshot_id=audited),)
     if batch:
-        updates += (reference(ref_name=naming.OFFSETS_TAG, type="tag", snapshot_id=audited),)
-        if naming.REPLAY_TAG in table.metadata.refs:
-            updates += (RemoveSnapshotRefUpdate(ref_name=naming.REPLAY_TAG),)
+        updates += (reference(ref_name=OFFSETS_TAG, type="tag", snapshot_id=audited),)
+        if REPLAY_TAG in table.metadata.refs:
+            updates += (RemoveSnapshotRefUpdate(ref_name=REPLAY_TAG),)
     if is_replay or (batch and _may_repeat(table, batch)):
         properties = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1), **properties}
     if properties:
@@ -96,7 +96,7 @@ def _may_repeat(table: Table, batch: Batch) -> bool:
     The offsets of the first batch after a rollback do not show it: an operator, or `start`, may skip the records of the
     batches that main lacks since.
     """
-    tagged = table.snapshot_by_name(naming.OFFSETS_TAG)
+    tagged = table.snapshot_by_name(OFFSETS_TAG)
     newest = batch_of(tagged) if tagged else None
     if tagged is None or newest is None:
         return False
@@ -105,7 +105,7 @@ def _may_repeat(table: Table, batch: Batch) -> bool:
 
 def _is_rolled_back(table: Table, newest_batch: int) -> bool:
     """Return whether main may lack the newest batch ever published, given by its snapshot, or a replay after it."""
-    replay = table.metadata.refs.get(naming.REPLAY_TAG)
+    replay = table.metadata.refs.get(REPLAY_TAG)
     missing = {newest_batch} | ({replay.snapshot_id} if replay else set())
     try:
         for snapshot in full_history(table):

@@ -8,11 +8,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
 from lakehouse.core.errors import LakehouseError, Paused
+from lakehouse.core.table_protocol import PAUSE_PREFIX
 from lakehouse.core.user_name import user_name
 from resources.iceberg.catalog import Catalog
-
-PREFIX = "pause."
-"""Prefix of the property's name. Catalogs allow names of 255 characters, and Kafka topic names of 249."""
 
 MAX_REASON = 500
 """Maximum length of a reason: some catalogs limit a property to 1,000 characters."""
@@ -40,7 +38,11 @@ def pauses(catalog: Catalog, namespace: str) -> dict[str, Pause]:
             properties = catalog.iceberg().load_namespace_properties(namespace)
         except NoSuchNamespaceError:
             return {}
-    return {name.removeprefix(PREFIX): _parse(text) for name, text in properties.items() if name.startswith(PREFIX)}
+    return {
+        name.removeprefix(PAUSE_PREFIX): _parse(text)
+        for name, text in properties.items()
+        if name.startswith(PAUSE_PREFIX)
+    }
 
 
 def _parse(text: str) -> Pause:
@@ -61,7 +63,7 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
     with catalog.translate_errors():
         catalog.iceberg().create_namespace_if_not_exists(namespace)
         text = json.dumps(asdict(new), ensure_ascii=False)
-        catalog.iceberg().update_namespace_properties(namespace, updates={PREFIX + topic: text})
+        catalog.iceberg().update_namespace_properties(namespace, updates={PAUSE_PREFIX + topic: text})
     if pauses(catalog, namespace).get(topic) != new:
         # Glue replaces all properties at once, without a condition.
         raise LakehouseError(
@@ -76,7 +78,7 @@ def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
     if topic not in pauses(catalog, namespace):
         return False
     with catalog.translate_errors():
-        catalog.iceberg().update_namespace_properties(namespace, removals={PREFIX + topic})
+        catalog.iceberg().update_namespace_properties(namespace, removals={PAUSE_PREFIX + topic})
     if topic in pauses(catalog, namespace):
         raise LakehouseError(
             f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is still paused. Run "

@@ -8,8 +8,8 @@ from itertools import accumulate, takewhile
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import UnclearState, Unreachable
-from lakehouse.core.offsets.batch import COUNTS, MAX_PROPERTY, PART, TOKEN, Batch
-from lakehouse.core.tables import naming
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.table_protocol import COUNTS, MAX_PROPERTY, OFFSETS_TAG, PART, TOKEN
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -136,7 +136,7 @@ def _expired_ancestors(table: Table) -> Iterator[Snapshot]:
     if next_id is not None:
         raise UnclearState(
             f"Table {'.'.join(table.name())} descends from snapshot {next_id}, which was expired, and no remaining "
-            f"metadata file has its offsets. Nothing was changed. The tag '{naming.OFFSETS_TAG}' names the newest "
+            f"metadata file has its offsets. Nothing was changed. The tag '{OFFSETS_TAG}' names the newest "
             f"batch ever published; set the position with `lakehouse resume`"
         )
 

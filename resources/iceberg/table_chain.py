@@ -8,20 +8,12 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.table_protocol import OLD_SUCCESSOR, SUCCESSOR
 from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.snapshots import last_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-SUCCESSOR = "lakehouse.successor"
-"""Table property: name of the table that continues this one."""
-
-FIRST = "lakehouse.first-table"
-"""Table property: name of the first of the tables that this one continues."""
-
-_OLD_SUCCESSOR = "lakehouse.continued-in"
-"""The same property of earlier releases, in which the next table had dead letters of its own."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +120,7 @@ def successor(first: TableRef, table: Table) -> TableRef | None:
     Raises:
         UnclearState: An earlier release created the next table.
     """
-    if old := table.properties.get(_OLD_SUCCESSOR):
+    if old := table.properties.get(OLD_SUCCESSOR):
         raise UnclearState(
             f"Table {'.'.join(table.name())} was continued in '{old}' by an earlier release, which stored the dead "
             f"letters of each table separately. Nothing was changed. Rename or drop both tables and those of their "

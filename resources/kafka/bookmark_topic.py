@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import BOOKMARKS
 from resources.kafka.transactions import Outgoing, wait_until_visible
 
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ def ensure(kafka: KafkaClient) -> None:
     Raises:
         UnclearState: Kafka would delete its messages.
     """
-    kafka.ensure_topic(TOPIC, PARTITIONS, settings={"cleanup.policy": "compact"}, min_partitions=1)
-    policy = kafka.topic_setting(TOPIC, "cleanup.policy")
+    kafka.ensure_topic(BOOKMARKS, PARTITIONS, settings={"cleanup.policy": "compact"}, min_partitions=1)
+    policy = kafka.topic_setting(BOOKMARKS, "cleanup.policy")
     if policy not in (None, "compact"):
         raise UnclearState(
-            f"Topic '{TOPIC}' has cleanup.policy={policy}: Kafka would delete bookmarks, and messages would be "
-            f"produced twice. Nothing was produced. Set it: kafka-configs --alter --topic {TOPIC} --add-config "
+            f"Topic '{BOOKMARKS}' has cleanup.policy={policy}: Kafka would delete bookmarks, and messages would be "
+            f"produced twice. Nothing was produced. Set it: kafka-configs --alter --topic {BOOKMARKS} --add-config "
             f"cleanup.policy=compact"
         )
 
@@ -55,19 +56,22 @@ def read(kafka: KafkaClient, name: str, *, settled: bool = True) -> Bookmark | N
         name: Name of the bookmark.
         settled: Wait for transactions that are open now, so that no earlier commit is missed.
     """
-    described = kafka.describe([TOPIC]).get(TOPIC)
+    described = kafka.describe([BOOKMARKS]).get(BOOKMARKS)
     if described is None:
         return None
     partition = _partition(name, described.partitions)
     if settled:
-        wait_until_visible(kafka, TOPIC, partition)
-    offsets = kafka.offsets([TOPIC])[TOPIC][partition]
+        wait_until_visible(kafka, BOOKMARKS, partition)
+    offsets = kafka.offsets([BOOKMARKS])[BOOKMARKS][partition]
     epoch, end = offsets.epoch, offsets.end
     cached_epoch, position, values = _cache.get((described.topic_id, partition), (epoch, 0, {}))
     if position > end or cached_epoch != epoch:
         # A broker that lacked the last records may have become the leader (unclean leader election).
         position, values = 0, {}
-    values = {**values, **{message.key: message.value for message in kafka.messages(TOPIC, partition, position, end)}}
+    values = {
+        **values,
+        **{message.key: message.value for message in kafka.messages(BOOKMARKS, partition, position, end)},
+    }
     _cache[described.topic_id, partition] = epoch, end, values
     value = values.get(name.encode())
     return Bookmark.from_json(value) if value else None
@@ -76,9 +80,9 @@ def read(kafka: KafkaClient, name: str, *, settled: bool = True) -> Bookmark | N
 def message(kafka: KafkaClient, name: str, bookmark: Bookmark) -> Outgoing:
     """Return the message that sets a bookmark, as the last one of a transaction."""
     # A broker may not have learned yet of a topic that was just created.
-    described = kafka.describe([TOPIC]).get(TOPIC)
+    described = kafka.describe([BOOKMARKS]).get(BOOKMARKS)
     partition = _partition(name, described.partitions if described else PARTITIONS)
-    return Outgoing(TOPIC, name.encode(), bookmark.to_json().encode(), partition=partition)
+    return Outgoing(BOOKMARKS, name.encode(), bookmark.to_json().encode(), partition=partition)
 
 
 def _partition(name: str, partitions: int) -> int:

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
-from lakehouse.formats.json.json_format import Field, Kind
+from lakehouse.formats.json.json_format import JsonField, Kind
 from lakehouse.formats.schema import FRAME_BYTES, schema_id
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
@@ -36,7 +36,7 @@ OPTIONS = {
 VALUE, END, MARK = (f"{name}_{secrets.token_hex(8)}" for name in ("value", "end", "infinite"))
 """Random names that no message can contain; they differ by process."""
 
-END_FIELD = Field(END, "long")
+END_FIELD = JsonField(END, "long")
 """The field of the item that follows the object of a message (see `wrapped`)."""
 
 
@@ -49,7 +49,7 @@ def wrapped(text: Column) -> Column:
     return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f',{{"{END}":1}}]}}'))
 
 
-def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> JsonCodec:
+def decoder(schema: MessageSchema, reader: tuple[JsonField, ...]) -> JsonCodec:
     """Return the codec of objects in the Confluent wire format."""
     return JsonCodec(reader, frozenset(version.id for version in schema.versions))
 
@@ -63,7 +63,7 @@ class JsonCodec(Codec):
         writers: The registry ids that messages may have.
     """
 
-    fields: tuple[Field, ...]
+    fields: tuple[JsonField, ...]
     writers: frozenset[int] | None = None
 
     @property
@@ -129,20 +129,20 @@ class JsonCodec(Codec):
         return explain(data, FRAME_BYTES, self.fields) if schema_id(data) in self.writers else None
 
 
-def _parsed(text: Column, fields: tuple[Field, ...]) -> Column:
+def _parsed(text: Column, fields: tuple[JsonField, ...]) -> Column:
     """Return an object with these fields."""
     return _object(wrapped(text), fields)
 
 
-def _object(text: Column, fields: tuple[Field, ...]) -> Column:
+def _object(text: Column, fields: tuple[JsonField, ...]) -> Column:
     """Return an object with these fields, whose text is wrapped."""
-    value = T.ArrayType(_parsed_type(Field("", "struct", (*fields, END_FIELD))))
+    value = T.ArrayType(_parsed_type(JsonField("", "struct", (*fields, END_FIELD))))
     members = {VALUE: value, "__corrupt": T.StringType()}
     schema = T.StructType([T.StructField(name, type_) for name, type_ in members.items()])
     return F.from_json(text, schema, OPTIONS)
 
 
-def _parts(fields: tuple[Field, ...], with_integers: bool) -> tuple[Field, ...]:
+def _parts(fields: tuple[JsonField, ...], with_integers: bool) -> tuple[JsonField, ...]:
     """Return the fields with integers or those without; fields that contain both are in either, with a part of their
     fields."""
     parts = []
@@ -154,16 +154,16 @@ def _parts(fields: tuple[Field, ...], with_integers: bool) -> tuple[Field, ...]:
     return tuple(parts)
 
 
-def _joined(integers: Column, others: Column, fields: tuple[Field, ...]) -> Column:
+def _joined(integers: Column, others: Column, fields: tuple[JsonField, ...]) -> Column:
     """Return an object from the results of `_object` for the fields with integers and for those without."""
-    joined = F.expr(f"(a, b) -> {_join(Field('', 'struct', (*fields, END_FIELD)), 'a', 'b')}")
+    joined = F.expr(f"(a, b) -> {_join(JsonField('', 'struct', (*fields, END_FIELD)), 'a', 'b')}")
     return F.struct(
         F.call_function("zip_with", integers[VALUE], others[VALUE], joined).alias(VALUE),
         F.coalesce(integers["__corrupt"], others["__corrupt"]).alias("__corrupt"),
     )
 
 
-def _join(field: Field, one: str, other: str, level: int = 0) -> str:
+def _join(field: JsonField, one: str, other: str, level: int = 0) -> str:
     """Return the SQL expression of a field from its parts with integers and without."""
     if not _parts((field,), True):
         return other
@@ -185,24 +185,24 @@ def _join(field: Field, one: str, other: str, level: int = 0) -> str:
     return f"transform({pair}, p{level} -> map_from_arrays(map_keys(p{level}.a), {values}))[0]"
 
 
-def _marked(text: Column, texts: tuple[Field, ...]) -> Column:
+def _marked(text: Column, texts: tuple[JsonField, ...]) -> Column:
     """Return an object with these fields, and with MARK in place of numbers that exceed a double."""
     value = F.try_element_at(_parsed(with_marked_infinite(text, MARK), texts)[VALUE], F.lit(1))
-    return converted(value, Field("", "struct", texts))
+    return converted(value, JsonField("", "struct", texts))
 
 
-def _texts(fields: tuple[Field, ...]) -> tuple[Field, ...]:
+def _texts(fields: tuple[JsonField, ...]) -> tuple[JsonField, ...]:
     """Return the fields with text or values of any type, and of nested fields only those."""
     return tuple(
         replace(field, fields=_texts(field.fields)) for field in fields if _has(field, "text") or _has(field, "string")
     )
 
 
-def _has(field: Field, kind: Kind) -> bool:
+def _has(field: JsonField, kind: Kind) -> bool:
     return field.kind == kind or any(_has(inner, kind) for inner in field.fields)
 
 
-def _parsed_type(field: Field) -> T.DataType:
+def _parsed_type(field: JsonField) -> T.DataType:
     """Return the type to parse: text for dates and times, and a variant for values of any type."""
     match field.kind:
         case "struct":

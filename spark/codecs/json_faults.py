@@ -10,13 +10,13 @@ from collections.abc import Callable, Iterator, Sequence
 
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.json.json_explain import DATE, MOMENT
-from lakehouse.formats.json.json_format import Field
+from lakehouse.formats.json.json_format import JsonField
 
 INFINITE = 'Infinity"'
 """The end of the text that Spark writes for a number that exceeds a double, in values of any type and in text."""
 
 
-def struct_faults(struct: str, fields: Sequence[Field], level: int = 0) -> Iterator[str]:
+def struct_faults(struct: str, fields: Sequence[JsonField], level: int = 0) -> Iterator[str]:
     """Yield SQL conditions, never null, under which a field of an object is missing or has a value that does not fit.
 
     Args:
@@ -34,7 +34,7 @@ def struct_faults(struct: str, fields: Sequence[Field], level: int = 0) -> Itera
         yield from _faults(value, field, level)
 
 
-def _faults(value: str, field: Field, level: int) -> Iterator[str]:
+def _faults(value: str, field: JsonField, level: int) -> Iterator[str]:
     match field.kind:
         case "date":
             is_date = f"{value} RLIKE {SPARK.literal(DATE)} AND try_cast({value} AS DATE) IS NOT NULL"
@@ -51,13 +51,13 @@ def _faults(value: str, field: Field, level: int) -> Iterator[str]:
             yield from _any_item(value, field, level, lambda item, inner: _item_faults(item, inner, level + 1))
 
 
-def _item_faults(item: str, field: Field, level: int) -> Iterator[str]:
+def _item_faults(item: str, field: JsonField, level: int) -> Iterator[str]:
     if field.required:
         yield f"{item} IS NULL"
     yield from _faults(item, field, level)
 
 
-def has_infinite_text(struct: str, fields: Sequence[Field]) -> str:
+def has_infinite_text(struct: str, fields: Sequence[JsonField]) -> str:
     """Return the SQL condition under which text in an object contains what Spark writes for an infinite number.
 
     Fields of any type are not examined, but those within other fields are.
@@ -67,7 +67,7 @@ def has_infinite_text(struct: str, fields: Sequence[Field]) -> str:
     return f"array_contains(array({', '.join(conditions or ['false'])}), true)"
 
 
-def _infinite(value: str, field: Field, level: int) -> Iterator[str]:
+def _infinite(value: str, field: JsonField, level: int) -> Iterator[str]:
     match field.kind:
         case "string":
             yield f"coalesce(contains({value}, {SPARK.literal(INFINITE)}), false)"
@@ -81,7 +81,7 @@ def _infinite(value: str, field: Field, level: int) -> Iterator[str]:
 
 
 def _any_item(
-    value: str, field: Field, level: int, conditions_of: Callable[[str, Field], Iterator[str]]
+    value: str, field: JsonField, level: int, conditions_of: Callable[[str, JsonField], Iterator[str]]
 ) -> Iterator[str]:
     """Yield the condition that one of the conditions is true for an item of a list or map, if there are conditions."""
     item = f"x{level}"

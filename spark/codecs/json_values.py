@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
-from lakehouse.formats.json.json_format import Field
+from lakehouse.formats.json.json_format import JsonField
 
 LAST = """transform(array(array_sort(transform(map_keys({m}), (k, i) -> named_struct('k', k, 'i', -i)))), s ->
 map_from_entries(transform(filter(s, (e, i) -> CASE WHEN i = 0 THEN true ELSE s[i - 1].k != e.k END), e ->
@@ -17,7 +17,7 @@ named_struct('key', e.k, 'value', map_values({m})[-e.i]))))[0]"""
 """Template: the last value of each key of a map, which is the first one when sorted by key and descending position."""
 
 
-def converted(value: Column, field: Field) -> Column:
+def converted(value: Column, field: JsonField) -> Column:
     """Return a parsed value in the type of its column."""
     if not _is_converted(field):
         return value
@@ -25,7 +25,7 @@ def converted(value: Column, field: Field) -> Column:
     return F.call_function("transform", F.array(value), F.expr(f"x -> {_sql('x', field, 0)}"))[0]
 
 
-def _sql(value: str, field: Field, level: int) -> str:
+def _sql(value: str, field: JsonField, level: int) -> str:
     if not _is_converted(field):
         return value
     item = f"x{level}"
@@ -54,5 +54,5 @@ def with_unique_keys(value: str) -> str:
     return f"if({has_duplicates}, {LAST.format(m=value)}, {value})"
 
 
-def _is_converted(field: Field) -> bool:
+def _is_converted(field: JsonField) -> bool:
     return field.kind in ("date", "timestamp", "text", "map") or any(map(_is_converted, field.fields))

@@ -17,7 +17,7 @@ from pyspark.sql import types as T
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.protobuf.protobuf_explain import FIRST_SECOND, LAST_SECOND, explain
-from lakehouse.formats.protobuf.protobuf_messages import Field, fits, other_indexes, own_indexes, partners
+from lakehouse.formats.protobuf.protobuf_messages import MessageField, fits, other_indexes, own_indexes, partners
 from lakehouse.formats.schema import FRAME_BYTES, RegisteredSchema, frame, schema_id
 from spark.codecs.protobuf_handler import name, structs
 from spark.codecs.protobuf_wire import NONE, doubts, is_doubtful, message_class, plain
@@ -26,7 +26,7 @@ from spark.decoding.conditions import first_of, some
 from spark.decoding.decode import Codec
 
 
-def decoder(schema: MessageSchema, reader: tuple[Field, ...]) -> ProtobufCodec:
+def decoder(schema: MessageSchema, reader: tuple[MessageField, ...]) -> ProtobufCodec:
     """Return the codec that decodes each message by the version that it was written with."""
     return ProtobufCodec({version.id: version for version in schema.versions}, reader, schema.record)
 
@@ -44,7 +44,7 @@ class ProtobufCodec(Codec):
     """
 
     writers: Mapping[int, RegisteredSchema]
-    fields: tuple[Field, ...]
+    fields: tuple[MessageField, ...]
     record: str = ""
 
     @property
@@ -134,11 +134,13 @@ class ProtobufCodec(Codec):
 
 MAX_LENGTH = 2**31 - 1
 
-Source = tuple[bytes, str, tuple[Field, ...]]
+Source = tuple[bytes, str, tuple[MessageField, ...]]
 """A writer: its serialized descriptors, the full name of the message, and its fields."""
 
 
-def decoded(ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], wanted: tuple[Field, ...]) -> pa.Array:
+def decoded(
+    ids: pa.Array, bodies: pa.Array, sources: Mapping[int, Source], wanted: tuple[MessageField, ...]
+) -> pa.Array:
     """Return messages as a struct array of `row`, the wanted fields, and `good`; null if a message does not decode.
 
     Args:
@@ -172,7 +174,7 @@ Part = tuple[pa.Array, pa.Array]
 
 
 def _decode(
-    rows: pa.Array, bodies: pa.Array, source: Source, wanted: tuple[Field, ...], *, is_plain: bool = False
+    rows: pa.Array, bodies: pa.Array, source: Source, wanted: tuple[MessageField, ...], *, is_plain: bool = False
 ) -> list[Part]:
     """Return the messages of some rows that decode. A bad message is isolated by bisection.
 
@@ -210,7 +212,7 @@ def _decode(
     return parts
 
 
-def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ...]) -> pa.Array:
+def _struct(array: pa.Array, written: tuple[MessageField, ...], wanted: tuple[MessageField, ...]) -> pa.Array:
     """Return a struct array with the wanted fields; fields that the writer does not have are null."""
     written_fields = partners(wanted, written)
     children = []
@@ -225,7 +227,7 @@ def _struct(array: pa.Array, written: tuple[Field, ...], wanted: tuple[Field, ..
     return pa.StructArray.from_arrays(children, fields=list(_struct_type(wanted)), mask=array.is_null())
 
 
-def _converted(array: pa.Array, written: Field, wanted: Field) -> pa.Array:
+def _converted(array: pa.Array, written: MessageField, wanted: MessageField) -> pa.Array:
     """Convert a writer's field to the type of the column, without loss.
 
     Raises:
@@ -298,11 +300,11 @@ def _json(message: str, value: bytes | None) -> str | None:
         raise ValueError(str(error)) from error
 
 
-def _struct_type(fields: tuple[Field, ...]) -> pa.StructType:
+def _struct_type(fields: tuple[MessageField, ...]) -> pa.StructType:
     return pa.struct([pa.field(field.name, _arrow_type(field)) for field in fields])
 
 
-def _arrow_type(field: Field) -> pa.DataType:
+def _arrow_type(field: MessageField) -> pa.DataType:
     match field.kind:
         case "struct":
             return _struct_type(field.fields)
@@ -322,7 +324,7 @@ def _arrow_type(field: Field) -> pa.DataType:
     }.get(field.kind, pa.string())
 
 
-def _spark_type(field: Field) -> T.DataType:
+def _spark_type(field: MessageField) -> T.DataType:
     match field.kind:
         case "struct":
             return T.StructType([T.StructField(part.name, _spark_type(part)) for part in field.fields])

@@ -22,7 +22,7 @@ from google.protobuf.message_factory import GetMessageClass
 
 from lakehouse.formats.protobuf.protobuf_explain import FIXED
 from lakehouse.formats.protobuf.protobuf_format import JSON
-from lakehouse.formats.protobuf.protobuf_messages import Field
+from lakehouse.formats.protobuf.protobuf_messages import MessageField
 from spark.codecs.protobuf_handler import name
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ NONE = pa.array([], pa.int64())
 FIXED_SIZES = {type_ for types in FIXED.values() for type_ in types}
 
 
-def doubts(structs: pa.StructArray, fields: tuple[Field, ...]) -> pa.Array:
+def doubts(structs: pa.StructArray, fields: tuple[MessageField, ...]) -> pa.Array:
     """Return the indices of the rows that ptars may have read differently, in order."""
     doubtful_rows = [rows for rows in _of_struct(structs, fields) if len(rows)]
     return pc.unique(pa.concat_arrays(doubtful_rows)).sort() if doubtful_rows else NONE
@@ -101,7 +101,7 @@ def _is_doubtful(descriptor: Descriptor, seen: set[str]) -> bool:
     return False
 
 
-def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.Array]:
+def _of_struct(array: pa.StructArray, fields: tuple[MessageField, ...]) -> Iterator[pa.Array]:
     members: dict[str, list[pa.Array]] = {}
     for field in fields:
         if not (field.required or field.oneof or _has_doubts(field)):
@@ -120,7 +120,7 @@ def _of_struct(array: pa.StructArray, fields: tuple[Field, ...]) -> Iterator[pa.
             yield _rows(pc.greater(total, 1))
 
 
-def _of(array: pa.Array, field: Field) -> Iterator[pa.Array]:
+def _of(array: pa.Array, field: MessageField) -> Iterator[pa.Array]:
     """Yield the indices of rows with a doubtful value in a field, or in an element of a list or map."""
     match field.kind:
         case "enum" if field.closed:
@@ -140,7 +140,7 @@ def _of(array: pa.Array, field: Field) -> Iterator[pa.Array]:
             yield from (parents.take(rows) for rows in _of(array.items, field.fields[1]))
 
 
-def _has_doubts(field: Field) -> bool:
+def _has_doubts(field: MessageField) -> bool:
     if field.kind == "map" or field.closed:
         return True
     return any(inner.required or inner.oneof or _has_doubts(inner) for inner in field.fields)

@@ -8,7 +8,7 @@ from functools import reduce
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from lakehouse.core.offsets.ledger import NAMED, LogContents, Range, RangeContents
+from lakehouse.core.offsets.ledger import NAMED, LogContents, OffsetRange, RangeContents
 from lakehouse.core.sql import SPARK
 from spark.decoding.decoded import record
 
@@ -29,7 +29,7 @@ def places(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) 
     return table.select(*place, *([F.struct(*columns).alias("key")] if key else []))
 
 
-def held(table: DataFrame, ranges: Sequence[Range]) -> dict[Range | None, RangeContents]:
+def held(table: DataFrame, ranges: Sequence[OffsetRange]) -> dict[OffsetRange | None, RangeContents]:
     """Return the number of rows and distinct offsets, and the first and last offset, in each range; None for no range.
 
     Args:
@@ -78,7 +78,7 @@ def together(tables: Sequence[DataFrame | None]) -> DataFrame:
 
 
 def logged(
-    records: DataFrame, ranges: Sequence[Range], outcomes: DataFrame | None
+    records: DataFrame, ranges: Sequence[OffsetRange], outcomes: DataFrame | None
 ) -> tuple[dict[int, LogContents], list[tuple[int, int, int]]]:
     """Return the number of records in the log for each snapshot's ranges, and the first records without an outcome.
 
@@ -153,7 +153,7 @@ def _places(table: DataFrame) -> DataFrame:
     return table.groupBy(*PLACE).agg(F.count("*").alias("n"))
 
 
-def _in_ranges(places: DataFrame, ranges: Sequence[Range], join_type: str) -> DataFrame:
+def _in_ranges(places: DataFrame, ranges: Sequence[OffsetRange], join_type: str) -> DataFrame:
     """Add the number of the range that contains a record, and its snapshot, as `range` and `snapshot`.
 
     A join on a condition alone compares each record with each range. Offsets are therefore divided into bins about as

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.core.offsets.batch import PART, PARTS
+from lakehouse.core.table_protocol import PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 
 if TYPE_CHECKING:

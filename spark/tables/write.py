@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_protocol import BRANCH_DAYS
 from lakehouse.core.tables.naming import TableRef
 from spark.decoding.decode import Mode
 from spark.decoding.decoded import PREFIX, record, table_columns
@@ -18,9 +19,6 @@ from spark.tables import merge
 from spark.tables.decision import Decision, digest
 from spark.tables.observed_counts import observed_counts
 from spark.tables.target import Target
-
-DAYS = 36_500
-"""The age limit of branches in days, which none reaches."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +73,9 @@ def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: 
             snapshots.
     """
     version = "" if snapshot_id is None else f" AS OF VERSION {snapshot_id:d}"
-    spark.sql(f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}{version} RETAIN {DAYS} DAYS")
+    spark.sql(
+        f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}{version} RETAIN {BRANCH_DAYS} DAYS"
+    )
 
 
 def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:

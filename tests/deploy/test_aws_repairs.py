@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lakehouse.config.deployment import Existing
+from lakehouse.config.deployment import ExistingObjects
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws import iam_policies
@@ -221,7 +221,7 @@ def test_create_kms_key_and_vpc_endpoint_are_declared(aws, direct):
 
 
 def test_delete_existing_bucket_and_database_stay(aws, direct):
-    existing = Existing(bucket="theirs", glue_database="trading")
+    existing = ExistingObjects(bucket="theirs", glue_database="trading")
     place = {"LocationConstraint": aws.names().region}
     direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration=place)
     database = {"Name": "trading", "LocationUri": "s3://theirs/warehouse/trading"}
@@ -254,12 +254,12 @@ def test_existing_bucket_may_have_the_former_name_of_its_region(aws, direct):
     direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": "eu-west-1"})
     location = '<LocationConstraint xmlns="http://s3.amazonaws.com/doc/2006-03-01/">EU</LocationConstraint>'
     aws.responses["GetBucketLocation"] = [(200, location)]
-    changes = plan(aws.resources(config(), existing=Existing(bucket="theirs")))
+    changes = plan(aws.resources(config(), existing=ExistingObjects(bucket="theirs")))
     assert actions(changes)["aws/bucket"] == "no-op"
 
 
 def test_delete_existing_tableflow_bucket_stays(aws, direct):
-    existing = Existing(tableflow_bucket="theirs")
+    existing = ExistingObjects(tableflow_bucket="theirs")
     direct("s3").create_bucket(Bucket="theirs", CreateBucketConfiguration={"LocationConstraint": aws.names().region})
     before = aws.state()
     resources = aws.resources(config("tableflow"), existing=existing)

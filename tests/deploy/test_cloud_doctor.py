@@ -14,7 +14,7 @@ import uvicorn
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
+from lakehouse.config.deployment import Deployment, ExistingObjects, OpenCatalog, TableflowStorage
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.polling import poll
 from lakehouse.deploy.aws import iam_policies
@@ -33,9 +33,9 @@ pytestmark = pytest.mark.stack
 CONFIG = Config(namespace="trading", topics={"trades": Topic(name="trades", engine="tableflow")}, environments={})
 ROLES = ("confluent", "snowflake", "writer", "maintenance", "reader", "rotation")
 PRINCIPAL = f"arn:aws:iam::{ACCOUNT}:role/programs"
-MANAGED = Tableflow(storage="confluent")
+MANAGED = TableflowStorage(storage="confluent")
 OPEN = OpenCatalog(endpoint="https://catalog.example", warehouse="lake", secret="/catalogs/open")
-IN_CLUSTER = Existing(confluent_environment="env-7", confluent_cluster="lkc-7")
+IN_CLUSTER = ExistingObjects(confluent_environment="env-7", confluent_cluster="lkc-7")
 SECRET = "/snowflake_admin_credentials"
 EVERYTHING = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "*", "Resource": "*"}}
 
@@ -97,7 +97,7 @@ def test_examine_missing_permission_to_find_tables_is_reported(credentials, aws)
 
 
 def test_examine_existing_objects_need_only_be_read(credentials, aws):
-    existing = Existing(bucket="theirs", tableflow_bucket="theirs-too", glue_database="trading")
+    existing = ExistingObjects(bucket="theirs", tableflow_bucket="theirs-too", glue_database="trading")
     changes = {
         "Effect": "Deny",
         "Action": ["s3:Create*", "s3:Delete*", "s3:Put*", "glue:Create*", "glue:Update*", "glue:Delete*"],
@@ -126,7 +126,11 @@ def test_examine_existing_objects_need_only_be_read(credentials, aws):
         ("arn:aws:glue:*:*:table/lkc-7/*", {"existing": IN_CLUSTER}, True),
         ("arn:aws:glue:*:*:table/lkc-8/*", {"existing": IN_CLUSTER}, False),
         ("arn:aws:secretsmanager:*:*:secret:/catalogs/open-*", {}, False),
-        ("arn:aws:secretsmanager:*:*:secret:/catalogs/open-*", {"tableflow": Tableflow(open_catalog=OPEN)}, True),
+        (
+            "arn:aws:secretsmanager:*:*:secret:/catalogs/open-*",
+            {"tableflow": TableflowStorage(open_catalog=OPEN)},
+            True,
+        ),
     ],
 )
 def test_examine_permissions_are_those_of_declared_resources(credentials, aws, denied, declared, is_needed):
@@ -159,7 +163,7 @@ def test_required_permissions_cover_all_calls(aws):
 
 
 def test_required_permissions_cover_all_calls_on_existing_objects(aws):
-    existing = Existing(bucket="theirs", tableflow_bucket="theirs-too", glue_database="trading")
+    existing = ExistingObjects(bucket="theirs", tableflow_bucket="theirs-too", glue_database="trading")
     names = aws.names(existing=existing)
     for bucket in (names.bucket, names.tableflow_bucket):
         aws.strict.client("s3", region=REGION).create_bucket(

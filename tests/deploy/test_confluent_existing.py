@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from lakehouse.config.deployment import Existing
+from lakehouse.config.deployment import ExistingObjects
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan_destroy
 from resources.confluent.clusters import Clusters
@@ -31,7 +31,7 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
         continue
     lake.confluent.topics(ready, key).create("stock_trades", 6)
     before = copy.deepcopy([state.environments, state.clusters, state.accounts, state.bindings, state.topics])
-    lake.existing = Existing(confluent_environment=environment.id, confluent_cluster=cluster.id)
+    lake.existing = ExistingObjects(confluent_environment=environment.id, confluent_cluster=cluster.id)
     lake.topics, lake.flink = SMALL, {}
     lake.create()
     assert actions(lake) == {} and len(state.environments) == len(state.clusters) == 1
@@ -50,7 +50,7 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
 def test_deployments_in_one_environment_have_own_flink_statements(lake: Lake, other: Lake):
     environment = Environments(lake.confluent.client()).create("shared")
     for deployment in (lake, other):
-        deployment.existing = Existing(confluent_environment=environment.id)
+        deployment.existing = ExistingObjects(confluent_environment=environment.id)
     other.flink = {"totals": lake.flink["totals"].replace("quantity * price", "price")}
     statements = lake.vendor.state.statements
     lake.create()
@@ -67,7 +67,7 @@ def test_flink_statement_named_by_earlier_release_is_kept(lake: Lake, other: Lak
     environment = Environments(lake.confluent.client()).create("shared")
     statements = lake.vendor.state.statements
     for deployment in (other, lake):
-        deployment.existing, deployment.topics = Existing(confluent_environment=environment.id), SMALL
+        deployment.existing, deployment.topics = ExistingObjects(confluent_environment=environment.id), SMALL
         deployment.create()
     foreign, declared = statements
     earlier = declared.replace(f"{lake.name}.totals", "totals")
@@ -92,7 +92,7 @@ def test_create_connector_of_others_in_existing_cluster_is_refused(lake: Lake, o
     while not Clusters(lake.confluent.client(), environment.id).get(cluster.id).http_endpoint:
         continue
     for deployment in (lake, other):
-        deployment.existing = Existing(confluent_environment=environment.id, confluent_cluster=cluster.id)
+        deployment.existing = ExistingObjects(confluent_environment=environment.id, confluent_cluster=cluster.id)
         deployment.flink = {}
         deployment.topics = {name: {**topic, "engine": "spark"} for name, topic in SMALL.items()}
     lake.create()
@@ -109,6 +109,6 @@ def test_create_connector_of_others_in_existing_cluster_is_refused(lake: Lake, o
 
 
 def test_plan_existing_environment_that_is_missing_is_refused(lake: Lake):
-    lake.existing = Existing(confluent_environment="env-000099")
+    lake.existing = ExistingObjects(confluent_environment="env-000099")
     with pytest.raises(LakehouseError, match="no access to environment 'env-000099' .*existing.confluent_environment"):
         actions(lake)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lakehouse.config.deployment import Existing
+from lakehouse.config.deployment import ExistingObjects
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.polling import Clock
 from lakehouse.deploy.aws.iam_policies import snowflake_trust
@@ -198,7 +198,7 @@ def test_delete_schema_with_foreign_table_is_kept(deployed: Deployed):
 
 
 def test_delete_existing_warehouse_and_database_stay(new: Callable[..., Deployed]):
-    deployed = new(existing=Existing(snowflake_warehouse="wh", snowflake_database="theirs"))
+    deployed = new(existing=ExistingObjects(snowflake_warehouse="wh", snowflake_database="theirs"))
     deployed.server.admin("create database theirs comment = 'mine'", "create schema theirs.more")
     apply(deployed.resources(), quiet)
     before = deployed.query("show warehouses like 'WH'"), deployed.query("show databases like 'THEIRS'")
@@ -210,7 +210,7 @@ def test_delete_existing_warehouse_and_database_stay(new: Callable[..., Deployed
     destroy(deployed.resources(), quiet, delete_data=True)
     assert (deployed.query("show warehouses like 'WH'"), deployed.query("show databases like 'THEIRS'")) == before
     assert {row["name"] for row in deployed.query("show schemas in database theirs")} >= {"MORE"}
-    deployed.names = replace(deployed.names, existing=Existing(snowflake_warehouse="nowhere"))
+    deployed.names = replace(deployed.names, existing=ExistingObjects(snowflake_warehouse="nowhere"))
     with pytest.raises(LakehouseError, match="no warehouse NOWHERE .* None was created in its place"):
         list(plan(deployed.resources()))
 

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lakehouse.config.deployment import OpenCatalog, Tableflow
+from lakehouse.config.deployment import OpenCatalog, TableflowStorage
 from lakehouse.deploy import planner
 from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.settings import settings
@@ -28,7 +28,7 @@ def tableflow(clouds: Clouds) -> Clouds:
     )
     clouds.topics = {"stock_trades": {**clouds.topics["stock_trades"], "key": "userid", "engine": "tableflow"}}
     catalog = OpenCatalog(endpoint=clouds.rest.address, warehouse="lake", secret=SECRET, namespace="topics")
-    clouds.tableflow = Tableflow(open_catalog=catalog)
+    clouds.tableflow = TableflowStorage(open_catalog=catalog)
     # IAM refuses trust in missing roles, and the simulated Confluent Cloud names this role.
     trust = json.dumps(iam_policies.own_trust(f"arn:aws:iam::{ACCOUNT}:user/spark"))
     confluent = clouds.aws.strict.client("iam", account="000000000000")

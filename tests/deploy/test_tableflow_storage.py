@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from lakehouse.config import loader
-from lakehouse.config.deployment import Deployment, Existing, OpenCatalog, Tableflow
+from lakehouse.config.deployment import Deployment, ExistingObjects, OpenCatalog, TableflowStorage
 from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.confluent.key_rotation import rotate
@@ -93,7 +93,7 @@ def test_create_second_table_in_bucket_with_first_is_allowed(lake: Lake):
 
 
 def test_create_in_storage_of_confluent_needs_nothing_in_aws(trades: Lake):
-    trades.tableflow = Tableflow(storage="confluent")
+    trades.tableflow = TableflowStorage(storage="confluent")
     trades.create()
     [storage] = storages(trades)
     assert storage["kind"] == "Managed" and "bucket_name" not in storage
@@ -104,7 +104,7 @@ def test_create_in_storage_of_confluent_needs_nothing_in_aws(trades: Lake):
 
 def test_create_in_storage_of_confluent_lets_spark_read_the_catalog(trades: Lake):
     """Spark's account may read the table and nothing else, with a key in its own secret beside the address."""
-    trades.tableflow = Tableflow(storage="confluent")
+    trades.tableflow = TableflowStorage(storage="confluent")
     trades.create()
     state = trades.vendor.state
     [environment], [cluster] = state.environments, state.clusters
@@ -124,7 +124,7 @@ def test_create_in_storage_of_confluent_lets_spark_read_the_catalog(trades: Lake
 
 
 def test_delete_retains_tables_in_storage_of_confluent(trades: Lake):
-    trades.tableflow = Tableflow(storage="confluent")
+    trades.tableflow = TableflowStorage(storage="confluent")
     trades.create()
     trades.delete(delete_data=False)
     state = trades.vendor.state
@@ -137,7 +137,7 @@ def test_delete_retains_tables_in_storage_of_confluent(trades: Lake):
 
 def test_rotate_key_of_tableflow_catalog_waits_until_accepted(trades: Lake):
     """Spark reads the tables with the secret's current key, so one that Confluent refuses must not become it."""
-    trades.tableflow = Tableflow(storage="confluent")
+    trades.tableflow = TableflowStorage(storage="confluent")
     trades.create()
     [key] = [resource for resource in trades.resources if resource.address == "confluent/key/spark/tableflow"]
     trades.age_keys(timedelta(days=30))
@@ -150,10 +150,10 @@ def test_rotate_key_of_tableflow_catalog_waits_until_accepted(trades: Lake):
 
 @pytest.mark.parametrize(("before", "after"), [("own_bucket", "confluent"), ("confluent", "own_bucket")])
 def test_create_other_storage_of_existing_table_is_refused(trades: Lake, before: Any, after: Any):
-    trades.tableflow = Tableflow(storage=before)
+    trades.tableflow = TableflowStorage(storage=before)
     trades.create()
     [storage] = storages(trades)
-    trades.tableflow = Tableflow(storage=after)
+    trades.tableflow = TableflowStorage(storage=after)
     with pytest.raises(LakehouseError, match="differs in kind.*left unchanged"):
         trades.create()
     assert storages(trades) == [storage]
@@ -162,7 +162,7 @@ def test_create_other_storage_of_existing_table_is_refused(trades: Lake, before:
 @pytest.fixture
 def cataloged(trades: Lake) -> Lake:
     """A deployment whose tables are registered in an Open Catalog."""
-    trades.tableflow = Tableflow(open_catalog=OPEN_CATALOG)
+    trades.tableflow = TableflowStorage(open_catalog=OPEN_CATALOG)
     store({"client_id": "tableflow", "client_secret": CANARY})
     trades.vendor.state.open_catalog_secret = CANARY
     return trades
@@ -198,7 +198,7 @@ def test_create_registers_tables_in_glue_and_open_catalog(cataloged: Lake):
     ("value", "problem"), [(None, "does not exist"), ({"client_id": "tableflow"}, "has no client_secret")]
 )
 def test_create_open_catalog_without_client_is_refused(trades: Lake, value: dict[str, str] | None, problem: str):
-    trades.tableflow = Tableflow(open_catalog=OPEN_CATALOG)
+    trades.tableflow = TableflowStorage(open_catalog=OPEN_CATALOG)
     if value:
         store(value)
     with pytest.raises(ConfigError, match=f"open_catalog.secret: '{SECRET}' {problem}.* was left unchanged"):
@@ -237,7 +237,7 @@ def test_create_open_catalog_with_other_settings_updates_in_place(cataloged: Lak
         if catalog["spec"]["config"]["kind"] == "AwsGlue"
     }
     changed = OPEN_CATALOG.model_copy(update={"scope": "PRINCIPAL_ROLE:tableflow", "namespace": "trading"})
-    cataloged.tableflow = Tableflow(open_catalog=changed)
+    cataloged.tableflow = TableflowStorage(open_catalog=changed)
     assert "allowed_scope is 'PRINCIPAL_ROLE:ALL' instead of" in actions(cataloged)["confluent/open_catalog"]
     cataloged.create()
     [config] = open_catalogs(cataloged)
@@ -259,7 +259,7 @@ def test_deployment_contradictory_storage_is_refused(settings: dict[str, Any], p
 
 
 def test_create_in_existing_bucket_names_it(trades: Lake):
-    trades.existing = Existing(tableflow_bucket="theirs")
+    trades.existing = ExistingObjects(tableflow_bucket="theirs")
     trades.create()
     [storage] = storages(trades)
     assert storage["bucket_name"] == "theirs"

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lakehouse.core.tables import naming
+from lakehouse.core.table_protocol import DEAD_LETTERS, STAGING_PREFIX
 from tests.support.faults import oracle
 from tests.support.faults.moments import LOGGED
 from tests.support.faults.proxied import ProxiedStream, proxied
@@ -25,7 +25,7 @@ class DroppedBranch:
         if self.dropped or not is_upload:
             return
         table = self.stream.table(self.table)
-        self.dropped = [name for name in table.metadata.refs if name.startswith(naming.STAGING_PREFIX)]
+        self.dropped = [name for name in table.metadata.refs if name.startswith(STAGING_PREFIX)]
         with table.manage_snapshots() as manage:
             for name in self.dropped:
                 manage.remove_branch(name)
@@ -60,7 +60,7 @@ def test_dead_letters_with_dropped_branch_are_kept_once(resources):
     with pytest.raises(KeyboardInterrupt):
         stream.ingest(die)
     stream.produce([{"value": b"worse"}])
-    guard = DroppedBranch(stream, f"{stream.topic.table}{naming.DEAD_LETTERS}")
+    guard = DroppedBranch(stream, f"{stream.topic.table}{DEAD_LETTERS}")
     stream.s3 = Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard)
 
     with proxied(stream):

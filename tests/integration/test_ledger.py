@@ -10,8 +10,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType
 
-from lakehouse.core.offsets.batch import COUNTS, DECISION, REPLAY, TOKEN
-from lakehouse.core.offsets.ledger import Range, totals
+from lakehouse.core.offsets.ledger import OffsetRange, totals
+from lakehouse.core.table_protocol import COUNTS, DECISION, REPLAY, TOKEN
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
 from resources.kafka.transactions import wait_until_visible
 from tests.support.compaction import compact, set_compaction
@@ -271,7 +271,7 @@ def test_reconcile_recreated_topic_ignores_old_dead_letters(resources):
     proof = reconciled(stream, whole_log=True)
 
     assert proof.findings == []
-    assert [h.rows for r, h in proof.letters.items() if isinstance(r, Range)] == [1]
+    assert [h.rows for r, h in proof.letters.items() if isinstance(r, OffsetRange)] == [1]
     assert sorted(letter["value"] for letter in stream.dead_letters()) == [b"new 1", b"old 1", b"old 2"]
 
 

@@ -7,10 +7,9 @@ from pyspark.sql.connect.client import SparkConnectClient
 from pyspark.sql.connect.readwriter import DataFrameWriterV2
 
 from lakehouse.cli.schema_plan import plan_registered
-from lakehouse.config.model import Metadata
+from lakehouse.config.settings import Metadata
 from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stalled, TransientError
-from lakehouse.core.offsets.batch import TOKEN
-from lakehouse.core.tables import naming
+from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY_TAG, STAGING_PREFIX, TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
@@ -126,9 +125,7 @@ def test_replay_of_topic_compacted_meanwhile_keeps_rows(resources, monkeypatch):
     assert stream.rows() == before
 
 
-@pytest.mark.parametrize(
-    "branch", ["main", naming.OFFSETS_TAG, naming.REPLAY_TAG, f"{naming.STAGING_PREFIX}1", "release"]
-)
+@pytest.mark.parametrize("branch", ["main", OFFSETS_TAG, REPLAY_TAG, f"{STAGING_PREFIX}1", "release"])
 def test_replay_into_reserved_branch_is_refused(replayed, branch):
     before = replayed.table().metadata
 

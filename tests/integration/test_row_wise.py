@@ -8,7 +8,8 @@ import yaml
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT, Metadata
+from lakehouse.config.model import PROJECT
+from lakehouse.config.settings import Metadata
 from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive

@@ -2,7 +2,8 @@
 
 import json
 
-from lakehouse.core.offsets.batch import COUNTS, Counts
+from lakehouse.core.offsets.batch import Counts
+from lakehouse.core.table_protocol import COUNTS
 
 
 def ingest(stream):

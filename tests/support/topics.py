@@ -26,8 +26,8 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.config.model import PROJECT, Config, Topic
-from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
 from lakehouse.core.polling import poll
+from lakehouse.core.table_protocol import BOOKMARKS
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.ingestion import Published, ingest

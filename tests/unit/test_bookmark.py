@@ -9,7 +9,8 @@ from confluent_kafka import KafkaError
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import BOOKMARKS
 from resources.kafka import bookmark_topic
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.kafka.messages import Received
@@ -55,10 +56,10 @@ class Broker(Kafka):
     """Kafka whose new leader for the bookmarks has not received the last one yet when a consumer begins to read."""
 
     def describe(self, topics):
-        return {TOPIC: TopicDescription("early-end", 1)}
+        return {BOOKMARKS: TopicDescription("early-end", 1)}
 
     def offsets(self, topics, *, committed=True):
-        return {TOPIC: {0: Offsets(0, 2)}}
+        return {BOOKMARKS: {0: Offsets(0, 2)}}
 
     def consumer(self, *arguments, **keywords):
         first, second = (replace(BOOKMARK, offsets={0: offset}).to_json().encode() for offset in (1, 2))
@@ -74,10 +75,10 @@ class RestoredBroker(Kafka):
     term: int
 
     def describe(self, topics):
-        return {TOPIC: TopicDescription("restored", 1)}
+        return {BOOKMARKS: TopicDescription("restored", 1)}
 
     def offsets(self, topics, *, committed=True):
-        return {TOPIC: {0: Offsets(0, len(self.bookmarks), self.term)}}
+        return {BOOKMARKS: {0: Offsets(0, len(self.bookmarks), self.term)}}
 
     def messages(self, topic, partition, start, end):
         for number in self.bookmarks[start:end]:

@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.core.errors import CommitConflict
-from lakehouse.core.offsets.batch import PART, REPLAY, TOKEN, Batch, Counts
+from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.table_protocol import PART, REPLAY, TOKEN
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits.audit import RECORD_COUNT, Staged, audit
 from resources.iceberg.catalog import Catalog

@@ -10,7 +10,8 @@ from pyiceberg.catalog.sql import SqlCatalog
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState, Unreachable
-from lakehouse.core.offsets.batch import PART, TOKEN, Batch
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.table_protocol import PART, TOKEN
 from lakehouse.pipeline.maintenance import oldest_kept
 from resources.iceberg.snapshots import commits, last_batch, shown, snapshot_count
 

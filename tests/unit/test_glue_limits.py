@@ -16,7 +16,8 @@ from pyiceberg.types import NestedField, StringType, StructType
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import RequestRejected, Unreachable
-from lakehouse.core.offsets.batch import COUNTS, TOKEN, Batch, Counts
+from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.table_protocol import COUNTS, TOKEN
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.columns import table_schema
 from resources.aws.glue import Glue

@@ -10,7 +10,8 @@ from pyiceberg.schema import Schema
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
-from lakehouse.core.offsets.batch import TOKEN, Batch
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.table_protocol import TOKEN
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import reader_of
 from resources.aws.glue import Glue, GlueRegistration

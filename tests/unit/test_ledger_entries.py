@@ -10,7 +10,7 @@ from lakehouse.core.offsets.batch import Batch, Counts
 from lakehouse.core.offsets.ledger import (
     Entry,
     LogContents,
-    Range,
+    OffsetRange,
     RangeContents,
     coverage,
     findings,
@@ -252,7 +252,7 @@ def test_shared_offsets_of_two_topics_are_noted():
 
 def test_uncounted_ranges_are_offsets_of_expired_commits():
     assert uncounted_ranges([FIRST]) == []
-    assert uncounted_ranges([SECOND]) == [Range(0, 0, 0, 10), Range(0, 1, 0, 20)]
+    assert uncounted_ranges([SECOND]) == [OffsetRange(0, 0, 0, 10), OffsetRange(0, 1, 0, 20)]
 
 
 def test_ranges_offset_read_again_belongs_to_oldest_commit():
@@ -272,7 +272,7 @@ def test_uncounted_ranges_replay_may_fill_skipped_offsets():
     skipped = decision(2, {0: 10, 1: 20}, {0: 10, 1: 60})
     replay = Entry(3, AT, "replay", "append", None, Counts(2, 2), added=2)
     assert uncounted_ranges([FIRST, skipped]) == []
-    assert uncounted_ranges([FIRST, skipped, replay]) == [Range(0, 1, 20, 60)]
+    assert uncounted_ranges([FIRST, skipped, replay]) == [OffsetRange(0, 1, 20, 60)]
 
 
 def test_log_findings_record_without_outcome_is_lost():
@@ -332,7 +332,7 @@ def test_partitions_page_shows_table_contents():
             first: RangeContents(8),
             second: RangeContents(1),
             None: RangeContents(7),
-            Range(0, 0, 0, 5): RangeContents(5),
+            OffsetRange(0, 0, 0, 5): RangeContents(5),
         },
         {second: RangeContents(2)},
     )

@@ -8,8 +8,10 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import StructType
 
-from lakehouse.config.model import Metadata, Topic
+from lakehouse.config.model import Topic
+from lakehouse.config.settings import Metadata
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
+from lakehouse.core.table_protocol import SCHEMAS
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import schema_fingerprints
@@ -303,6 +305,6 @@ def test_decide_schema_conflict_of_unknown_version_is_refused(tmp_path):
     versions.texts = [protobuf("string a = 2; string b = 3;")]
     versions.ingest()
     with versions.table.transaction() as transaction:
-        transaction.remove_properties(schema_fingerprints.SCHEMAS)
+        transaction.remove_properties(SCHEMAS)
     versions.texts.append(protobuf("string b = 2; string a = 3;"))
     assert versions.decide().action == "refuse"

@@ -4,9 +4,9 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import TOKEN, Batch
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.table_protocol import SUCCESSOR, TOKEN
 from lakehouse.core.tables.naming import TableRef
-from resources.iceberg.table_chain import SUCCESSOR
 
 ORDERS = TableRef("trading", "orders")
 

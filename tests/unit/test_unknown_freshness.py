@@ -15,8 +15,9 @@ from assets.factories import CheckDefinition, asset_checks
 from lakehouse.cli import console
 from lakehouse.cli.status import status
 from lakehouse.config.model import Config, Topic
-from lakehouse.core.offsets.batch import TOKEN, Batch
-from lakehouse.core.offsets.bookmark import TOPIC, Bookmark
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import BOOKMARKS, TOKEN
 from lakehouse.readers.reader_lag import measure_lag
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
@@ -78,12 +79,12 @@ class Broker(Kafka):
         return []
 
     def describe(self, topics):
-        ids = {TOPIC: self.log["bookmarks"], "flagged": "flagged"}
+        ids = {BOOKMARKS: self.log["bookmarks"], "flagged": "flagged"}
         current = {topic: ids.get(topic, self.log["id"]) for topic in topics if topic not in self.log["gone"]}
         return {topic: TopicDescription(id_, 1, self.log["leaderless"]) for topic, id_ in current.items()}
 
     def offsets(self, topics, *, committed=True):
-        return {topic: {0: Offsets(0, 1) if topic == TOPIC else self.log["offsets"]} for topic in topics}
+        return {topic: {0: Offsets(0, 1) if topic == BOOKMARKS else self.log["offsets"]} for topic in topics}
 
     def messages(self, topic, partition, start, end):
         bookmark = Bookmark("cluster", "first", self.log["derived"], "table", 1, 0, self.log["bookmark"])

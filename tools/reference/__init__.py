@@ -12,6 +12,7 @@ from tools.reference.configuration import configuration, json_schema
 from tools.reference.dagster_objects import dagster_objects
 from tools.reference.errors import errors
 from tools.reference.metadata_columns import metadata_columns
+from tools.reference.table_protocol import table_protocol
 
 PAGES: Mapping[str, Callable[[], str]] = {
     "lakehouse.schema.json": json_schema,
@@ -20,5 +21,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/configuration.md": configuration,
     "reference/errors.md": errors,
     "reference/metadata-columns.md": metadata_columns,
+    "reference/table-protocol.md": table_protocol,
 }
 """Functions that return the text of each generated file, by path in docs/."""

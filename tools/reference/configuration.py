@@ -41,7 +41,7 @@ def configuration() -> str:
     topic, route = models["Topic"], models["Route"]
     sources = list(topic["properties"]["source"]["discriminator"]["mapping"].items())
     checks = list(topic["properties"]["checks"]["additionalProperties"]["discriminator"]["mapping"].items())
-    existing = models["lakehouse__config__deployment__Existing"]
+    existing = models["ExistingObjects"]
     only_in_routes = route["properties"].keys() - topic["properties"].keys()
     return page(
         "Configuration keys",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lakehouse.config.model import Metadata
+from lakehouse.config.settings import Metadata
 from lakehouse.core.tables.metadata_columns import COLUMNS, internal, names
 from tools.reference.markdown import code, page, table
 

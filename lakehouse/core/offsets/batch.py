@@ -12,36 +12,6 @@ from dataclasses import dataclass, fields, replace
 
 from lakehouse.core.errors import NewerFormat, UnclearState
 
-OWN = "lakehouse."
-"""Prefix of the names of the project's properties."""
-
-TOKEN = "lakehouse.batch"  # noqa: S105 (a property's name)
-"""Snapshot summary property: a Batch as JSON."""
-
-COUNTS = "lakehouse.counts"
-"""Table property: the outcome counts of each batch, as JSON by snapshot id, oldest first."""
-
-MAX_PROPERTY = 400_000
-"""Maximum characters of a table property. Glue accepts 512,000 (AWS Glue API, Table: ParametersMapValue)."""
-
-DECISION = "lakehouse.decision"
-"""Snapshot summary property of a position that an operator set: JSON with `reason` and `at`."""
-
-REPLAY = "lakehouse.replay"
-"""Snapshot summary property of a replay: JSON with the range; such a snapshot has no token."""
-
-REPLAYS = "lakehouse.replays"
-"""Table property: the number of replays, of batches that are the first after a rollback, and of batches that end before
-the newest one ever published.
-
-After each, rows behind the position of a derived topic may be added, or may have been."""
-
-PART = "lakehouse.part"
-"""Snapshot summary property of a commit that the next one completes: an upsert deletes, and then appends."""
-
-PARTS = "lakehouse.parts"
-"""Snapshot summary property of a commit that completes others: the number of commits, this one included."""
-
 NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """Topic id that clients return where brokers have none: all zeros (KIP-516)."""
 
@@ -101,11 +71,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Log(Batch):
-    """The current log of a topic: all offsets that a consumer with read_committed can read.
-
-    Raises:
-        UnclearState: The topic has no id.
-    """
+    """The current log of a topic: all offsets that a consumer with read_committed can read."""
 
     def __post_init__(self) -> None:
         if self.topic_id == NO_ID:

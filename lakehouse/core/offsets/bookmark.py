@@ -9,36 +9,30 @@ from dataclasses import asdict, dataclass, field
 from lakehouse.core.errors import NewerFormat
 from lakehouse.core.offsets.batch import Batch, Positions
 
-TOPIC = "lakehouse.bookmarks"
-"""The compacted topic of all bookmarks."""
-
 
 @dataclass(frozen=True)
 class Bookmark:
-    """A position in a source, committed in one transaction with the messages produced from the records before it.
-
-    Attributes:
-        cluster_id: Cluster of the source topic.
-        topic_id: Id of the source topic; offsets are only valid for it.
-        target_id: Id of the topic that contains the messages; a recreated one has none of them.
-        table_uuid: The source's table.
-        snapshot_id: The snapshot that was read.
-        replays: Number of replays up to that snapshot; each may have added rows behind the position.
-        offsets: Next offset to read, by partition.
-        reason: Why an operator set the position; empty if it was computed.
-        further: Other snapshots of which rows were derived, with the offsets before which they were: those from which
-            the table was rolled back and whose rows it lacks, and that of late rows of which only a part was derived.
-    """
+    """A position in a source, committed in one transaction with the messages produced from the records before it."""
 
     cluster_id: str
+    """Cluster of the source topic."""
     topic_id: str
+    """Id of the source topic; offsets are only valid for it."""
     target_id: str
+    """Id of the topic that contains the messages; a recreated one has none of them."""
     table_uuid: str
+    """The source's table."""
     snapshot_id: int
+    """The snapshot that was read."""
     replays: int
+    """Number of replays up to that snapshot; each may have added rows behind the position."""
     offsets: Positions
+    """Next offset to read, by partition."""
     reason: str = ""
+    """Why an operator set the position; empty if it was computed."""
     further: Mapping[int, Positions] = field(default_factory=dict)
+    """Other snapshots of which rows were derived, with the offsets before which they were: those from which the
+    table was rolled back and whose rows it lacks, and that of late rows of which only a part was derived."""
 
     def to_json(self) -> str:
         """Return the value of the bookmark's message."""

@@ -14,19 +14,16 @@ AHEAD_SECONDS = 5
 
 @dataclass(frozen=True)
 class Lag:
-    """Lag of a table behind its topic, or of a reader behind its table.
-
-    Attributes:
-        missing: Number of offsets that are not ingested yet, or of published snapshots that the reader does not show.
-        seconds: Age of the oldest of them.
-        unit: What `missing` counts.
-        absent: Description of what does not exist yet, so that nothing can be missing; empty if it exists.
-    """
+    """Lag of a table behind its topic, or of a reader behind its table."""
 
     missing: int
+    """Number of offsets that are not ingested yet, or of published snapshots that the reader does not show."""
     seconds: float
+    """Age of the oldest of them."""
     unit: Literal["record", "snapshot"] = "record"
+    """What `missing` counts."""
     absent: str = ""
+    """Description of what does not exist yet, so that nothing can be missing; empty if it exists."""
 
     def describe(self) -> str:
         """Return the lag as words."""
@@ -45,12 +42,7 @@ def lag(waiting: Positions, end: Positions, oldest_ms: Mapping[int, int | None],
 
     Args:
         waiting: First pending offset by partition, as `pending` returns it.
-        end: End of the log by partition, exclusive.
         oldest_ms: Kafka timestamp in milliseconds of the record at each pending offset; None for transaction markers.
-        now_ms: Current time in milliseconds.
-
-    Raises:
-        LakehouseError: A timestamp is in the future, so the age of the record is unknown.
     """
     records = sum(end[p] - position for p, position in waiting.items())
     times = {p: oldest for p in waiting if (oldest := oldest_ms[p]) is not None}
@@ -70,7 +62,6 @@ def snapshots_behind(commits: Sequence[tuple[int, int]], shown: int | None, now_
     Args:
         commits: Main's (snapshot id, commit time in milliseconds), newest first.
         shown: Snapshot that the reader shows; None for a reader without a table.
-        now_ms: Current time in milliseconds.
     """
     ids = [snapshot_id for snapshot_id, _ in commits]
     if shown is not None and shown not in ids:

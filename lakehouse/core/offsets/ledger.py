@@ -46,7 +46,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Range:
+class OffsetRange:
     """Offsets of one partition in an ingest commit: `start` inclusive, `end` exclusive.
 
     A recreated topic reuses offsets, so `topic` is part of the identity.
@@ -104,7 +104,7 @@ def coverage(entries: Iterable[Entry]) -> list[Coverage]:
     return sorted(coverages.values(), key=lambda covered: (covered.topic, covered.partition))
 
 
-def ranges(entries: Iterable[Entry]) -> list[Range]:
+def ranges(entries: Iterable[Entry]) -> list[OffsetRange]:
     """Return the non-empty ranges of the ingest commits.
 
     An offset that several commits ingested, after a decision to go back, belongs to the oldest of them, so ranges of
@@ -119,12 +119,12 @@ def ranges(entries: Iterable[Entry]) -> list[Range]:
         for p, end in sorted(entry.batch.end.items()):
             start = max(entry.batch.start[p], highest.get((topic, p), 0))
             if start < end:
-                ingested.append(Range(entry.snapshot_id, p, start, end, topic))
+                ingested.append(OffsetRange(entry.snapshot_id, p, start, end, topic))
                 highest[topic, p] = end
     return ingested
 
 
-def uncounted_ranges(entries: Sequence[Entry]) -> list[Range]:
+def uncounted_ranges(entries: Sequence[Entry]) -> list[OffsetRange]:
     """Return ranges that may have rows which no commit counts, with snapshot id 0.
 
     These are the offsets before the ledger begins, where older snapshots were expired, or of which a redrive may have
@@ -135,15 +135,15 @@ def uncounted_ranges(entries: Sequence[Entry]) -> list[Range]:
     has_replays = any(e.kind == "replay" for e in entries)
     if entries and (entries[0].has_parent or has_replays):
         begin = {r.partition: r.start for r in reversed(ranges(entries))}
-        uncounted += [Range(0, p, 0, start) for p, start in sorted(begin.items()) if start]
+        uncounted += [OffsetRange(0, p, 0, start) for p, start in sorted(begin.items()) if start]
     if has_replays:
         for batch in (e.batch for e in entries if e.kind == "decision" and e.batch):
             skipped = [(p, max(batch.start.get(p, end), begin.get(p, 0)), end) for p, end in batch.end.items()]
-            uncounted += [Range(0, p, start, end) for p, start, end in skipped if start < end]
+            uncounted += [OffsetRange(0, p, start, end) for p, start, end in skipped if start < end]
     return uncounted
 
 
-def snapshots_with_shared_offsets(topic_ranges: Sequence[Range]) -> set[int]:
+def snapshots_with_shared_offsets(topic_ranges: Sequence[OffsetRange]) -> set[int]:
     """Return the snapshots with offsets that a commit of another topic has too: their rows are indistinguishable."""
     spans: dict[tuple[Identity, int], tuple[int, int]] = {}
     for r in topic_ranges:
@@ -178,11 +178,7 @@ class LedgerFinding:
 
 
 def findings(entries: Sequence[Entry]) -> list[LedgerFinding]:
-    """Return the faults of a ledger, and notes on what cannot be verified.
-
-    Args:
-        entries: All entries, oldest first.
-    """
+    """Return the faults of a ledger, its entries oldest first, and notes on what cannot be verified."""
     findings = list(_beginning(entries))
     for entry in entries:
         findings += _count_findings(entry)
@@ -192,9 +188,9 @@ def findings(entries: Sequence[Entry]) -> list[LedgerFinding]:
 
 def held_findings(
     entries: Sequence[Entry],
-    rows: Mapping[Range | None, RangeContents],
-    letters: Mapping[Range | None, RangeContents],
-    either: Mapping[Range | None, RangeContents] | None = None,
+    rows: Mapping[OffsetRange | None, RangeContents],
+    letters: Mapping[OffsetRange | None, RangeContents],
+    either: Mapping[OffsetRange | None, RangeContents] | None = None,
     *,
     append: bool,
 ) -> list[LedgerFinding]:
@@ -206,15 +202,13 @@ def held_findings(
     of a commit's rows and dead letters is known.
 
     Args:
-        entries: All entries, oldest first.
         rows: Contents of each range in the table; the key None is for offsets outside of all ranges.
         letters: The same of the dead-letter table.
         either: The same of both together, after a replay.
-        append: Whether the table is in append mode.
     """
     all_ranges = ranges(entries)
     known = [e for e in entries if e.kind == "ingest" and e.counts]
-    by_snapshot: dict[int, list[Range]] = {}
+    by_snapshot: dict[int, list[OffsetRange]] = {}
     for r in all_ranges:
         by_snapshot.setdefault(r.snapshot_id, []).append(r)
     ambiguous = snapshots_with_shared_offsets(all_ranges)
@@ -293,7 +287,6 @@ def log_findings(
     As many records as were dropped on purpose may be missing.
 
     Args:
-        entries: All entries, oldest first.
         logged: Contents of the log by snapshot id.
         named: Missing records to list, as (snapshot id, partition, offset).
     """

@@ -64,11 +64,7 @@ def parse(text: str, *, ordered: bool = False) -> Term:
 
 
 def apply_layout(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
-    """Set the partition spec and sort order of a table for new files; existing files are unchanged.
-
-    Raises:
-        SchemaError: A column is missing or a transform does not apply to it; nothing was changed.
-    """
+    """Set the partition spec and sort order of a table for new files; existing files are unchanged."""
     schema = table.schema()
     parts = {_field(schema, term): term for term in map(parse, partition_by)}
     order = {(*_field(schema, term), term.descending): term for term in (parse(t, ordered=True) for t in sort_by)}

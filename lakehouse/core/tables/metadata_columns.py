@@ -20,24 +20,20 @@ Naming = Literal["portable", "confluent", "confluent_portable"]
 
 @dataclass(frozen=True)
 class MetadataColumn:
-    """One metadata column.
-
-    Attributes:
-        name: Its name in lakehouse.yaml.
-        comment: The column's comment in the table.
-        type: Its Iceberg type (Iceberg, JSON serialization: types).
-        expression: Its value in Spark SQL, over a record (Structured Streaming and Kafka, schema of the source) and
-            `schema_id`.
-        is_raw: Whether it contains unparsed bytes of the record, and thereby values of other columns.
-        needs_headers: Whether Spark has to read the headers.
-    """
+    """One metadata column."""
 
     name: str
+    """Its name in lakehouse.yaml."""
     comment: str
+    """The column's comment in the table."""
     type: Any
+    """Its Iceberg type (Iceberg, JSON serialization: types)."""
     expression: str
+    """Its value in Spark SQL, over a record (Structured Streaming and Kafka, schema of the source) and `schema_id`."""
     is_raw: bool = False
+    """Whether it contains unparsed bytes of the record, and thereby values of other columns."""
     needs_headers: bool = False
+    """Whether Spark has to read the headers."""
 
 
 HEADER = {
@@ -74,11 +70,7 @@ REQUIRED = ("partition", "offset")
 
 @cache
 def registered() -> Mapping[str, MetadataColumn]:
-    """Return this project's and installed distributions' columns by name, in the table's order.
-
-    Raises:
-        ConfigError: Two columns have the same name.
-    """
+    """Return this project's and installed distributions' columns by name, in the table's order."""
     return implementations(COLUMNS, "lakehouse.metadata_columns")
 
 

@@ -12,6 +12,7 @@ import uuid
 from dataclasses import dataclass, field, replace
 
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_protocol import DEAD_LETTERS, DRY_RUN_PREFIX
 
 CATALOG = "lake"
 """Name of the Iceberg catalog in Spark and in pyiceberg (a SQL catalog stores it with every table)."""
@@ -19,21 +20,9 @@ CATALOG = "lake"
 TABLEFLOW_CATALOG = "tableflow"
 """Name, in Spark, of the catalog of Tableflow's tables in Confluent's storage."""
 
-OFFSETS_TAG = "lakehouse-offsets"
-"""The Iceberg tag on the newest ingested snapshot: snapshot expiry never removes a tagged snapshot."""
-
-REPLAY_TAG = "lakehouse-replay"
-"""The Iceberg tag on the snapshot of the newest redrive or replay, until a batch follows it."""
-
-STAGING_PREFIX = "ingest_"
-"""Prefix of branches that contain a batch between its write and its publication."""
-
-_DRY_RUN = re.compile(r"dry_run_(\d+)_[0-9a-f]{12}")
+_DRY_RUN = re.compile(rf"{DRY_RUN_PREFIX}(\d+)_[0-9a-f]{{12}}")
 DRY_RUN_SECONDS = 86_400
 """Age in seconds at which the branch or table of a dry run is abandoned, because its process was killed."""
-
-DEAD_LETTERS = "__dead_letters"
-"""Suffix of the table of records that could not be decoded."""
 
 MAX_CHARACTERS = 255
 """Glue, Snowflake and file systems allow this number of characters in a name, including suffixes."""
@@ -78,7 +67,7 @@ def new_folder(table: str) -> str:
 
 def dry_run_name(now: float) -> str:
     """Return a new name for the branch or the table of a dry run that starts at `now`, in seconds since the epoch."""
-    return f"dry_run_{int(now)}_{uuid.uuid4().hex[:12]}"
+    return f"{DRY_RUN_PREFIX}{int(now)}_{uuid.uuid4().hex[:12]}"
 
 
 def is_abandoned(name: str, now: float) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Datagen
-from lakehouse.core.offsets.bookmark import TOPIC as BOOKMARKS
+from lakehouse.core.table_protocol import BOOKMARKS
 from lakehouse.core.tables.metadata_columns import Naming
 from lakehouse.deploy.confluent.access import Role
 from lakehouse.deploy.confluent.flink import created_table

@@ -5,7 +5,7 @@ avro_resolution applies in Spark. No reason contains a value.
 """
 
 from lakehouse.formats.avro.avro_resolution import described, fault, read_by, target
-from lakehouse.formats.avro.avro_types import Field, Type
+from lakehouse.formats.avro.avro_types import RecordField, Type
 
 INT_BYTES, LONG_BYTES = 5, 10
 """Maximum bytes of a number (Avro specification, Primitive Types; Protocol Buffers, variable-length zig-zag)."""
@@ -54,9 +54,9 @@ class _Walk:
         self.at = at
         self.remaining = MAX_VALUES
         # Cached, because an array may contain many records of one type.
-        self.pairs: dict[tuple[int, int], tuple[str | None, dict[str, Field]]] = {}
+        self.pairs: dict[tuple[int, int], tuple[str | None, dict[str, RecordField]]] = {}
 
-    def pair(self, wrote: Type, reads: Type) -> tuple[str | None, dict[str, Field]]:
+    def pair(self, wrote: Type, reads: Type) -> tuple[str | None, dict[str, RecordField]]:
         """Return the reason why two branches do not match, or None, and the reader's fields by the writer's names."""
         key = id(wrote), id(reads)
         if key not in self.pairs:

@@ -12,11 +12,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
+from lakehouse.core.table_protocol import UNION_BRANCH
 from lakehouse.formats.avro.avro_types import MAX_PRECISION, Type, merged, parse, require_bounded
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
-from lakehouse.formats.schema import BRANCH, RegisteredSchema, Shape
+from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
@@ -31,15 +32,12 @@ class AvroFormat(RegisteredFormat):
     suffix = ".avsc"
 
     def reader(self, schema: MessageSchema) -> Type:
-        """Return the reader type of records of every version."""
         return reader(schema.read_by)
 
     def columns(self, reader: Type) -> Shape:
-        """Return one column per field."""
         return columns(reader)
 
     def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
-        """Return a record's full name, followed by its aliases."""
         parsed = self.parse(schema)
         if not isinstance(parsed, dict) or not isinstance(name := parsed.get("name"), str):
             return ()
@@ -49,7 +47,6 @@ class AvroFormat(RegisteredFormat):
         return tuple(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in (name, *others))
 
     def is_named(self, schema: RegisteredSchema, record: str) -> bool:
-        """Return whether the schema's record has the name, with or without its namespace."""
         return any(record in (name, name.rpartition(".")[2]) for name in self.names(schema)[:1])
 
 
@@ -62,9 +59,6 @@ def reader(schemas: Sequence[RegisteredSchema]) -> Type:
 
     Args:
         schemas: The subject's versions, newest last.
-
-    Raises:
-        SchemaError: The newest is not a record, or a version is recursive, not valid, or exceeds a limit.
     """
     type_, *older = (parse(schema) for schema in reversed(schemas))
     if type_.kind != "record":
@@ -110,11 +104,7 @@ def _kinds(type_: Type) -> list[str]:
 
 
 def columns(root: Type) -> Shape:
-    """Return the columns of a record type.
-
-    Raises:
-        SchemaError: A type has no column type, a record has no fields, or two columns have the same name.
-    """
+    """Return the columns of a record type."""
     walk = _Columns()
     try:
         return Shape(walk.struct(root, ""), walk.previous_names)
@@ -223,4 +213,4 @@ def _comment(branch: Type) -> str:
     name = branch.origin or branch.name or branch.kind
     if len(name) > MAX_BRANCH_CHARACTERS:
         name = f"{name[:MAX_BRANCH_CHARACTERS]}… {hashlib.sha256(name.encode()).hexdigest()[:16]}"
-    return f"{BRANCH}{name}"
+    return f"{UNION_BRANCH}{name}"

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from lakehouse.formats.avro.avro_format import is_long
-from lakehouse.formats.avro.avro_types import MAX_PRECISION, Field, Type, digits, partners
+from lakehouse.formats.avro.avro_types import MAX_PRECISION, RecordField, Type, digits, partners
 
 LONG_DIGITS, LONG_BYTES = 18, 8
 """Maximum digits of a decimal that Spark stores as a long (org.apache.spark.sql.types.Decimal), and bytes of a long."""
@@ -68,7 +68,7 @@ def fault(wrote: Type, reads: Type) -> str | None:
     return None
 
 
-def read_by(wrote: Type, reads: Type) -> dict[str, Field]:
+def read_by(wrote: Type, reads: Type) -> dict[str, RecordField]:
     """Return the reader's fields by the names of the writer's fields."""
     paired = partners(wrote.fields, reads.fields)
     return {paired[field.name].name: field for field in reads.fields if field.name in paired}
@@ -95,10 +95,7 @@ def schemas(writer: Type, reader: Type, end: str, size: int) -> tuple[str, str] 
     writers.
 
     Args:
-        writer: The type that records were written with.
-        reader: The type of the columns.
         end: The name of a field to append to both schemas.
-        size: The size of this field in bytes.
 
     Returns:
         Both schemas as JSON, or None if no record of the writer can be read.
@@ -170,7 +167,7 @@ class _Rewriting:
         record = {"type": "record", "name": name}
         return {**record, "fields": written}, {**record, "fields": fields}
 
-    def lacking(self, field: Field) -> dict[str, Any]:
+    def lacking(self, field: RecordField) -> dict[str, Any]:
         """Return a field that only the reader has."""
         default = {} if field.default is None else {"default": json.loads(field.default)}
         type_ = self.readable(field.type, [self.branch(branch) for branch in field.type.branches])
@@ -182,13 +179,13 @@ class _Rewriting:
             branches = [*branches, self.fixed()]
         return ["null", *branches] if place.nullable else branches
 
-    def skipped(self, field: Field) -> dict[str, Any]:
+    def skipped(self, field: RecordField) -> dict[str, Any]:
         """Return a field that only the writer has."""
         inner = field.type.inner if field.type.kind == "union" else (field.type,)
         branches = [self.branch(branch, self.skipped) for branch in inner]
         return {"name": field.name, "type": branches if field.type.kind == "union" else branches[0]}
 
-    def branch(self, type_: Type, field: Callable[[Field], dict[str, Any]] | None = None) -> dict[str, Any]:
+    def branch(self, type_: Type, field: Callable[[RecordField], dict[str, Any]] | None = None) -> dict[str, Any]:
         """Return a branch that only one of the two schemas has; `field` rewrites the fields and inner types of it."""
         field = field or self.lacking
         match type_.kind:
@@ -197,7 +194,7 @@ class _Rewriting:
                 return {"type": "record", "name": next(self.names), "fields": fields}
             case "array" | "map":
                 key = "items" if type_.kind == "array" else "values"
-                return {"type": type_.kind, key: field(Field("", type_.inner[0]))["type"]}
+                return {"type": type_.kind, key: field(RecordField("", type_.inner[0]))["type"]}
             case "enum":
                 return _enum(type_, next(self.names))
             case "fixed":

@@ -56,7 +56,7 @@ class Type:
     scale: int = 0
     size: int = 0
     symbols: tuple[str, ...] = ()
-    fields: tuple[Field, ...] = ()
+    fields: tuple[RecordField, ...] = ()
     inner: tuple[Type, ...] = ()
     origin: str = ""
 
@@ -96,7 +96,7 @@ class Type:
 
 
 @dataclass(frozen=True)
-class Field:
+class RecordField:
     """A field of a record. `default` is JSON text, or None if there is no valid default."""
 
     name: str
@@ -116,7 +116,7 @@ def union(nullable: bool, branches: Sequence[Type]) -> Type:
     return inner[0] if len(inner) == 1 else Type("union", inner=inner)
 
 
-def partners(wrote: Sequence[Field], reads: Sequence[Field]) -> dict[str, Field]:
+def partners(wrote: Sequence[RecordField], reads: Sequence[RecordField]) -> dict[str, RecordField]:
     """Pair the fields of two versions of a record: by name, then by alias, then by a name that differs by case only.
 
     Names of columns are case-insensitive, so a field renamed in case only is the same column.
@@ -189,11 +189,7 @@ def accepts(type_: Type, default: JsonValue) -> bool:
 
 @lru_cache(maxsize=256)
 def parse(schema: RegisteredSchema) -> Type:
-    """Return the type of a schema and the schemas it refers to.
-
-    Raises:
-        SchemaError: The schema is not valid, exceeds a limit, or has a record that contains itself.
-    """
+    """Return the type of a schema and the schemas it refers to."""
     texts = [text for _, text in schema.references] + [schema.text]
     parser, root = _Parser(), NULL
     try:
@@ -207,11 +203,7 @@ def parse(schema: RegisteredSchema) -> Type:
 
 
 def require_bounded(root: Type) -> None:
-    """Check the size of a type, expanded into columns.
-
-    Raises:
-        SchemaError: It exceeds a limit, or a record contains itself.
-    """
+    """Check the size of a type, expanded into columns."""
     _spend(root, Budget("Avro"))
 
 
@@ -306,7 +298,7 @@ class _Parser:
         self.named[full] = type_
         return type_
 
-    def field(self, schema: dict[str, Any], namespace: str, depth: int) -> Field:
+    def field(self, schema: dict[str, Any], namespace: str, depth: int) -> RecordField:
         type_ = self.type(schema["type"], namespace, depth + 1)
         aliases = tuple(schema.get("aliases") or ())
         try:
@@ -317,15 +309,11 @@ class _Parser:
                 f"value. Correct the default"
             ) from error
         default = json.dumps(schema["default"]) if has_default else None
-        return Field(schema["name"], type_, aliases, default, schema.get("doc"))
+        return RecordField(schema["name"], type_, aliases, default, schema.get("doc"))
 
 
 def _names(names: Sequence[str], within: str) -> tuple[str, ...]:
-    """Return the names of one type's fields or symbols as a tuple.
-
-    Raises:
-        SchemaError: A name is not valid in Avro, or occurs twice.
-    """
+    """Return the names of one type's fields or symbols as a tuple."""
     for name in names:
         if not _is_name(name):
             raise SchemaError(f"'{within}' has a field or symbol '{name}', which is not a valid Avro name. Rename it")
@@ -393,7 +381,7 @@ def _pair(new: Type, old: Type) -> Type:
     return new
 
 
-def _fields(new: Type, old: Type) -> list[Field]:
+def _fields(new: Type, old: Type) -> list[RecordField]:
     """Return the newer record's fields, then dropped ones. Fields that one version lacks have a default, or null."""
     paired = partners(old.fields, new.fields)
     names = {before.name: name for name, before in paired.items()}
@@ -423,7 +411,7 @@ def _fields(new: Type, old: Type) -> list[Field]:
     return fields + [_optional(before) for before in old.fields if before.name not in remaining]
 
 
-def _optional(field: Field) -> Field:
+def _optional(field: RecordField) -> RecordField:
     return replace(field, type=union(True, field.type.branches), default="null")
 
 

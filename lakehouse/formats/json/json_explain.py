@@ -13,7 +13,7 @@ from decimal import Context, Decimal
 from itertools import chain
 from typing import Any
 
-from lakehouse.formats.json.json_format import Field
+from lakehouse.formats.json.json_format import JsonField
 
 MAX_LEVELS, MAX_DIGITS = 1000, 1000
 """Limits of Spark's parser for values within values and characters of a number (Jackson, StreamReadConstraints)."""
@@ -54,7 +54,7 @@ class _Object(dict[str, Any]):
                     self.earlier.setdefault(name, []).append(value)
 
 
-def explain(data: bytes, start: int, fields: tuple[Field, ...]) -> str | None:
+def explain(data: bytes, start: int, fields: tuple[JsonField, ...]) -> str | None:
     """Return the reason why a JSON text is not an object with the fields; None if there is none.
 
     Args:
@@ -92,7 +92,7 @@ def _refused(_: str) -> None:
     raise ValueError
 
 
-def _members(value: _Object, fields: tuple[Field, ...], path: str) -> Iterator[str]:
+def _members(value: _Object, fields: tuple[JsonField, ...], path: str) -> Iterator[str]:
     for field in fields:
         member, member_path = value.get(field.name), f"{path}{field.name}"
         if member is not None:
@@ -104,7 +104,7 @@ def _members(value: _Object, fields: tuple[Field, ...], path: str) -> Iterator[s
             yield from () if replaced is None else _value(replaced, field, member_path)
 
 
-def _value(value: Any, field: Field, path: str) -> Iterator[str]:
+def _value(value: Any, field: JsonField, path: str) -> Iterator[str]:
     """Yield the reasons why a value other than null does not fit a field."""
     kind = _kind(value)
     if isinstance(value, _Number) and len(value) > MAX_DIGITS:
@@ -179,7 +179,7 @@ def _has_infinite(value: object) -> bool:
     return False
 
 
-def _item(value: object, field: Field, path: str) -> Iterator[str]:
+def _item(value: object, field: JsonField, path: str) -> Iterator[str]:
     if value is not None:
         yield from _value(value, field, path)
     elif field.required:

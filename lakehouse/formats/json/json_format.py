@@ -32,7 +32,7 @@ FORMATS: Mapping[str, Kind] = {"date": "date", "date-time": "timestamp"}
 
 
 @dataclass(frozen=True)
-class Field:
+class JsonField:
     """A property of an object, the element of a list, or the value of a map.
 
     `fields` are those of a struct, or the one element or value of a list or map. A `required` field must be present and
@@ -41,7 +41,7 @@ class Field:
 
     name: str
     kind: Kind
-    fields: tuple[Field, ...] = ()
+    fields: tuple[JsonField, ...] = ()
     required: bool = False
     comment: str | None = None
 
@@ -55,27 +55,24 @@ class JsonSchemaFormat(RegisteredFormat):
     suffix = ".json"
     names_are_optional = True
 
-    def reader(self, schema: MessageSchema) -> tuple[Field, ...]:
-        """Return the properties over all versions."""
+    def reader(self, schema: MessageSchema) -> tuple[JsonField, ...]:
         return reader(schema.read_by)
 
-    def columns(self, reader: tuple[Field, ...]) -> Shape:
-        """Return one column per property."""
+    def columns(self, reader: tuple[JsonField, ...]) -> Shape:
         return columns(reader)
 
     def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
-        """Return the title; none if the schema has no title."""
         parsed = self.parse(schema)
         title = parsed.get("title") if isinstance(parsed, dict) else None
         return (title,) if isinstance(title, str) and title else ()
 
 
-def columns(fields: Sequence[Field]) -> Shape:
+def columns(fields: Sequence[JsonField]) -> Shape:
     """Return the columns of a return value of `reader`."""
     return Shape(_struct(fields))
 
 
-def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
+def reader(schemas: Sequence[RegisteredSchema]) -> tuple[JsonField, ...]:
     """Return the properties over all versions of a schema; only those that every version requires are required.
 
     Properties of the newest version come first; those that only older versions have follow, since records of old
@@ -83,9 +80,6 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
 
     Args:
         schemas: The versions, oldest first.
-
-    Raises:
-        SchemaError: A schema has no object with properties, is recursive, or refers to a schema that does not exist.
     """
     versions = [_Schema(schema).root() for schema in schemas]
     fields = versions[-1]
@@ -96,12 +90,8 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[Field, ...]:
     return fields
 
 
-def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "") -> tuple[Field, ...]:
-    """Return the fields of two versions.
-
-    Raises:
-        SchemaError: Values of the older version would be lost.
-    """
+def _merged(newer: tuple[JsonField, ...], older: tuple[JsonField, ...], within: str = "") -> tuple[JsonField, ...]:
+    """Return the fields of two versions."""
     before, names = {field.name: field for field in older}, {field.name.lower(): field.name for field in newer}
     fields = []
     for field in newer:
@@ -125,7 +115,7 @@ def _merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = ""
     return (*fields, *(replace(field, required=False) for field in older if field.name not in names.values()))
 
 
-def _struct(fields: Sequence[Field]) -> StructType:
+def _struct(fields: Sequence[JsonField]) -> StructType:
     from pyiceberg.types import NestedField, StructType
 
     columns = [NestedField(1, f.name, _type(f), required=False, doc=json_text.comment(f, f.comment)) for f in fields]
@@ -133,7 +123,7 @@ def _struct(fields: Sequence[Field]) -> StructType:
     return StructType(*columns)
 
 
-def _type(field: Field) -> IcebergType:
+def _type(field: JsonField) -> IcebergType:
     from pyiceberg import types as t
 
     match field.kind:
@@ -164,7 +154,7 @@ class _Schema:
         self.budget = Budget("JSON")
         self.documents = Documents(whole, files, self.budget)
 
-    def root(self) -> tuple[Field, ...]:
+    def root(self) -> tuple[JsonField, ...]:
         parts = self.documents.root()
         kind, fields = self.kind(parts)
         if kind != "struct":
@@ -176,15 +166,15 @@ class _Schema:
             )
         return fields
 
-    def field(self, name: str, parts: list[Part], required: bool) -> Field:
+    def field(self, name: str, parts: list[Part], required: bool) -> JsonField:
         """Return the field of values to which all of the parts apply."""
         with self.budget.level():
             kind, fields = self.kind(parts)
             required = required and not self.documents.allow_null(parts)
         comments = (part.keywords.get("description") for part in parts)
-        return Field(name, kind, fields, required, next((text for text in comments if isinstance(text, str)), None))
+        return JsonField(name, kind, fields, required, next((text for text in comments if isinstance(text, str)), None))
 
-    def kind(self, parts: list[Part]) -> tuple[Kind, tuple[Field, ...]]:
+    def kind(self, parts: list[Part]) -> tuple[Kind, tuple[JsonField, ...]]:
         type_ = _type_of(parts)
         properties = self.inner(parts, "properties")
         match type_:
@@ -204,12 +194,12 @@ class _Schema:
         is_text = bool(enums) and type_ is None and all(isinstance(value, str) for value in enums[0])
         return ("string" if is_text else "text"), ()
 
-    def members(self, parts: list[Part], properties: Mapping[str, list[Part]]) -> tuple[Field, ...]:
+    def members(self, parts: list[Part], properties: Mapping[str, list[Part]]) -> tuple[JsonField, ...]:
         """Return the fields of an object. Schemas that apply to some objects only add optional fields."""
         required = {name for names in _values(parts, "required") for name in names}
         self.budget.spend_field(len(properties))
         fields = tuple(self.field(name, inner, name in required) for name, inner in properties.items())
-        optional: tuple[Field, ...] = ()
+        optional: tuple[JsonField, ...] = ()
         for part in parts:
             for alternative in self.documents.alternatives(part):
                 with self.budget.level():
@@ -254,7 +244,7 @@ def _has(parts: list[Part], keyword: str) -> bool:
     return any(True for _ in _values(parts, keyword))
 
 
-def _either(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ...]:
+def _either(one: tuple[JsonField, ...], other: tuple[JsonField, ...]) -> tuple[JsonField, ...]:
     """Return the fields of two alternatives; those that differ in kind are JSON text."""
     by_name = {field.name: field for field in one}
     for field in other:
@@ -267,7 +257,7 @@ def _either(one: tuple[Field, ...], other: tuple[Field, ...]) -> tuple[Field, ..
     return tuple(by_name.values())
 
 
-def _extended(fields: tuple[Field, ...], optional: tuple[Field, ...]) -> tuple[Field, ...]:
+def _extended(fields: tuple[JsonField, ...], optional: tuple[JsonField, ...]) -> tuple[JsonField, ...]:
     """Return fields extended by those that apply to some values only, which become optional."""
     others = {field.name: field for field in optional}
     known = tuple(
@@ -280,7 +270,7 @@ def _extended(fields: tuple[Field, ...], optional: tuple[Field, ...]) -> tuple[F
     return (*known, *(_optional(field) for field in optional if field.name not in names))
 
 
-def _optional(field: Field) -> Field:
+def _optional(field: JsonField) -> JsonField:
     return replace(field, required=False, fields=tuple(_optional(inner) for inner in field.fields))
 
 
@@ -294,9 +284,7 @@ class JsonFormat(PrimitiveFormat):
     file_type = "JSON"
 
     def reader(self, schema: MessageSchema) -> Any:
-        """Return the properties of the schema; without a schema, the name of the column."""
         return reader(schema.read_by) if schema.read_by else super().reader(schema)
 
     def columns(self, reader: Any) -> Shape:
-        """Return one column per property; without a schema, the column of the text."""
         return super().columns(reader) if isinstance(reader, str) else columns(reader)

@@ -25,18 +25,15 @@ EXCLUSIVE = re.compile(r"draft-0[3-7]\b")
 
 
 @dataclass(frozen=True)
-class Resource:
-    """A schema with an address of its own: a document, or a schema with an `$id` within one.
-
-    Attributes:
-        schema: The schema, whose pointers and anchors the references within it use.
-        uri: The address, to which the references within it are relative; empty if unknown.
-        dialect: Its `$schema`, or else that of the schema around it; empty if unknown.
-    """
+class SchemaResource:
+    """A schema with an address of its own: a document, or a schema with an `$id` within one."""
 
     schema: JsonValue
+    """The schema, whose pointers and anchors the references within it use."""
     uri: str
+    """The address, to which the references within it are relative; empty if unknown."""
     dialect: str
+    """Its `$schema`, or else that of the schema around it; empty if unknown."""
 
     @property
     def has_exclusive_references(self) -> bool:
@@ -44,33 +41,23 @@ class Resource:
         return bool(EXCLUSIVE.search(self.dialect))
 
 
-class References:
-    """A schema and the documents that are registered as its references. Nothing is fetched from elsewhere.
-
-    Args:
-        whole: The schema.
-        files: The documents by reference name.
-        budget: The counters of this schema.
-    """
+class SchemaReferences:
+    """A schema and the documents that are registered as its references. Nothing is fetched from elsewhere."""
 
     def __init__(self, whole: JsonValue, files: Mapping[str, JsonValue], budget: Budget):
         self._budget = budget
-        self._by_uri: dict[str, list[Resource]] = {}
-        self._by_schema: dict[int, Resource] = {}
+        self._by_uri: dict[str, list[SchemaResource]] = {}
+        self._by_schema: dict[int, SchemaResource] = {}
         dialect = _dialect(whole, "")
         self.root = self._add(whole, "", dialect)
         self._files = {name: self._add(document, name, dialect) for name, document in files.items()}
 
-    def around(self, schema: JsonValue, outer: Resource) -> Resource:
+    def around(self, schema: JsonValue, outer: SchemaResource) -> SchemaResource:
         """Return the resource that a schema is, or else the one around it."""
         return self._by_schema.get(id(schema), outer) if isinstance(schema, dict) else outer
 
-    def target(self, reference: str, within: Resource) -> tuple[JsonValue, Resource]:
-        """Return the target of a `$ref`, and the resource in which it is.
-
-        Raises:
-            SchemaError: It does not exist, or is no schema.
-        """
+    def target(self, reference: str, within: SchemaResource) -> tuple[JsonValue, SchemaResource]:
+        """Return the target of a `$ref`, and the resource in which it is."""
         name, _, fragment = reference.partition("#")
         resource, fragment = self._resource(name, within) if name else within, unquote(fragment)
         if "/" in fragment:
@@ -92,27 +79,27 @@ class References:
             stack.extend((f"{pointer}/{escaped(key)}", inner) for key, inner in items(value))
         return "#"
 
-    def _add(self, document: JsonValue, uri: str, dialect: str) -> Resource:
+    def _add(self, document: JsonValue, uri: str, dialect: str) -> SchemaResource:
         """Add a document and the schemas with an `$id` within it."""
-        root = Resource(document, _joined(uri, _id(document)), _dialect(document, dialect))
+        root = SchemaResource(document, _joined(uri, _id(document)), _dialect(document, dialect))
         self._put(root)
         stack = [(inner, root) for _, inner in items(document)]
         while stack:
             schema, outer = stack.pop()
             if uri := _id(schema, outer):
-                outer = Resource(schema, _joined(outer.uri, uri), _dialect(schema, outer.dialect))
+                outer = SchemaResource(schema, _joined(outer.uri, uri), _dialect(schema, outer.dialect))
                 self._put(outer)
             stack.extend((inner, outer) for _, inner in items(schema))
         return root
 
-    def _put(self, resource: Resource) -> None:
+    def _put(self, resource: SchemaResource) -> None:
         self._by_schema[id(resource.schema)] = resource
         known = self._by_uri.setdefault(resource.uri, [])
         # Two are enough to refuse a reference to them.
         if len(known) < 2 and all(resource.schema != other.schema for other in known):
             known.append(resource)
 
-    def _resource(self, name: str, within: Resource) -> Resource:
+    def _resource(self, name: str, within: SchemaResource) -> SchemaResource:
         if name in self._files:
             return self._files[name]
         uri = _joined(within.uri, name)
@@ -129,7 +116,7 @@ class References:
             f"The JSON Schema refers to '{name}', which is not registered as its reference. Register the reference"
         )
 
-    def _pointed(self, resource: Resource, pointer: str) -> tuple[JsonValue, Resource]:
+    def _pointed(self, resource: SchemaResource, pointer: str) -> tuple[JsonValue, SchemaResource]:
         value, tokens = resource.schema, pointer.removeprefix("/").split("/")
         self._budget.spend_entries(len(tokens))
         for token in tokens:
@@ -143,7 +130,7 @@ class References:
             resource = self.around(value, resource)
         return value, resource
 
-    def _anchored(self, resource: Resource, anchor: str) -> JsonValue:
+    def _anchored(self, resource: SchemaResource, anchor: str) -> JsonValue:
         """Return the schema with the anchor in a resource; the resource itself if the anchor is empty."""
         if not anchor:
             return resource.schema
@@ -178,7 +165,7 @@ def items(value: JsonValue) -> Iterator[tuple[str | int, JsonValue]]:
         yield from enumerate(value)
 
 
-def _id(schema: JsonValue, outer: Resource | None = None) -> str:
+def _id(schema: JsonValue, outer: SchemaResource | None = None) -> str:
     """Return the `$id` of a document, or of a schema in a resource; empty if it has none, or only an anchor."""
     if not isinstance(schema, dict) or (outer and outer.has_exclusive_references and "$ref" in schema):
         return ""
@@ -281,48 +268,31 @@ DEPENDENT = ("dependentSchemas", "dependencies")
 
 @dataclass(frozen=True)
 class Part:
-    """One of the schemas that apply to a value.
-
-    Attributes:
-        keywords: The keywords of the schema. The targets of its `$ref` and `allOf` are parts of their own.
-        resource: The resource in which its references are resolved.
-        opened: The references on the way to this part, as ids of their targets, to detect recursion.
-        is_choice: Whether it applies to all values but null, as the only other branch of a `oneOf` or `anyOf`.
-    """
+    """One of the schemas that apply to a value."""
 
     keywords: Mapping[str, Any]
-    resource: Resource
+    """The keywords of the schema. The targets of its `$ref` and `allOf` are parts of their own."""
+    resource: SchemaResource
+    """The resource in which its references are resolved."""
     opened: frozenset[int] = frozenset()
+    """The references on the way to this part, as ids of their targets, to detect recursion."""
     is_choice: bool = False
+    """Whether it applies to all values but null, as the only other branch of a `oneOf` or `anyOf`."""
 
 
 class Documents:
-    """A schema and the documents that are registered as its references. Nothing is fetched from elsewhere.
-
-    Args:
-        whole: The schema.
-        files: The documents by reference name.
-        budget: The counters of this schema.
-    """
+    """A schema and the documents that are registered as its references. Nothing is fetched from elsewhere."""
 
     def __init__(self, whole: JsonValue, files: Mapping[str, JsonValue], budget: Budget):
         self._whole, self._budget = whole, budget
-        self._references = References(whole, files, budget)
+        self._references = SchemaReferences(whole, files, budget)
 
     def root(self) -> list[Part]:
-        """Return the parts of the whole schema.
-
-        Raises:
-            SchemaError: It refers to itself, or to a schema that does not exist.
-        """
+        """Return the parts of the whole schema."""
         return self.parts(self._whole, Part({}, self._references.root))
 
     def parts(self, schema: JsonValue, within: Part) -> list[Part]:
-        """Return the parts of a subschema; none if it allows everything.
-
-        Raises:
-            SchemaError: It refers to itself, or to a schema that does not exist.
-        """
+        """Return the parts of a subschema; none if it allows everything."""
         parts: list[Part] = []
         self._collect(schema, Part({}, within.resource, within.opened), parts)
         return parts

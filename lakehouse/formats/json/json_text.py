@@ -10,11 +10,12 @@ import re
 from collections.abc import Sequence
 from typing import Protocol
 
-MARK = "JSON text"
-_MARKED = re.compile(rf"{MARK}(?: in (?P<path>[a-z.]+))?(?:: |$)")
+from lakehouse.core.table_protocol import JSON_TEXT
+
+_MARKED = re.compile(rf"{JSON_TEXT}(?: in (?P<path>[a-z.]+))?(?:: |$)")
 
 
-class Field(Protocol):
+class FieldOfKind(Protocol):
     """A field of a JSON Schema or a Protobuf message. The last of the `fields` of a list or map are its values."""
 
     @property
@@ -22,11 +23,11 @@ class Field(Protocol):
         """The kind of the column; `text` and `json` are JSON text."""
 
     @property
-    def fields(self) -> Sequence[Field]:
+    def fields(self) -> Sequence[FieldOfKind]:
         """The fields of a struct, list or map."""
 
 
-def path(field: Field) -> str | None:
+def path(field: FieldOfKind) -> str | None:
     """Return the place of JSON text in a field's column. Fields of a struct are columns of their own.
 
     Returns:
@@ -40,13 +41,13 @@ def path(field: Field) -> str | None:
     return ".".join(at) if field.kind in ("text", "json") else None
 
 
-def comment(field: Field, description: str | None = None) -> str | None:
+def comment(field: FieldOfKind, description: str | None = None) -> str | None:
     """Return the comment of a field's column: the mark of JSON text if it contains any, then the description."""
     at = path(field)
     if at is None:
         # A user's description that equals the mark must not be treated as the mark.
         return f"Text: {description}" if description and _MARKED.match(description) else description
-    mark = f"{MARK} in {at}" if at else MARK
+    mark = f"{JSON_TEXT} in {at}" if at else JSON_TEXT
     return f"{mark}: {description}" if description else mark
 
 

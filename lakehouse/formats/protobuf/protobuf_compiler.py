@@ -47,13 +47,8 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
     """Return the descriptors of a Protobuf source and all its imports, with its own last.
 
     Args:
-        root: The text of the source.
         references: The texts of files that it may import, by import name. Google's files (`google/protobuf`,
             `google/type` …) and Confluent's (`confluent/meta.proto` …) are always available.
-
-    Raises:
-        SchemaError: A name is not a plain relative path of a `.proto` file, a limit is exceeded, or the source does
-            not compile.
     """
     files = {**references, ROOT: root}
     require_plain_names(files)
@@ -90,11 +85,7 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
 
 
 def require_plain_names(names: Mapping[str, str] | list[str]) -> None:
-    """Require names that are relative paths of `.proto` files.
-
-    Raises:
-        SchemaError: A name has other characters, leaves its folder, or is both a file and the folder of another one.
-    """
+    """Require names that are relative paths of `.proto` files."""
     for name in names:
         if len(name) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(name):
             raise SchemaError(

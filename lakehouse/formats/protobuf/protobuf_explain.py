@@ -11,7 +11,7 @@ from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 
-from lakehouse.formats.protobuf.protobuf_messages import Field, fits, partners
+from lakehouse.formats.protobuf.protobuf_messages import MessageField, fits, partners
 
 MAX_LEVELS = 100
 """Maximum levels of messages within messages that Protobuf's parsers support."""
@@ -32,7 +32,7 @@ class _Fault(Exception):
 
 
 def explain(
-    data: bytes, start: int, kind: type[Message], written: tuple[Field, ...], wanted: tuple[Field, ...]
+    data: bytes, start: int, kind: type[Message], written: tuple[MessageField, ...], wanted: tuple[MessageField, ...]
 ) -> str | None:
     """Return the reason why a message does not decode; None if there is none.
 
@@ -82,7 +82,9 @@ def _missing(message: Message, path: str) -> Iterator[str]:
             yield from _missing(value, f"{field_path}.")
 
 
-def _of_message(message: Message, written: tuple[Field, ...], wanted: tuple[Field, ...], path: str) -> Iterator[str]:
+def _of_message(
+    message: Message, written: tuple[MessageField, ...], wanted: tuple[MessageField, ...], path: str
+) -> Iterator[str]:
     pairs = partners(wanted, written)
     for column in wanted:
         field = pairs.get(column.name)
@@ -114,7 +116,7 @@ def _is_unset(message: Message, name: str) -> bool:
     return field.has_presence and not kind.HasField(message, name)
 
 
-def _of_value(value: Any, field: Field, column: Field, path: str) -> Iterator[str]:
+def _of_value(value: Any, field: MessageField, column: MessageField, path: str) -> Iterator[str]:
     if not fits(field, column):
         return
     match field.kind:

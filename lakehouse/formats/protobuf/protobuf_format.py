@@ -23,7 +23,7 @@ from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
 from lakehouse.formats.protobuf.protobuf_compiler import compile_sources, require_plain_names
-from lakehouse.formats.protobuf.protobuf_messages import Field, Kind, merged, require_distinct
+from lakehouse.formats.protobuf.protobuf_messages import Kind, MessageField, merged, require_distinct
 from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
@@ -43,43 +43,33 @@ class ProtobufFormat(RegisteredFormat):
     schema_type = "PROTOBUF"
     suffix = ".proto"
 
-    def reader(self, schema: MessageSchema) -> tuple[Field, ...]:
-        """Return the fields over all versions."""
+    def reader(self, schema: MessageSchema) -> tuple[MessageField, ...]:
         return reader(schema.read_by, schema.record)
 
-    def columns(self, reader: tuple[Field, ...]) -> Shape:
-        """Return one column per field."""
+    def columns(self, reader: tuple[MessageField, ...]) -> Shape:
         return columns(reader)
 
     def parse(self, schema: RegisteredSchema) -> FileDescriptorSet:
-        """Compile a schema."""
         return compiled(schema)
 
     def names(self, schema: RegisteredSchema) -> tuple[str, ...]:
-        """Return the full name of the file's first message."""
         try:
             return (message(schema).full_name,)
         except SchemaError:
             return ()
 
     def is_named(self, schema: RegisteredSchema, record: str) -> bool:
-        """Return whether the file has a message with the full name."""
         return has(schema, record)
 
     def is_same(self, schema: RegisteredSchema, versions: Sequence[RegisteredSchema], record: str) -> bool:
-        """Return whether the file has the message that the entry names, or its first message is the topic's."""
         return has(schema, record) if record else super().is_same(schema, versions, record)
 
 
-def columns(fields: Sequence[Field]) -> Shape:
-    """Return the columns of a return value of `reader`.
-
-    Raises:
-        SchemaError: A message has no fields, or two columns have the same name.
-    """
+def columns(fields: Sequence[MessageField]) -> Shape:
+    """Return the columns of a return value of `reader`."""
     previous_names: dict[str, tuple[str, ...]] = {}
 
-    def struct(fields: Sequence[Field], path: str) -> StructType:
+    def struct(fields: Sequence[MessageField], path: str) -> StructType:
         from pyiceberg.types import NestedField, StructType
 
         columns = [
@@ -94,7 +84,7 @@ def columns(fields: Sequence[Field]) -> Shape:
         distinct(columns)
         return StructType(*columns)
 
-    def type_(field: Field, path: str) -> IcebergType:
+    def type_(field: MessageField, path: str) -> IcebergType:
         from pyiceberg import types as t
 
         if field.previous_names:
@@ -121,7 +111,7 @@ def columns(fields: Sequence[Field]) -> Shape:
     return Shape(struct(fields, ""), previous_names)
 
 
-def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field, ...]:
+def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[MessageField, ...]:
     """Return the fields of a message over all versions of its schema.
 
     Fields of the newest version come first; those that only older versions have follow, since records of old writers
@@ -130,10 +120,6 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
     Args:
         schemas: The versions, oldest first.
         record: The message's full name; if empty, the message is the first of the file.
-
-    Raises:
-        SchemaError: A schema does not have the message, is recursive, does not compile, or has another message with the
-            same message indexes.
     """
     for schema in schemas if record else ():
         require_distinct(message(schema, record))
@@ -150,9 +136,9 @@ def reader(schemas: Sequence[RegisteredSchema], record: str = "") -> tuple[Field
     return fields
 
 
-def message_fields(schema: RegisteredSchema, record: str = "") -> tuple[Field, ...]:
+def message_fields(schema: RegisteredSchema, record: str = "") -> tuple[MessageField, ...]:
     """Return the fields of a message in one version of its schema."""
-    return _Walk().fields(message(schema, record))
+    return _MessageWalk().fields(message(schema, record))
 
 
 def message(schema: RegisteredSchema, record: str = "") -> Descriptor:
@@ -193,11 +179,7 @@ def has(schema: RegisteredSchema, record: str) -> bool:
 
 
 def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
-    """Return the descriptors of the schema and all its imports, with its own last.
-
-    Raises:
-        SchemaError: The schema does not compile; the message contains the compiler's.
-    """
+    """Return the descriptors of the schema and all its imports, with its own last."""
     return _compiled(schema.text, schema.references)
 
 
@@ -216,14 +198,14 @@ def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescrip
     return FileDescriptorSet(file=[*imported.file[:-1], root])
 
 
-class _Walk:
+class _MessageWalk:
     """Fields of a message and its nested messages, collected recursively."""
 
     def __init__(self) -> None:
         self.open: list[str] = []
         self.budget = Budget("Protobuf")
 
-    def fields(self, descriptor: Descriptor) -> tuple[Field, ...]:
+    def fields(self, descriptor: Descriptor) -> tuple[MessageField, ...]:
         name = descriptor.full_name
         if name in self.open:
             raise SchemaError(
@@ -249,17 +231,17 @@ class _Walk:
         self.open.pop()
         return fields
 
-    def field(self, field: FieldDescriptor) -> Field:
+    def field(self, field: FieldDescriptor) -> MessageField:
         if not field.is_repeated:
             return self.one(field)
         entry = field.message_type
         if entry is not None and entry.GetOptions().map_entry:
             self.budget.spend_field(2)
-            return Field(field.name, field.number, "map", tuple(self.one(part) for part in entry.fields))
+            return MessageField(field.name, field.number, "map", tuple(self.one(part) for part in entry.fields))
         self.budget.spend_field()
-        return Field(field.name, field.number, "list", (replace(self.one(field), name="element", number=1),))
+        return MessageField(field.name, field.number, "list", (replace(self.one(field), name="element", number=1),))
 
-    def one(self, field: FieldDescriptor) -> Field:
+    def one(self, field: FieldDescriptor) -> MessageField:
         """Return a field as if it were not repeated."""
         kinds: dict[int, Kind] = {
             field.TYPE_INT32: "int",
@@ -279,23 +261,23 @@ class _Walk:
             field.TYPE_BYTES: "binary",
         }
         if kind := kinds.get(field.type):
-            return Field(field.name, field.number, kind)
+            return MessageField(field.name, field.number, kind)
         if field.type == field.TYPE_ENUM:
             self.budget.spend_entries(len(field.enum_type.values))
             symbols = tuple((value.number, value.name) for value in field.enum_type.values)
-            return Field(field.name, field.number, "enum", symbols=symbols, closed=field.enum_type.is_closed)
+            return MessageField(field.name, field.number, "enum", symbols=symbols, closed=field.enum_type.is_closed)
         if field.type == field.TYPE_GROUP:
             raise SchemaError(
                 f"Protobuf field '{field.full_name}' is a group, which is not supported. Make it a message"
             )
         message = field.message_type.full_name
         if message == "google.protobuf.Timestamp":
-            return Field(field.name, field.number, "timestamp")
+            return MessageField(field.name, field.number, "timestamp")
         if message in JSON:
-            return Field(field.name, field.number, "json", message=message)
+            return MessageField(field.name, field.number, "json", message=message)
         wrapped = field.message_type.fields_by_name.get("value")
         if wrapped is not None and message in [f"google.protobuf.{name}" for name in WRAPPERS.split()]:
             # A registered schema may define such a type itself, even one that contains itself.
             with self.budget.level():
                 return replace(self.one(wrapped), name=field.name, number=field.number)
-        return Field(field.name, field.number, "struct", self.fields(field.message_type), message=message)
+        return MessageField(field.name, field.number, "struct", self.fields(field.message_type), message=message)

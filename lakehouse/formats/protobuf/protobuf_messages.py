@@ -27,7 +27,7 @@ Kind = Literal[
 
 
 @dataclass(frozen=True)
-class Field:
+class MessageField:
     """A field of a message, the element of a list, or the key or value of a map.
 
     `fields` are those of a struct, the one element of a list, or the key and value of a map. `symbols` are the numbers
@@ -38,7 +38,7 @@ class Field:
     name: str
     number: int
     kind: Kind
-    fields: tuple[Field, ...] = ()
+    fields: tuple[MessageField, ...] = ()
     symbols: tuple[tuple[int, str], ...] = ()
     message: str = ""
     previous_names: tuple[str, ...] = ()
@@ -51,12 +51,12 @@ WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "do
 """Pairs (from, to) of kinds such that every value of one fits the other."""
 
 
-def fits(written: Field, wanted: Field) -> bool:
+def fits(written: MessageField, wanted: MessageField) -> bool:
     """Return whether all values of a written field fit the kind of the wanted field."""
     return written.kind == wanted.kind or (written.kind, wanted.kind) in WIDER
 
 
-def partners(wanted: Sequence[Field], written: Sequence[Field]) -> Mapping[str, Field]:
+def partners(wanted: Sequence[MessageField], written: Sequence[MessageField]) -> Mapping[str, MessageField]:
     """Return the written fields by the names of their wanted fields: paired by number, then by name."""
     by_number, by_name = {f.number: f for f in written}, {f.name: f for f in written}
     pairs = {field.name: by_number[field.number] for field in wanted if field.number in by_number}
@@ -68,16 +68,13 @@ def partners(wanted: Sequence[Field], written: Sequence[Field]) -> Mapping[str, 
     return pairs
 
 
-def merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "") -> tuple[Field, ...]:
+def merged(
+    newer: tuple[MessageField, ...], older: tuple[MessageField, ...], within: str = ""
+) -> tuple[MessageField, ...]:
     """Return the newer fields with their former names, then the fields that only the older version has.
 
     Args:
-        newer: The fields of a message in newer versions.
-        older: The fields in an older version.
         within: The path of the message with a trailing dot; empty at the top.
-
-    Raises:
-        SchemaError: Values of the older version would be lost, or assigned to another field.
     """
     pairs, fields = partners(newer, older), []
     for field in newer:
@@ -106,7 +103,7 @@ def merged(newer: tuple[Field, ...], older: tuple[Field, ...], within: str = "")
     return (*fields, *dropped)
 
 
-def _require_free_name(field: Field, old: Field, older: Sequence[Field], path: str) -> None:
+def _require_free_name(field: MessageField, old: MessageField, older: Sequence[MessageField], path: str) -> None:
     """Refuse a new name that another field had, because a table may contain values of both fields under it."""
     for other in older:
         if other.name.lower() == field.name.lower() and other.number != field.number:
@@ -129,11 +126,7 @@ def other_indexes(message: Descriptor) -> frozenset[bytes]:
 
 
 def require_distinct(message: Descriptor) -> None:
-    """Require that no index selects a message in one way and another message in the other way.
-
-    Raises:
-        SchemaError: One does.
-    """
+    """Require that no index selects a message in one way and another message in the other way."""
     if own_indexes(message) & other_indexes(message):
         raise SchemaError(
             f"Clients number Protobuf message '{message.full_name}' in two ways, because a message around it declares "

@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, NewerFormat, UnclearState
-from lakehouse.core.offsets.batch import DECISION, TOKEN, Batch, Counts, Log, Positions
-from lakehouse.core.tables import naming
+from lakehouse.core.offsets.batch import Batch, Counts, Log, Positions
+from lakehouse.core.table_protocol import DECISION, OFFSETS_TAG, RECREATED, SUCCESSOR, TOKEN
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.core.user_name import user_name
 from lakehouse.pipeline.batches.positions import read_log
@@ -22,9 +22,7 @@ from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
-from resources.iceberg.catalog import RECREATED
 from resources.iceberg.snapshots import batch_of, last_batch
-from resources.iceberg.table_chain import SUCCESSOR
 from resources.protocols import KafkaClient
 from spark.tables import write
 
@@ -186,7 +184,7 @@ def newest_batch(table: Table | None) -> Batch | None:
         raise
     except UnclearState:
         assert table is not None
-        tagged = table.snapshot_by_name(naming.OFFSETS_TAG)
+        tagged = table.snapshot_by_name(OFFSETS_TAG)
         return batch_of(tagged) if tagged else None
 
 

@@ -20,8 +20,9 @@ from pyspark.sql import functions as F
 
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
-from lakehouse.core.offsets.batch import OWN, PART, PARTS, Counts
+from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.sql import SPARK
+from lakehouse.core.table_protocol import OWN, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.snapshots import history, require_position_deletes, summary_of
 from spark.tables.staged_checks import Result

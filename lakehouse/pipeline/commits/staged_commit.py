@@ -11,7 +11,7 @@ from pyspark.errors import PySparkException
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Counts
-from lakehouse.core.tables import naming
+from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY_TAG, STAGING_PREFIX
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
@@ -31,7 +31,7 @@ OnPhase = Callable[[Phase], None]
 Audit = Callable[["Table", int], list[CheckResult]]
 """Checks the rows of a table's snapshot, given by its id."""
 
-RESERVED = ("main", naming.OFFSETS_TAG, naming.REPLAY_TAG)
+RESERVED = ("main", OFFSETS_TAG, REPLAY_TAG)
 
 
 def no_report(phase: Phase) -> None:
@@ -174,7 +174,7 @@ class StagedCommit:
         return table
 
     def _new(self) -> str:
-        branch = f"{naming.STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
+        branch = f"{STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
         # Not at the head of main, which may have moved since: if main is then rolled back to the base and the branch
         # dropped, Spark recreates it there, and no guard would find that the rows were read from another snapshot.
         write.create_branch(self.clients.session, self.ref, branch, self.base)
@@ -187,7 +187,7 @@ class StagedCommit:
         afterwards. The other one requires its branch after it has staged its dead letters, so either it finds that the
         branch was dropped, or its dead letters are found and dropped here.
         """
-        if not branch.startswith(naming.STAGING_PREFIX):
+        if not branch.startswith(STAGING_PREFIX):
             return table
         catalog, remaining = self.clients.catalog, set(table.metadata.refs)
         table = catalog.drop_staging(table, kept=branch)
@@ -203,14 +203,14 @@ class StagedCommit:
         has seen on it, and without the age limit of the dropped one. Commits of pyiceberg remove the limit, too.
         """
         ref = table.metadata.refs.get(branch)
-        return ref is None or (branch.startswith(naming.STAGING_PREFIX) and ref.max_ref_age_ms is None)
+        return ref is None or (branch.startswith(STAGING_PREFIX) and ref.max_ref_age_ms is None)
 
     def _kept(self, table: Table, branch: str) -> tuple[str, int]:
         ref = table.metadata.refs.get(branch)
         is_tag = ref is not None and ref.snapshot_ref_type != "branch"
-        if branch in RESERVED or branch.startswith(naming.STAGING_PREFIX) or is_tag:
+        if branch in RESERVED or branch.startswith(STAGING_PREFIX) or is_tag:
             raise LakehouseError(
-                f"'{branch}' cannot be the branch of a replay: main, tags and branches named {naming.STAGING_PREFIX}* "
+                f"'{branch}' cannot be the branch of a replay: main, tags and branches named {STAGING_PREFIX}* "
                 f"are reserved for ingestion. Nothing was written. Choose another name, or omit the branch to publish "
                 f"to main after an audit"
             )

@@ -17,6 +17,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import ENTRY
 from lakehouse.core.tables import arrow_values
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of
@@ -31,9 +32,6 @@ from resources.protocols import KafkaClient
 from spark.tables import dead_letters
 
 _LOG = logging.getLogger(__name__)
-
-ENTRY = "lakehouse.entry"
-"""Header with the name of the entry in lakehouse.yaml: several entries may share the record's topic and this one."""
 
 
 def try_publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> list[CheckResult]:

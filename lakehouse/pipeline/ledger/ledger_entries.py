@@ -5,8 +5,9 @@ from datetime import UTC, datetime
 
 from pyiceberg.table import Table
 
-from lakehouse.core.offsets.batch import COUNTS, DECISION, PART, REPLAY, Counts
+from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.offsets.ledger import Entry, Kind
+from lakehouse.core.table_protocol import COUNTS, DECISION, PART, REPLAY
 from lakehouse.pipeline.commits.audit import committed_rows
 from resources.iceberg.snapshots import batch_of, full_history
 

@@ -9,7 +9,7 @@ from lakehouse.core.offsets.ledger import (
     Coverage,
     Entry,
     LedgerFinding,
-    Range,
+    OffsetRange,
     RangeContents,
     coverage,
     faults_of,
@@ -44,8 +44,8 @@ def commits(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> Cell
 
 def partitions(
     entries: Sequence[Entry],
-    rows: Mapping[Range | None, RangeContents] | None = None,
-    letters: Mapping[Range | None, RangeContents] | None = None,
+    rows: Mapping[OffsetRange | None, RangeContents] | None = None,
+    letters: Mapping[OffsetRange | None, RangeContents] | None = None,
 ) -> Cells:
     """Return one row per partition, with the number of rows and dead letters if the tables were read."""
     has_counts = bool(rows or letters)
@@ -121,7 +121,7 @@ def _offsets(entry: Entry) -> str:
     return ", ".join(f"{p}: {start}–{end - 1}" for p, start, end in moved) or "none"
 
 
-def _row_count(table: Mapping[Range | None, RangeContents], of: Coverage) -> int:
+def _row_count(table: Mapping[OffsetRange | None, RangeContents], of: Coverage) -> int:
     return sum(
         contents.rows for r, contents in table.items() if r and (r.topic, r.partition) == (of.topic, of.partition)
     )

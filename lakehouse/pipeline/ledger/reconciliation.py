@@ -10,7 +10,7 @@ from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import visible_columns
 from lakehouse.core.offsets import ledger
 from lakehouse.core.offsets.batch import Batch, Log
-from lakehouse.core.offsets.ledger import Entry, LedgerFinding, Range, RangeContents
+from lakehouse.core.offsets.ledger import Entry, LedgerFinding, OffsetRange, RangeContents
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
@@ -39,8 +39,8 @@ class ReconciliationReport:
 
     entries: list[Entry]
     findings: list[LedgerFinding]
-    rows: Mapping[Range | None, RangeContents] = field(default_factory=dict)
-    letters: Mapping[Range | None, RangeContents] = field(default_factory=dict)
+    rows: Mapping[OffsetRange | None, RangeContents] = field(default_factory=dict)
+    letters: Mapping[OffsetRange | None, RangeContents] = field(default_factory=dict)
 
     @property
     def is_consistent(self) -> bool:
@@ -114,7 +114,7 @@ def _ask_log(
     topic: Topic,
     table: Table,
     entries: Sequence[Entry],
-    ranges: Sequence[Range],
+    ranges: Sequence[OffsetRange],
     frame: DataFrame,
     dead_letters: DataFrame | None,
 ) -> list[LedgerFinding]:
@@ -143,7 +143,7 @@ def _ask_log(
     return notes + findings
 
 
-def _readable(requested: Sequence[Range], ranges: Sequence[Range], log: Log) -> Batch:
+def _readable(requested: Sequence[OffsetRange], ranges: Sequence[OffsetRange], log: Log) -> Batch:
     """Return the batch from the first requested offset to the last one in the table, limited to what the log still
     has."""
     first = {r.partition: r.start for r in sorted(requested, key=lambda r: -r.start)}

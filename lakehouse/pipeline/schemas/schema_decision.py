@@ -14,7 +14,7 @@ from lakehouse.core.tables import metadata_columns
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.columns import table_schema
-from lakehouse.formats.evolution import Change
+from lakehouse.formats.evolution import SchemaChange
 from lakehouse.formats.schema import Shape
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, older_versions, with_versions
@@ -37,7 +37,7 @@ class SchemaDecision:
 
     action: Action
     schemas: TopicSchemas
-    changes: tuple[Change, ...] = ()
+    changes: tuple[SchemaChange, ...] = ()
     error: IncompatibleSchema | None = None
 
     def require_readable(self) -> TopicSchemas:
@@ -180,6 +180,6 @@ def columns(topic: Topic, schemas: TopicSchemas) -> Schema:
     return table_schema(topic.metadata.names, schemas.struct, schemas.key.shape.struct if schemas.key else None)
 
 
-def _changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[Change, ...]:
+def _changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[SchemaChange, ...]:
     shape = Shape(columns(topic, schemas).as_struct(), schemas.previous_names)
     return tuple(evolution.changes(table.schema(), shape))

@@ -12,13 +12,10 @@ from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.offsets.batch import MAX_PROPERTY
+from lakehouse.core.table_protocol import MAX_PROPERTY, SCHEMAS
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.schemas.decoding import TopicSchemas
-
-SCHEMAS = "lakehouse.schemas"
-"""The table property with the fingerprints, as JSON by schema id."""
 
 LONGEST = 32
 """Maximum number of characters of one entry: ten digits of the id, sixteen of the fingerprint, and JSON punctuation."""

@@ -9,10 +9,11 @@ from typing import Any
 from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.table_protocol import BRANCH_DAYS
 from lakehouse.core.tables.naming import TableRef
 from spark.tables import lost_rows
 from spark.tables.target import Target
-from spark.tables.write import DAYS, Written
+from spark.tables.write import Written
 from tests.simulation.engine.decoding_jobs import Decoded, Outcome, digest
 from tests.simulation.engine.memory_spark import MemorySpark, Row, branch_at
 from tests.simulation.systems.kafka import Record
@@ -30,7 +31,7 @@ def create_branch(spark: MemorySpark, ref: TableRef, branch: str, snapshot_id: i
         if (head := snapshot_id or table.metadata.current_snapshot_id) is None:
             spark.commit_files(table, branch, None, [])
             head = spark.load(ref).metadata.refs[branch].snapshot_id
-        spark.iceberg.commit_now(spark.load(ref), (), (branch_at(branch, head, DAYS * 86_400_000),))
+        spark.iceberg.commit_now(spark.load(ref), (), (branch_at(branch, head, BRANCH_DAYS * 86_400_000),))
 
     spark.job("create_branch", create)
 

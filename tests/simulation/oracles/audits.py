@@ -12,8 +12,8 @@ from pyiceberg.table.metadata import TableMetadata
 from lakehouse.config.checks import RowCheck, RowCount
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.offsets.batch import COUNTS, Counts
-from lakehouse.core.tables import naming
+from lakehouse.core.offsets.batch import Counts
+from lakehouse.core.table_protocol import COUNTS, DEAD_LETTERS, STAGING_PREFIX
 from lakehouse.pipeline.commits.audit import AuditFailed, added_files
 from tests.simulation.engine.check_jobs import fails
 from tests.simulation.engine.memory_spark import MemorySpark, Row, data_files
@@ -47,7 +47,7 @@ class AuditOracle(Oracle):
 
     def refused(self, process: Process, error: LakehouseError) -> None:
         """Judge that nothing of a refused batch is visible, and that a redrive is refused because of its own rows."""
-        if self._last.get(process, "").endswith(naming.DEAD_LETTERS):
+        if self._last.get(process, "").endswith(DEAD_LETTERS):
             self._violate(f"dead letters of a refused batch were published: {error}")
         if isinstance(error, AuditFailed) and process.name.startswith("redrive") and self.mode == "append":
             self._judge_refused_redrive(process, error)
@@ -75,7 +75,7 @@ class AuditOracle(Oracle):
         process = self._spark.world.current
         refs = before.refs if before else {}
         for branch in after.refs:
-            if process and branch not in refs and branch.startswith(naming.STAGING_PREFIX):
+            if process and branch not in refs and branch.startswith(STAGING_PREFIX):
                 self._branches.setdefault(branch, process)
                 if name == NAME:
                     # Another attempt: the one before may have been refused between its two publications.
@@ -94,7 +94,7 @@ class AuditOracle(Oracle):
             self._last[author] = name
         self._publisher = self._programs[author][0] if author in self._programs else None
         rows = {row.record for row in self._rows}
-        if name.endswith(naming.DEAD_LETTERS):
+        if name.endswith(DEAD_LETTERS):
             super().committed(name, before, after)
             return
         if not branches and process and self.rolled_back_to is None:

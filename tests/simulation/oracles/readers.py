@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakehouse.core.offsets.batch import TOKEN
+from lakehouse.core.table_protocol import TOKEN
 
 
 class ReaderOracle:

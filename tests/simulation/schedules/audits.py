@@ -13,8 +13,7 @@ from pyspark.errors.exceptions.connect import SparkException
 from lakehouse.config.checks import RECORD_COUNT, Check, Range, RowCount
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, ClockSkew
-from lakehouse.core.offsets.batch import PART
-from lakehouse.core.tables import naming
+from lakehouse.core.table_protocol import PART, STAGING_PREFIX
 from lakehouse.pipeline.commits.audit import AuditFailed
 from tests.simulation.choices import Choices
 from tests.simulation.engine.memory_spark import Row, data_file
@@ -156,7 +155,7 @@ class AuditedSchedule(Interruptions):
     def commit_to_branch(self) -> None:
         """Commit to the branch of a batch as another writer: a row, or none."""
         table = self.iceberg.find(NAME)
-        branches = [b for b in table.metadata.refs if b.startswith(naming.STAGING_PREFIX)] if table else []
+        branches = [b for b in table.metadata.refs if b.startswith(STAGING_PREFIX)] if table else []
         if table and branches:
             branch = self.choices.of(branches)
             head, log = table.metadata.refs[branch].snapshot_id, [*self.kafka.every_record.values()]
@@ -183,7 +182,7 @@ class AuditedSchedule(Interruptions):
 
     def damage(self, branch: str, properties: Mapping[str, str], files: Sequence[DataFile]) -> Sequence[DataFile]:
         """Return the files of a commit; sometimes, the engine writes the last one wrongly, or commits others."""
-        if not (files and self.damage_percent and branch.startswith(naming.STAGING_PREFIX)):
+        if not (files and self.damage_percent and branch.startswith(STAGING_PREFIX)):
             return files
         if not self.choices.happens(self.damage_percent):
             return files

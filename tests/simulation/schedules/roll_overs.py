@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
-from resources.iceberg.table_chain import SUCCESSOR
+from lakehouse.core.table_protocol import SUCCESSOR
 from tests.simulation.choices import Choices
 from tests.simulation.engine.memory_spark import Row
 from tests.simulation.oracles.oracle import Oracle, Position, Range, rows_of

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import BadRecords, UnclearState
-from lakehouse.core.offsets.batch import TOKEN
+from lakehouse.core.table_protocol import TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from lakehouse.config.deployment import Deployment, Tableflow
+from lakehouse.config.deployment import Deployment, TableflowStorage
 from lakehouse.config.model import Config
 from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
 from lakehouse.deploy.graph import deployment_resources
@@ -35,7 +35,7 @@ class Clouds:
         self.reported: list[Any] = []
         self.topics: dict[str, Any] = TOPICS
         self.flink: dict[str, str] = {}
-        self.tableflow = Tableflow()
+        self.tableflow = TableflowStorage()
 
     def credentials(self, name: str = "production") -> CloudCredentials:
         spark, rotation = (f"arn:aws:iam::{ACCOUNT}:user/spark",), (f"arn:aws:iam::{ACCOUNT}:user/rotation",)

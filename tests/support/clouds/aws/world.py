@@ -14,7 +14,7 @@ import requests
 from botocore.awsrequest import AWSResponse, HeadersDict
 from moto.server import ThreadedMotoServer
 
-from lakehouse.config.deployment import Deployment, Existing
+from lakehouse.config.deployment import Deployment, ExistingObjects
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import TableflowReferences, aws_resources
@@ -113,14 +113,19 @@ class World:
         for user in ("spark", "rotation"):
             self.strict.client("iam").create_user(UserName=user)
 
-    def names(self, deployment: str = "prod", region: str = REGION, existing: Existing = Existing()) -> Names:  # noqa: B008 (immutable)
+    def names(
+        self,
+        deployment: str = "prod",
+        region: str = REGION,
+        existing: ExistingObjects = ExistingObjects(),  # noqa: B008 (immutable)
+    ) -> Names:
         return Names(deployment, ACCOUNT, region, existing)
 
     def resources(
         self, config: Config, deployment: str = "prod", clock: Clock = SYSTEM_CLOCK, **changes: Any
     ) -> list[Resource]:
         """Return the resources of a deployment in AWS, and the resources of other systems that they depend on."""
-        names = self.names(deployment, existing=changes.get("existing", Existing()))
+        names = self.names(deployment, existing=changes.get("existing", ExistingObjects()))
         principals = (f"arn:aws:iam::{ACCOUNT}:user/spark",)
         declared = {"name": deployment, "account": ACCOUNT, "region": REGION, "spark_principals": principals}
         declared |= {"rotation_principals": (f"arn:aws:iam::{ACCOUNT}:user/rotation",)} | changes

@@ -15,7 +15,7 @@ import requests
 from botocore.client import BaseClient
 from botocore.exceptions import ConnectionClosedError
 
-from lakehouse.config.deployment import Deployment, Existing, Tableflow
+from lakehouse.config.deployment import Deployment, ExistingObjects, TableflowStorage
 from lakehouse.config.model import Config
 from lakehouse.core.errors import OutcomeUnknownError, Unreachable
 from lakehouse.deploy.aws.bucket import BucketState
@@ -94,9 +94,9 @@ class Lake:
     name: str = "lake"
     account: str = ACCOUNT
     region: str = REGION
-    existing: Existing = Existing()
+    existing: ExistingObjects = ExistingObjects()
     topics: dict[str, Any] = field(default_factory=lambda: LARGE)
-    tableflow: Tableflow = Tableflow()
+    tableflow: TableflowStorage = TableflowStorage()
     first_object: str = ""
     """Key of an object in the bucket of Tableflow's tables."""
     flink: dict[str, str] = field(default_factory=lambda: {"totals": SQL})

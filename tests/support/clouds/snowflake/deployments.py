@@ -18,7 +18,7 @@ import boto3
 import snowflake.connector
 from cryptography.hazmat.primitives import serialization
 
-from lakehouse.config.deployment import Existing
+from lakehouse.config.deployment import ExistingObjects
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.iam_policies import snowflake_trust
@@ -98,7 +98,13 @@ class Deployed:
     rest_catalog: Callable[[], RestCatalog] | None = None
 
     @classmethod
-    def new(cls, server: Server, folder: Path, existing: Existing = Existing(), **settings: Any) -> Deployed:  # noqa: B008 (immutable)
+    def new(
+        cls,
+        server: Server,
+        folder: Path,
+        existing: ExistingObjects = ExistingObjects(),  # noqa: B008 (immutable)
+        **settings: Any,
+    ) -> Deployed:
         """Create a deployment with a new bucket and an empty Glue database."""
         names = Names(f"t{uuid.uuid4().hex[:8]}", ACCOUNT, os.environ["AWS_REGION"], existing)
         boto3.client("s3", endpoint_url=os.environ.get("AWS_ENDPOINT_URL_S3")).create_bucket(Bucket=names.bucket)
