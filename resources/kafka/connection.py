@@ -92,6 +92,8 @@ class KafkaConnection(dg.ConfigurableResource):
 
         defaults = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
         defaults |= {"isolation.level": isolation, "enable.partition.eof": "true"}
+        # Brokers wait half a second by default before they respond at the end of a partition, which ends most reads.
+        defaults["fetch.wait.max.ms"] = "10"
         return Consumer({**self.client_config(), **defaults, **(settings or {})}, logger=_LOG)
 
     def producer(self, **config: str | int) -> Producer:

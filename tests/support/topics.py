@@ -304,6 +304,8 @@ def consume(topic: str, partitions: int) -> list[Message]:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            # At the end of a partition, the broker responds after half a second by default.
+            "fetch.wait.max.ms": 1,
         }
     )
     consumer.assign([TopicPartition(topic, p, 0) for p in range(partitions)])

@@ -106,6 +106,7 @@ def read_log(topic: str) -> Log:
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
             "enable.auto.commit": False,
+            "fetch.wait.max.ms": 1,
         }
     )
     partitions = sorted(consumer.list_topics(topic, timeout=20).topics[topic].partitions)
