@@ -75,14 +75,14 @@ EXAMPLES = {
 }
 """The formats with schemas in the registry."""
 
-PLAIN = {
-    "json": (b'{"a": [1, null]}', '{"a": [1, null]}', b'{"a": '),
-    "string": ("ä".encode(), "ä", b"\xff\xfe"),
-    "int": (struct.pack(">i", -5), -5, b"\0\0\0"),
-    "long": (struct.pack(">q", -(2**63)), -(2**63), b"\0" * 7),
-    "bytes": (b"\0\xff", b"\0\xff", None),
+PLAIN: dict[str, tuple[dict[Any, bytes], list[bytes]]] = {
+    "json": ({'{"a": [1, {"b": 2.50}]}': b'{"a": [1, {"b": 2.50}]}'}, [b"{broken", b'{"a": 1} x', b"1, 2", b""]),
+    "string": ({"ä€": "ä€".encode(), "": b""}, [b"\xff\xfe"]),
+    "int": ({n: struct.pack(">i", n) for n in (0, 1, -1, 2**31 - 1, -(2**31))}, [b"", b"\0", b"\0" * 5]),
+    "long": ({n: struct.pack(">q", n) for n in (0, 1, -1, 2**63 - 1, -(2**63))}, [b"", b"\0" * 4, b"\0" * 9]),
+    "bytes": ({b"\0\xff": b"\0\xff", b"": b""}, []),
 }
-"""The formats without schemas: bytes, their value, and bytes that are no value."""
+"""The formats without schemas: values with their bytes, and bytes that are no value."""
 
 
 class Typed:
@@ -114,16 +114,21 @@ def test_contract_covers_all_formats() -> None:
     assert {*EXAMPLES, *PLAIN} == set(registered())
 
 
-def test_ingest_added_field_becomes_a_column(typed: Typed) -> None:
+def test_ingest_adds_a_field_and_refuses_a_changed_type(typed: Typed) -> None:
     typed.produce(NUMBER, {"a": 1})
     typed.stream.ingest()
     typed.produce(TEXT, {"a": 2, "b": "ä"})
     typed.produce(NUMBER, {"a": 3})
     typed.stream.ingest()
-    assert [a for a, _ in typed.rows("a", "b")] == [1, 2, 3]
+    rows = dict(typed.rows("a", "b"))
+    assert list(rows) == [1, 2, 3]
     # Old rows have null. An old record that is read later has the reader's default, where the format defines one.
-    assert dict(typed.rows("a", "b"))[1] is None
-    assert dict(typed.rows("a", "b"))[2] == "ä"
+    assert (rows[1], rows[2]) == (None, "ä")
+
+    typed.produce({"a": "int", "b": "int"}, {"a": 4, "b": 2})
+    with pytest.raises(SchemaError, match=r"\bb\b"):
+        typed.stream.ingest()
+    assert dict(typed.rows("a", "b")) == rows
 
 
 def test_ingest_undecodable_bytes_become_dead_letters(typed: Typed) -> None:
@@ -139,20 +144,16 @@ def test_ingest_undecodable_bytes_become_dead_letters(typed: Typed) -> None:
     assert all(letter["error_message"] for letter in letters)
 
 
-def test_ingest_changed_type_is_refused_with_the_field(typed: Typed) -> None:
-    typed.produce(TEXT, {"a": 1, "b": "x"})
-    typed.stream.ingest()
-    typed.produce({"a": "int", "b": "int"}, {"a": 2, "b": 2})
-    with pytest.raises(SchemaError, match=r"\bb\b"):
-        typed.stream.ingest()
-    assert typed.rows("a", "b") == [(1, "x")]
-
-
 @pytest.mark.parametrize("name", PLAIN)
-def test_ingest_value_without_schema(resources: Any, name: str) -> None:
-    encoded, value, malformed = PLAIN[name]
-    stream = Stream(resources, settings={"value_format": name, "key": []})
-    stream.produce([{"value": encoded}] + ([{"value": malformed}] if malformed else []))
+def test_ingest_keys_and_values_without_schema_are_kept(resources: Any, name: str) -> None:
+    good, bad = PLAIN[name]
+    stream = Stream(resources, partitions=1, settings={"key": [], "key_format": name, "value_format": name})
+    stream.produce([{"key": data, "value": data} for data in good.values()])
+    stream.produce([{"key": None, "value": data} for data in good.values()])
+    stream.produce([{"value": data} for data in bad])
+    any_good = next(iter(good.values()))
+    stream.produce([{"key": data, "value": any_good} for data in bad])
     stream.ingest()
-    assert [row["value"] for row in stream.rows()] == [value]
-    assert [letter["value"] for letter in stream.dead_letters()] == ([malformed] if malformed else [])
+    assert [(row["key"], row["value"]) for row in stream.rows()] == [(v, v) for v in good] + [(None, v) for v in good]
+    reasons = [letter["error_reason"] for letter in stream.dead_letters()]
+    assert reasons == ["undecodable"] * len(bad) + ["bad_key"] * len(bad)

@@ -49,9 +49,9 @@ def test_ingest_bad_record_is_dead_letter_with_all_parts(resources):
     good = framed(schema_id, TRADES, trade(1))
     broken = bad(schema_id, good)
     values = [value for values in broken.values() for value in values]
-    for value in values:
-        stream.produce([{"key": b"\x00k", "value": value, "headers": [("h", b"\x01\xff"), ("h", b""), ("n", None)]}])
-        stream.produce([{"key": b"ok", "value": good}])
+    headers = [("h", b"\x01\xff"), ("h", b""), ("n", None)]
+    messages = [{"key": b"\x00k", "value": value, "headers": headers} for value in values]
+    stream.produce([message for bad_one in messages for message in (bad_one, {"key": b"ok", "value": good})])
 
     [published] = stream.ingest()
 

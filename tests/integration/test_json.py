@@ -1,4 +1,4 @@
-"""JSON messages and plain values as rows, compared with the values that Python reads from the same bytes."""
+"""JSON messages as rows, compared with the values that Python reads from the same bytes."""
 
 import json
 import struct
@@ -246,33 +246,3 @@ def test_ingest_json_without_registry_uses_declared_schema(resources):
     stream.ingest()
     assert [(row["id"], row["name"]) for row in stream.rows()] == [(-2, "b")]
     assert len(stream.dead_letters()) == 1
-
-    stream = Stream(resources, partitions=1, settings={"key": [], "value_format": "json"})
-    bad = (b"{broken", b'{"a": 1} x', b"1, 2", b"")
-    stream.produce([{"value": value} for value in (b'{"a": [1, {"b": 2.50}]}', *bad)])
-    stream.ingest()
-    assert [row["value"] for row in stream.rows()] == ['{"a": [1, {"b": 2.50}]}']
-    assert [letter["value"] for letter in stream.dead_letters()] == list(bad)
-
-
-@pytest.mark.parametrize(
-    ("format_", "good", "bad"),
-    [
-        ("string", {"ä€": "ä€".encode(), "": b""}, [b"\xff\xfe"]),
-        ("int", {n: struct.pack(">i", n) for n in (0, 1, -1, 2**31 - 1, -(2**31))}, [b"", b"\x00", b"\x00" * 5]),
-        ("long", {n: struct.pack(">q", n) for n in (0, 1, -1, 2**63 - 1, -(2**63))}, [b"", b"\x00" * 4, b"\x00" * 9]),
-        ("bytes", {b"\x00\xff": b"\x00\xff", b"": b""}, []),
-    ],
-)
-def test_ingest_plain_keys_and_values_are_kept(resources, format_, good, bad):
-    stream = Stream(resources, partitions=1, settings={"key": [], "key_format": format_, "value_format": format_})
-    stream.produce([{"key": data, "value": data} for data in good.values()])
-    stream.produce([{"key": None, "value": data} for data in good.values()])
-    stream.produce([{"value": data} for data in bad])
-    any_good = next(iter(good.values()))
-    stream.produce([{"key": data, "value": any_good} for data in bad])
-    stream.ingest()
-
-    assert [(row["key"], row["value"]) for row in stream.rows()] == [(v, v) for v in good] + [(None, v) for v in good]
-    reasons = [letter["error_reason"] for letter in stream.dead_letters()]
-    assert reasons == ["undecodable"] * len(bad) + ["bad_key"] * len(bad)

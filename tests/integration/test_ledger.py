@@ -234,7 +234,6 @@ def test_reconcile_upsert_table_has_no_findings(upserted):
     ("statement", "kind"),
     [
         ("DELETE FROM {} WHERE userid = 'User_3'", "lost"),
-        ("UPDATE {} SET kafka_offset = 0 WHERE userid = 'User_3'", "lost"),
         ("INSERT INTO {0} SELECT * FROM {0} WHERE userid = 'User_3'", "duplicate_key"),
     ],
 )

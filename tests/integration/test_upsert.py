@@ -25,7 +25,7 @@ def test_upsert_batches_give_newest_row_of_each_key(resources):
     generator = random.Random(7)
     users = [f"User_{n}" for n in range(40)]
     number = 0
-    for _ in range(4):
+    for _ in range(2):
         messages = []
         for _ in range(300):
             user, number = generator.choice(users), number + 1
@@ -42,8 +42,8 @@ def test_upsert_batches_give_newest_row_of_each_key(resources):
         assert len(rows) == len(expected) == live_rows(stream.table())
         counts = published.counts
         assert counts.consumed == 300 == counts.rows + counts.tombstones + counts.superseded
-    # Besides the four batches, there is the empty commit at which the first branch starts.
-    assert len(commits(stream.table())) == 4 + 1
+    # Besides the two batches, there is the empty commit at which the first branch starts.
+    assert len(commits(stream.table())) == 2 + 1
 
 
 def test_live_rows_after_rewrite_with_deletes_is_exact(resources):
