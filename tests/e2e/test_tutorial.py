@@ -1,15 +1,22 @@
-"""The commands of docs/tutorial.md, run in order, print the outputs that it shows."""
+"""The commands of docs/tutorial.md, run in order, print the outputs that it shows.
+
+They use the stack of all tests, which runs already, so that `lakehouse down` is left out: test_stack.py runs it.
+"""
 
 import os
 import re
 import subprocess
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
 from lakehouse.config.model import PROJECT
+from lakehouse.core.polling import poll
+from lakehouse.local.client_environment import environment
 from tests.support.documentation import pattern
+from tests.support.topics import admin, registry
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 TEXT = (PROJECT / "docs/tutorial.md").read_text()
@@ -21,9 +28,11 @@ SHELL = 'source "$STATE" 2>/dev/null\n{}\ncode=$?\n{{ export -p; printf "cd %q\n
 class Terminal:
     """A shell in an empty folder."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, hidden: Collection[str]):
+        """Begin without the variables with these names, and those of the project."""
         self.folder, self.state = folder, folder / ".state"
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("LAKEHOUSE")}
+        inherited = {name: value for name, value in os.environ.items() if name not in hidden}
+        inherited = {name: value for name, value in inherited.items() if not name.startswith("LAKEHOUSE")}
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         self.environment = {**inherited, "STATE": str(self.state), "PATH": path, "COLUMNS": "120"}
 
@@ -48,15 +57,26 @@ class Terminal:
         path.write_text(content)
 
 
+TOPIC, SUBJECT = "orders", "orders-value"
+
+
+def delete_topic():
+    """Delete the tutorial's topic and schemas, whose names other tests use, too."""
+    if TOPIC in admin().list_topics(timeout=20).topics:
+        admin().delete_topics([TOPIC])[TOPIC].result()
+        assert poll(lambda: TOPIC not in admin().list_topics(timeout=20).topics, pause=0.1, deadline_seconds=20)
+    if SUBJECT in registry().get_subjects():
+        registry().delete_subject(SUBJECT)
+
+
 @pytest.fixture
-def terminal(tmp_path):
-    terminal = Terminal(tmp_path)
-    yield terminal
-    if (tmp_path / "shop/.lakehouse").exists():
-        terminal.run("lakehouse down")
+def terminal(stack, tmp_path):
+    delete_topic()
+    yield Terminal(tmp_path, environment(stack))
+    delete_topic()
 
 
-def test_tutorial_commands_print_shown_output(terminal):
+def test_tutorial_commands_print_shown_output(terminal, stack):
     for language, name, content in BLOCK.findall(TEXT):
         if name:
             terminal.write(name, content)
@@ -64,5 +84,9 @@ def test_tutorial_commands_print_shown_output(terminal):
             continue
         for part in re.split(r"^\$ ", content, flags=re.MULTILINE)[1:]:
             command, _, expected = part.partition("\n")
+            if command == "lakehouse down":
+                continue
+            if command == "lakehouse init":
+                (terminal.folder / "shop/.lakehouse").symlink_to(stack.path)
             output = terminal.run(command)
             assert re.fullmatch(pattern(expected), output), f"$ {command}\n{output}\ninstead of\n{expected}"
