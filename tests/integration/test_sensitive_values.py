@@ -142,6 +142,8 @@ def world(resources, tmp_path_factory):
         patch.setenv("LAKEHOUSE_CONFIG", "")
         # One retry leaves all kinds of events.
         patch.setattr(factories, "RETRY", dg.RetryPolicy(max_retries=1))
+        # The stream whose check fails would attempt its batch five times, with 15 s of pauses.
+        patch.setattr("lakehouse.streaming.scheduler.ATTEMPTS", 2)
         with dg.instance_for_test(temp_dir=str(tmp_path_factory.mktemp("dagster"))) as instance:
             stream = Stream(resources, partitions=1, settings=SETTINGS)
             world = World(stream, folder, instance, listener)
