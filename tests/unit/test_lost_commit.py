@@ -14,6 +14,7 @@ from lakehouse.core.errors import TransientError, Unreachable
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.query.engines import run
+from resources.iceberg.catalog import Catalog
 from spark.tables import dead_letters
 
 ORDERS = TableRef("trading", "orders")
@@ -30,6 +31,12 @@ def locked(path):
         yield
     finally:
         connection.close()
+
+
+@pytest.fixture
+def catalog(catalog):
+    """Return the catalog of unit tests, which waits for a locked database for a moment instead of five seconds."""
+    return Catalog(type="sql", uri=f"{catalog.uri}?timeout=0.1", warehouse=catalog.warehouse)
 
 
 @pytest.fixture
