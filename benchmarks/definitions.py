@@ -1,8 +1,10 @@
 """Time to load the definitions of many topics, as in Dagster's code server. No server is needed.
 
     python benchmarks/definitions.py --topics 1000
+    python benchmarks/definitions.py --against ../other-checkout
 
-Each round is a separate process. The time of Python's imports, which is independent of the topics, is not included.
+With another checkout, both builds load the same topics in turn, each in its own environment. Each round is a separate
+process. The time of Python's imports, which is independent of the topics, is not included.
 """
 
 from __future__ import annotations
@@ -16,8 +18,10 @@ import tempfile
 from pathlib import Path
 
 import yaml
+from builds import print_comparison, python_of
 
 from lakehouse.config import loader
+from lakehouse.config.model import PROJECT
 
 LOAD = """
 import time
@@ -33,21 +37,32 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--topics", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--against", type=Path, metavar="CHECKOUT", help="another build, which has a .venv")
     arguments = parser.parse_args()
+    builds = {"this": (Path(sys.executable), PROJECT)}
+    if arguments.against:
+        checkout = arguments.against.resolve()
+        builds["other"] = python_of(checkout), checkout
     environments = yaml.safe_load(loader.config_path().read_text())["environments"]
     topics = {f"topic_{number}": {"key": "id"} for number in range(arguments.topics)}
+    seconds: dict[str, list[float]] = {name: [] for name in builds}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "lakehouse.yaml")
         file.write_text(yaml.safe_dump({"namespace": "many", "topics": topics, "environments": environments}))
         environment = {**os.environ, "LAKEHOUSE_CONFIG": str(file), "PYTHONWARNINGS": "ignore"}
-        seconds = []
-        for _ in range(arguments.rounds):
-            loaded = subprocess.run([sys.executable, "-c", LOAD], env=environment, capture_output=True, check=True)
-            load_seconds, assets, checks = loaded.stdout.split()
-            seconds.append(float(load_seconds))
-    spread = f"{min(seconds):.1f} to {max(seconds):.1f} s"
-    counts = f"{arguments.topics:,} topics, {int(assets):,} assets, {int(checks):,} checks"
-    print(f"{counts}: {statistics.median(seconds):.1f} s ({spread})")
+        for number in range(arguments.rounds):
+            for name in list(builds)[:: -1 if number % 2 else 1]:
+                python, project = builds[name]
+                command = [str(python), "-P", "-c", LOAD]
+                loaded = subprocess.run(command, env=environment, cwd=project, capture_output=True, check=True)
+                load_seconds, assets, checks = loaded.stdout.split()
+                seconds[name].append(float(load_seconds))
+    print(f"{arguments.topics:,} topics, {int(assets):,} assets, {int(checks):,} checks")
+    if arguments.against:
+        print_comparison("s", {"definitions": seconds}, checkout)
+    else:
+        low, middle, high = min(seconds["this"]), statistics.median(seconds["this"]), max(seconds["this"])
+        print(f"{middle:.1f} s ({low:.1f} to {high:.1f} s)")
 
 
 if __name__ == "__main__":
