@@ -71,7 +71,6 @@ REST = (
     "tests/integration/test_exactly_once.py",
     "tests/integration/test_stalled_spark.py",
     "tests/integration/test_two_writers.py",
-    "tests/unit/test_lost_commit.py",
     # Stand-ins, the simulator and tools.
     "tests/contract/test_simulated_derivation.py",
     "tests/contract/test_simulated_engine.py",
@@ -87,6 +86,7 @@ REST = (
     "tests/faults/test_oracle.py",
     "tests/integration/test_embedded_registry.py",
     "tests/integration/test_snowflake_access.py",
+    "tests/simulation/test_simulator.py",
     "tests/unit/test_audit.py",
     "tests/unit/test_import_budgets.py",
     "tests/unit/test_java_archives.py",
@@ -144,10 +144,8 @@ REST = (
     "tests/integration/test_tableflow_table.py",
     "tests/integration/test_throughput.py",
     "tests/integration/test_wide_schemas.py",
-    "tests/unit/test_alerts.py",
     "tests/unit/test_check_syntax.py",
     "tests/unit/test_stream_group.py",
-    "tests/unit/test_tick_alerts.py",
 )
 
 
