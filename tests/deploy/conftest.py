@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -21,14 +22,14 @@ from botocore.exceptions import ConnectionClosedError, ReadTimeoutError
 from click.testing import CliRunner, Result
 from moto import mock_aws
 from moto.core.models import responses_mock
-from snowflake.connector import time_util
+from snowflake.connector import network, time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 
 from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.deploy import credentials, graph, rotation
 from lakehouse.deploy.credentials import ADMIN_SECRET
-from lakehouse.deploy.planner import apply
+from lakehouse.deploy.planner import apply, plan
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
 from lakehouse.local.snowflake.iceberg_commands import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
@@ -260,6 +261,9 @@ def wire(monkeypatch: pytest.MonkeyPatch) -> Wire:
     lost = snowflake_requests.exceptions.ConnectionError("lost")
     monkeypatch.setattr(aws, "send", wire.through(aws.send, ConnectionClosedError(endpoint_url="http://aws")))
     monkeypatch.setattr(connector, "send", wire.through(connector.send, lost))
+    # Both libraries repeat a request whose response was lost after up to 16 s.
+    monkeypatch.setattr(botocore.endpoint, "time", SimpleNamespace(sleep=lambda seconds: None))
+    monkeypatch.setattr(network, "time", SimpleNamespace(time=time.time, sleep=lambda seconds: None))
     return wire
 
 
@@ -302,6 +306,16 @@ def new(server: Server, tmp_path: Path) -> Callable[..., Deployed]:
         return deployed
 
     return make
+
+
+@pytest.fixture(scope="module")
+def unchanged(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
+    """A created deployment of a module, which each of its tests leaves as it was."""
+    deployed = Deployed.new(server, tmp_path_factory.mktemp("unchanged"))
+    deployed.lake.create("stock_trades", trades(3))
+    apply(deployed.resources(), quiet)
+    yield deployed
+    assert {change.action for change in plan(deployed.resources())} == {"no-op"}
 
 
 @pytest.fixture

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 from click.testing import Result
+from pyiceberg.catalog.glue import GlueCatalog
 
 from lakehouse.deploy import planner
 from tests.support.clouds.all_clouds import Clouds
+from tests.support.clouds.aws.world import REGION
+from tests.support.clouds.snowflake.server import TRADES, trades
 
 pytestmark = pytest.mark.stack
 
@@ -19,6 +23,14 @@ def exists(clouds: Clouds) -> set[str]:
     marks = {"aws": "aws/bucket", "confluent": "confluent/cluster", "snowflake": "snowflake/volume"}
     by_address = {resource.address: resource for resource in clouds.resources()}
     return {cloud for cloud, address in marks.items() if by_address[address] in outputs}
+
+
+def write_table(clouds: Clouds) -> None:
+    """Write the table of a topic to Glue, as the running lakehouse does."""
+    endpoint = os.environ["AWS_ENDPOINT_URL"]
+    catalog = GlueCatalog("glue", **{"s3.endpoint": endpoint, "s3.region": REGION, "client.region": REGION})
+    location = f"s3://{clouds.credentials().names.bucket}/warehouse/trading/stock_trades"
+    catalog.create_table(("trading", "stock_trades"), TRADES, location=location).append(trades(3))
 
 
 def test_create_and_delete_of_one_cloud_only_reads_the_others(clouds: Clouds, command: Callable[..., Result]):
@@ -40,9 +52,12 @@ def test_create_and_delete_of_one_cloud_only_reads_the_others(clouds: Clouds, co
     assert exists(clouds) == {"aws", "snowflake"}
     assert "role/lakehouse-production-snowflake" not in clouds.aws.state()["roles"], "the other cloud is only read"
 
+    write_table(clouds)
     for cloud in ("aws", "snowflake", "confluent"):
         created = command("create", "--only", cloud, "--yes")
         assert created.exit_code == 0, (cloud, created.output)
+    database = clouds.credentials().names.snowflake("DATABASE")
+    assert [row[1] for row in clouds.snowflake.admin(f"SHOW ICEBERG TABLES IN DATABASE {database}")] == ["STOCK_TRADES"]
     assert exists(clouds) == {"aws", "confluent", "snowflake"}
 
     refused = command("delete", "--only", "aws", "--yes", "--delete-data")

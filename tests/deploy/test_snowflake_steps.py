@@ -42,35 +42,35 @@ def test_plan_before_and_after_apply(new: Callable[..., Deployed], wire: Wire):
     assert deployed.state() == state
 
 
-def test_service_user_queries_with_its_defaults(deployed: Deployed):
-    with service_session(deployed) as session:
+def test_service_user_queries_with_its_defaults(unchanged: Deployed):
+    with service_session(unchanged) as session:
         rows = session.cursor().execute("select count(*), max(lots) from stock_trades").fetchall()
         assert rows == [(3, 2)]
         where = "select current_role(), current_warehouse(), current_database(), current_schema()"
-        purposes = (deployed.names.snowflake(purpose) for purpose in ("ROLE", "WAREHOUSE", "DATABASE"))
-        assert session.cursor().execute(where).fetchone() == (*purposes, deployed.schema)
+        purposes = (unchanged.names.snowflake(purpose) for purpose in ("ROLE", "WAREHOUSE", "DATABASE"))
+        assert session.cursor().execute(where).fetchone() == (*purposes, unchanged.schema)
 
 
-def test_create_objects_have_comment_of_deployment(deployed: Deployed):
-    state = deployed.state()
+def test_create_objects_have_comment_of_deployment(unchanged: Deployed):
+    state = unchanged.state()
     for kind in ("ROLE", "USER", "WAREHOUSE", "DATABASE", "EXTERNAL VOLUME", "CATALOG INTEGRATION", "ICEBERG TABLE"):
         assert state[kind] and {row[2] for row in state[kind]} == {
-            f"lakehouse:deployment=<name> {ACCOUNT} {deployed.names.region}"
+            f"lakehouse:deployment=<name> {ACCOUNT} {unchanged.names.region}"
         }, kind
     assert state["USER"][0][1] == "LAKEHOUSE_<name>_SECURITY_ROLE", "who may change its keys"
 
 
-def test_create_external_ids_are_those_of_the_deployment(deployed: Deployed):
+def test_create_external_ids_are_those_of_the_deployment(unchanged: Deployed):
     principals = {
-        resource.address: resource.read(Outputs()) for resource in deployed.resources() if not resource.depends_on
+        resource.address: resource.read(Outputs()) for resource in unchanged.resources() if not resource.depends_on
     }
-    assert principals["snowflake/volume"].external_id == deployed.names.external_id("volume")
+    assert principals["snowflake/volume"].external_id == unchanged.names.external_id("volume")
     shown = {
         row["property"]: row["property_value"]
-        for row in deployed.query(f"desc external volume {deployed.names.snowflake('VOLUME')}")
+        for row in unchanged.query(f"desc external volume {unchanged.names.snowflake('VOLUME')}")
     }
     assert shown["ALLOW_WRITES"] == "false"
-    assert principals["snowflake/integration"].external_id == deployed.names.external_id("catalog")
+    assert principals["snowflake/integration"].external_id == unchanged.names.external_id("catalog")
 
 
 def test_apply_different_volume_or_integration_is_refused(deployed: Deployed):
@@ -250,9 +250,9 @@ def test_plan_and_destroy_foreign_object_are_refused(new: Callable[..., Deployed
 
 
 @pytest.mark.parametrize("elsewhere", [{"account": "999999999999"}, {"region": "us-west-2"}])
-def test_create_same_name_from_elsewhere_is_refused(deployed: Deployed, elsewhere: dict[str, str]):
-    other = replace(deployed, names=replace(deployed.names, **elsewhere))
-    before = deployed.state()
+def test_create_same_name_from_elsewhere_is_refused(unchanged: Deployed, elsewhere: dict[str, str]):
+    other = replace(unchanged, names=replace(unchanged.names, **elsewhere))
+    before = unchanged.state()
     for act in (
         lambda: apply(other.resources(), quiet),
         lambda: list(plan(other.resources())),
@@ -260,7 +260,7 @@ def test_create_same_name_from_elsewhere_is_refused(deployed: Deployed, elsewher
     ):
         with pytest.raises(UnclearState, match="that does not belong to this deployment: .* left unchanged"):
             act()
-    assert deployed.state() == before
+    assert unchanged.state() == before
 
 
 def test_apply_and_destroy_leave_second_deployment_unchanged(deployed: Deployed, new: Callable[..., Deployed]):
@@ -276,18 +276,18 @@ def test_apply_and_destroy_leave_second_deployment_unchanged(deployed: Deployed,
 OF_ANOTHER = json.dumps(snowflake_trust(*["arn:aws:iam::123456789012:user/another", "its-id"] * 2))
 
 
-def test_plan_foreign_grants_are_reported_and_kept(deployed: Deployed):
-    names = deployed.names
+def test_plan_foreign_grants_are_reported_and_kept(unchanged: Deployed):
+    names = unchanged.names
     role, database, user = names.snowflake("ROLE"), names.snowflake("DATABASE"), names.snowflake("USER")
     security = names.snowflake("SECURITY_ROLE")
-    [grants] = [resource for resource in deployed.resources() if resource.address == "snowflake/grants"]
+    [grants] = [resource for resource in unchanged.resources() if resource.address == "snowflake/grants"]
     assert grants.warning(Outputs(), grants.read(Outputs())) == ""
-    deployed.server.admin(
+    unchanged.server.admin(
         f"grant create schema on database {database} to role {role}", f"grant role {security} to user {user}"
     )
-    before = deployed.state()
+    before = unchanged.state()
 
-    [planned] = [change for change in plan(deployed.resources()) if change.resource.address == "snowflake/grants"]
+    [planned] = [change for change in plan(unchanged.resources()) if change.resource.address == "snowflake/grants"]
 
     assert planned.action == "no-op"
     revocations = (
@@ -297,9 +297,9 @@ def test_plan_foreign_grants_are_reported_and_kept(deployed: Deployed):
     assert planned.reason.count("REVOKE") == 2 and all(
         f"`{revocation}`" in planned.reason for revocation in revocations
     ), planned.reason
-    assert deployed.state() == before
-    deployed.server.admin(*revocations)
-    [planned] = [change for change in plan(deployed.resources()) if change.resource.address == "snowflake/grants"]
+    assert unchanged.state() == before
+    unchanged.server.admin(*revocations)
+    [planned] = [change for change in plan(unchanged.resources()) if change.resource.address == "snowflake/grants"]
     assert planned.reason == "is as it should be"
 
 

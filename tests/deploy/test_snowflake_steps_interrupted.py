@@ -17,9 +17,9 @@ from tests.support.clouds.snowflake.rotated_users import Killed, Wire
 pytestmark = pytest.mark.stack
 
 
-def test_apply_and_destroy_killed_at_each_change_resume(deployed: Deployed, new: Callable[..., Deployed], wire: Wire):
+def test_apply_and_destroy_killed_at_each_change_resume(unchanged: Deployed, new: Callable[..., Deployed], wire: Wire):
     wire.counts = change
-    whole, broken = deployed.state(), new()
+    whole, broken = unchanged.state(), new()
 
     def ended_at_each_change(act: Callable[[], None]) -> int:
         """Repeat an action, killed once before and once after each change.
@@ -49,8 +49,8 @@ def test_apply_and_destroy_killed_at_each_change_resume(deployed: Deployed, new:
     assert broken.state() == {}
 
 
-def test_apply_each_response_lost_once_has_no_duplicates(deployed: Deployed, new: Callable[..., Deployed], wire: Wire):
-    whole, broken = deployed.state(), new()
+def test_apply_each_response_lost_once_has_no_duplicates(unchanged: Deployed, new: Callable[..., Deployed], wire: Wire):
+    whole, broken = unchanged.state(), new()
     lost: set[str] = set()
 
     def for_the_first_time(request: Any) -> bool:

@@ -78,26 +78,26 @@ def refused(cloud: ConfluentCloud, vendor: ConfluentServer, use: Callable[..., o
 
 
 @pytest.mark.parametrize("path", LISTS)
-@pytest.mark.parametrize("part", PARTS)
-def test_list_with_unknown_object_is_refused(confluent: ConfluentCloud, vendor: ConfluentServer, path: str, part: Any):
-    document = {"lake": part} if path == "/connectors" else {"data": [part]}
-    message = refused(confluent, vendor, LISTS[path], document)
-    assert "GET" in message and path in message and "The call changed nothing" in message
+def test_list_with_unknown_object_is_refused(confluent: ConfluentCloud, vendor: ConfluentServer, path: str):
+    for part in PARTS:
+        document = {"lake": part} if path == "/connectors" else {"data": [part]}
+        message = refused(confluent, vendor, LISTS[path], document)
+        assert "GET" in message and path in message and "The call changed nothing" in message
 
 
 @pytest.mark.parametrize("operation", OBJECTS)
-@pytest.mark.parametrize("part", PARTS)
-def test_unknown_object_is_refused(confluent: ConfluentCloud, vendor: ConfluentServer, operation: str, part: Any):
-    message = refused(confluent, vendor, OBJECTS[operation], part)
+def test_unknown_object_is_refused(confluent: ConfluentCloud, vendor: ConfluentServer, operation: str):
     method, _, path = operation.partition(" ")
-    assert method in message and path in message
-    assert ("The call changed nothing" if method == "GET" else "may have been executed") in message
+    for part in PARTS:
+        message = refused(confluent, vendor, OBJECTS[operation], part)
+        assert method in message and path in message
+        assert ("The call changed nothing" if method == "GET" else "may have been executed") in message
 
 
 @pytest.mark.parametrize("path", ["/topics", "/acls", "/connectors"])
-@pytest.mark.parametrize("document", [None, [], "", "text", {"data": None}, {"data": {}}, {"data": ""}])
-def test_missing_list_is_refused(confluent: ConfluentCloud, vendor: ConfluentServer, path: str, document: Any):
-    refused(confluent, vendor, LISTS[path], document)
+def test_missing_list_is_refused(confluent: ConfluentCloud, vendor: ConfluentServer, path: str):
+    for document in (None, [], "", "text", {"data": None}, {"data": {}}, {"data": ""}):
+        refused(confluent, vendor, LISTS[path], document)
 
 
 def test_unknown_subjects_are_refused(confluent: ConfluentCloud, vendor: ConfluentServer):

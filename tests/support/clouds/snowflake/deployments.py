@@ -10,7 +10,7 @@ import re
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -167,9 +167,14 @@ class Deployed:
             text = text.replace(name, "<name>")
         return {kind: sorted(rows, key=str) for kind, rows in json.loads(text).items() if rows}
 
+    @cached_property
+    def _session(self) -> Any:
+        """A session of the administrator, for all queries."""
+        return self.server.administrator()
+
     def query(self, statement: str) -> list[dict[str, Any]]:
         """Return the rows of a query of the administrator, by column."""
-        with self.server.administrator() as session, session.cursor() as cursor:
+        with self._session.cursor() as cursor:
             cursor.execute(statement)
             return [dict(zip([c.name for c in cursor.description], row, strict=True)) for row in cursor.fetchall()]
 
