@@ -145,6 +145,7 @@ REST = (
     "tests/integration/test_throughput.py",
     "tests/integration/test_wide_schemas.py",
     "tests/unit/test_check_syntax.py",
+    "tests/unit/test_daemon_alerts.py",
     "tests/unit/test_stream_group.py",
 )
 
