@@ -34,6 +34,7 @@ from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
+from resources.protocols import Resources
 
 SCHEMA = json.dumps(
     {
@@ -68,19 +69,18 @@ def main() -> None:
     arguments = parser.parse_args()
     curves: list[Curve] = []
     with open_clients(loader.load()) as resources:
-        systems = Clients.of(resources)
         if arguments.append:
-            subjects = [Subject(systems, "append", rows) for rows in arguments.append]
+            subjects = [Subject(resources, "append", rows) for rows in arguments.append]
             title = f"Append of {arguments.appended:,} records, by rows in the table"
             curves.append(growth("append_rows", title, subjects, lambda s: s.new(arguments.appended), arguments.rounds))
         if arguments.partitions:
-            subjects = [Subject(systems, "append", 1_000, partitions) for partitions in arguments.partitions]
+            subjects = [Subject(resources, "append", 1_000, partitions) for partitions in arguments.partitions]
             title = f"Append of {arguments.appended:,} records, by partitions of the topic"
             curves.append(
                 growth("append_partitions", title, subjects, lambda s: s.new(arguments.appended), arguments.rounds)
             )
         if arguments.upsert:
-            subjects = [Subject(systems, "upsert", rows) for rows in arguments.upsert]
+            subjects = [Subject(resources, "upsert", rows) for rows in arguments.upsert]
             title = f"Upsert of {arguments.merged:,} keys"
             spread, newest = (
                 f"{title} from the whole table, by rows of the table",
@@ -93,7 +93,7 @@ def main() -> None:
                 growth("upsert_newest", newest, subjects, lambda s: s.newest(arguments.merged), arguments.rounds)
             )
         if arguments.consecutive:
-            appended, merged = Subject(systems, "append", 1_000), Subject(systems, "upsert", 1_000_000)
+            appended, merged = Subject(resources, "append", 1_000), Subject(resources, "upsert", 1_000_000)
             title = f"Append of {arguments.merged:,} records, consecutive batches"
             curves.append(
                 consecutive("append_commits", title, appended, lambda s: s.new(arguments.merged), arguments.consecutive)
@@ -136,8 +136,9 @@ class Curve:
 class Subject:
     """A table with `rows` rows and its topic with `partitions` partitions."""
 
-    def __init__(self, systems: Clients, mode: str, rows: int, partitions: int = 6):
-        self.systems, self.rows, self.partitions = systems, rows, partitions
+    def __init__(self, resources: Resources, mode: str, rows: int, partitions: int = 6):
+        systems = Clients.of(resources)
+        self.systems, self.spark, self.rows, self.partitions = systems, resources.spark, rows, partitions
         self.topic = Topic.model_validate({"name": f"bench_{mode}_{time.time_ns()}", "mode": mode, "key": "id"})
         self.namespace = "growth"
         self.random = random.Random(rows)
@@ -147,7 +148,7 @@ class Subject:
         self.fill()
 
     def fill(self) -> None:
-        spark = self.systems.spark.session(self.systems.catalog.spark_settings())
+        spark = self.spark.session(self.systems.catalog.spark_settings())
         target = self.topic.table_in(self.namespace).spark_path()
         for start in range(1_000, self.rows, FILL_ROWS):
             end = min(start + FILL_ROWS, self.rows)

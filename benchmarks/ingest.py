@@ -99,12 +99,7 @@ def main() -> None:
         compare(arguments.against.resolve(), arguments.records, arguments.rounds, arguments.cases)
         return
     with open_clients(loader.load()) as connected_systems:
-        systems = Clients(
-            connected_systems.kafka,
-            connected_systems.schema_registry,
-            connected_systems.spark,
-            connected_systems.catalog,
-        )
+        systems = Clients.of(connected_systems)
         topic = fill(systems, arguments.records, arguments.format)
         rates: dict[str, list[float]] = {"read": [], "ingest": []}
         for number in range(arguments.rounds):

@@ -86,12 +86,14 @@ def _decode(spark: object, format_: str, columns: int) -> float:
     """Decode one malformed record and return the seconds."""
     from pyspark.sql import types as T
 
+    from lakehouse.pipeline.engine_values import Decoding
     from lakehouse.pipeline.schemas.decoding import side_schema
-    from spark.decoding.decode import Decoding, decode
+    from spark.decoding.decode import decode
     from spark.decoding.decoded import record as record_column
+    from spark.engine import codec_of
 
     began = time.monotonic()
-    codec = side_schema(format_, [FORMATS[format_](columns)], "").codec
+    codec = codec_of(side_schema(format_, [FORMATS[format_](columns)], "").side)
     decoding = Decoding(codec, None, tuple(codec.columns), (), "append")
     names = {"key": T.BinaryType(), "value": T.BinaryType(), "topic": T.StringType(), "partition": T.IntegerType()}
     names |= {"offset": T.LongType(), "timestamp": T.TimestampType(), "timestampType": T.IntegerType()}

@@ -20,7 +20,7 @@ from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.clients import Clients, engine_client
 from tests.support.servers.proxy import Proxy, Request
 
 RECORDS = 1_000
@@ -42,7 +42,7 @@ def main() -> None:
     table = Table("batch", *METHODS, "all", title=f"Requests to S3 for a batch of {RECORDS:,} records")
     with open_clients(loader.load()) as resources, Proxy(os.environ["AWS_ENDPOINT_URL_S3"], guard=count) as proxy:
         catalog = resources.catalog.model_copy(update={"s3_endpoint": proxy.address})
-        systems = Clients(resources.kafka, resources.schema_registry, resources.spark, catalog)
+        systems = Clients(resources.kafka, resources.schema_registry, engine_client(resources.spark), catalog)
 
         def measure(name: str, subject: Subject, ids: Callable[[Subject], Iterable[int]], batches: int) -> None:
             for _ in range(batches):

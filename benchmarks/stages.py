@@ -24,9 +24,12 @@ from lakehouse.config.model import Topic
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.engine_values import Target
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import ensure_table
+from resources.protocols import SparkClient
 from spark.decoding.decode import decode
+from spark.engine import with_codecs
 from spark.records import read_range
 from spark.tables import write
 
@@ -42,7 +45,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with open_clients(loader.load()) as resources:
         systems = Clients.of(resources)
-        stages = _stages(systems, fill(systems, arguments.records, "avro"))
+        stages = _stages(systems, resources.spark, fill(systems, arguments.records, "avro"))
         seconds: dict[str, list[float]] = {name: [] for name in stages}
         for _ in range(arguments.rounds + 1):
             for name, stage in stages.items():
@@ -52,11 +55,11 @@ def main() -> None:
     _print({name: statistics.median(measured[1:]) for name, measured in seconds.items()}, arguments.records)
 
 
-def _stages(systems: Clients, name: str) -> dict[str, Callable[[], object]]:
+def _stages(systems: Clients, server: SparkClient, name: str) -> dict[str, Callable[[], object]]:
     topic = Topic(name=name, key=("userid",))
-    spark = systems.spark.session(systems.catalog.spark_settings())
+    spark = server.session(systems.catalog.spark_settings())
     schemas = resolve_schemas(systems.schema_registry, topic)
-    decoding = schemas.decoding()
+    decoding = with_codecs(schemas.decoding())
     ensure_table(systems.catalog, topic, topic.table_in(NAMESPACE), schemas)
     batch = next_batch(None, read_log(systems.kafka, name), name)
 
@@ -73,7 +76,7 @@ def _stages(systems: Clients, name: str) -> dict[str, Callable[[], object]]:
     def write_branch() -> None:
         branch = f"stage_{uuid.uuid4().hex[:8]}"
         write.create_branch(spark, topic.table_in(NAMESPACE), branch)
-        write.append(decode(records(), decoding), write.Target(topic.table_in(NAMESPACE), branch, {}))
+        write.append(decode(records(), decoding), Target(topic.table_in(NAMESPACE), branch, {}))
 
     return {
         "read with Spark's defaults": read_untuned,

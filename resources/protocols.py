@@ -115,6 +115,10 @@ class RegistryClient(Protocol):
 class SparkClient(Protocol):
     """A Spark server. `resources.spark.spark.Spark` documents arguments and errors."""
 
+    engine: ClassVar[str]
+    """The engine on this server: `module:function` that returns a lakehouse.pipeline.engine.EngineClient for it. It is
+    not imported here, because PySpark takes seconds to load."""
+
     def session(self, settings: Mapping[str, str]) -> SparkSession:
         """Return the session with these settings applied."""
 
@@ -167,7 +171,7 @@ class Resources(Protocol):
         """The Iceberg catalog."""
 
 
-def resource_of(resources: Resources, key: str, type_: type[Resource]) -> Resource:
+def resource_of(resources: object, key: str, type_: type[Resource]) -> Resource:
     """Return the resource with a key, which is of a class.
 
     Raises:
@@ -181,7 +185,7 @@ def resource_of(resources: Resources, key: str, type_: type[Resource]) -> Resour
     return resource
 
 
-def find_resource(resources: Resources, key: str, type_: type[Resource]) -> Resource | None:
+def find_resource(resources: object, key: str, type_: type[Resource]) -> Resource | None:
     """Return the resource with a key, which is of a class; None if the environment has none.
 
     Raises:

@@ -112,11 +112,6 @@ def as_rows_of(rows: DataFrame, earlier: DataFrame) -> DataFrame:
     return earlier.select(*[columns.get(f.name.lower(), nothing).cast(f.dataType).alias(f.name) for f in rows.schema])
 
 
-def union(rows: DataFrame, others: DataFrame) -> DataFrame:
-    """Return all rows of both, which have the same columns."""
-    return rows.unionByName(others)
-
-
 def rows_between(source: DataFrame, start: Positions, end: Positions) -> DataFrame:
     """Return the rows with offsets from `start` (inclusive) to `end` (exclusive) by partition."""
     return source.filter(is_new(start) & ~is_new(end))

@@ -231,6 +231,7 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
     def tableflow_table(
         context: dg.AssetExecutionContext, resources: Resources
     ) -> Iterator[dg.AssetCheckResult | dg.MaterializeResult]:
+        from lakehouse.pipeline.clients import engine_client
         from lakehouse.pipeline.commits import column_checks
 
         with dagster_failures(entry):
@@ -243,8 +244,8 @@ def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                     f"Tableflow has published no table '{'.'.join(ref.identifier)}' yet. Nothing was changed. It "
                     f"publishes minutes after the topic's first records; `lakehouse deploy plan` shows its state"
                 )
-            session = resources.spark.session(catalog.spark_settings())
-            results = column_checks.run_checks(session, catalog, entry, entry.checks, table, snapshot.snapshot_id, {})
+            engine = engine_client(resources.spark).engine(catalog.spark_settings())
+            results = column_checks.run_checks(engine, catalog, entry, entry.checks, table, snapshot.snapshot_id, {})
             context.log.info(f"{ref} is at snapshot {snapshot.snapshot_id}")
             yield from check_results(results)
             confluent = find_resource(resources, confluent_state.RESOURCE, ConfluentCloud)

@@ -154,12 +154,13 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
     def maintenance(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
+        from lakehouse.pipeline.clients import engine_client
         from lakehouse.pipeline.maintenance import maintain
 
         metadata: dict[str, Any] = {}
         with dagster_failures(entry):
             topic = topic_of(entry, context)
-            for result in maintain(config.namespace, topic, resources.catalog, resources.spark):
+            for result in maintain(config.namespace, topic, resources.catalog, engine_client(resources.spark)):
                 context.log.info(
                     f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)"
                 )

@@ -111,11 +111,12 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], resources: Reso
             if not checks or published is None or snapshot is None:
                 continue
             # It loads Spark's client, which the other checks do not need.
+            from lakehouse.pipeline.clients import engine_client
             from lakehouse.pipeline.commits import column_checks
 
-            table, spark = published[1], resources.spark.session(catalog.spark_settings())
+            table, engine = published[1], engine_client(resources.spark).engine(catalog.spark_settings())
             with hide_values(topic):
-                results = column_checks.run_checks(spark, catalog, topic, checks, table, snapshot.snapshot_id, {})
+                results = column_checks.run_checks(engine, catalog, topic, checks, table, snapshot.snapshot_id, {})
         except Exception as error:
             why = logged_reason(f"The checks of {asset} could not be run", error)
             yield from (Outcome(asset, name, "error", why) for name in checks)

@@ -99,7 +99,10 @@ NAMES: Sequence[StoredName] = (
         PART,
         "snapshot summary",
         "A commit that the next one completes: an upsert deletes, and then appends",
-        writers=("spark/tables/target.py",),
+        writers=(
+            "lakehouse/pipeline/engine_values.py",
+            "spark/tables/commits.py",
+        ),
         readers=(
             "lakehouse/pipeline/commits/audit.py",
             "lakehouse/pipeline/ledger/ledger_entries.py",
@@ -110,7 +113,7 @@ NAMES: Sequence[StoredName] = (
         PARTS,
         "snapshot summary",
         "The number of commits that this one completes, itself included",
-        writers=("spark/tables/target.py",),
+        writers=("lakehouse/pipeline/engine_values.py",),
         readers=("lakehouse/pipeline/commits/audit.py",),
     ),
     StoredName(

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
@@ -16,6 +15,8 @@ from lakehouse.core.table_protocol import RECREATED, REPLAYS, SUCCESSOR
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.engine import DerivationEngine
+from lakehouse.pipeline.engine_values import LateRows, Rows, SnapshotRows
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.snapshots import history, last_batch, may_lack_rows_of
 from resources.iceberg.table_chain import TableChain
@@ -23,7 +24,6 @@ from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name, derived_bookmark_name
 from resources.kafka.transactions import begin, commit
 from resources.protocols import KafkaClient
-from spark import derive as derived_rows
 
 
 def _has_messages(kafka: KafkaClient, topic: str) -> bool:
@@ -86,14 +86,16 @@ def find_bookmark(
     return bookmark
 
 
-def require_one_topic(topic: Topic, source: Topic, table: Table, rows: DataFrame, position: Positions) -> None:
+def require_one_topic(
+    topic: Topic, source: Topic, table: Table, ends: Callable[[], Positions], position: Positions
+) -> None:
     """Require that no row from a position on is of a topic that was recreated, because its offsets do not identify it.
 
     Args:
         topic: The topic that is derived from single rows.
         source: The topic that it is derived from.
         table: The table of the source.
-        rows: Its rows.
+        ends: Returns the offset after the last one of its rows, by partition.
         position: The offsets by partition up to which rows were derived or skipped.
 
     Raises:
@@ -101,9 +103,9 @@ def require_one_topic(topic: Topic, source: Topic, table: Table, rows: DataFrame
     """
     if RECREATED not in table.properties:
         return
-    ends = derived_rows.ends(rows)
-    if any(end > position.get(p, 0) for p, end in ends.items()):
-        named = ",".join(f"{p}:{offset}" for p, offset in furthest(ends, position).items())
+    end = ends()
+    if any(offset > position.get(p, 0) for p, offset in end.items()):
+        named = ",".join(f"{p}:{offset}" for p, offset in furthest(end, position).items())
         raise UnclearState(
             f"Topic '{source.topic}' was recreated, and its table has rows of the previous topic at offsets that "
             f"'{topic.name}' would derive with later rows. Nothing was changed. Continue after them with `lakehouse "
@@ -220,8 +222,10 @@ def set_bookmark(
             f"was changed. Materialize iceberg/{source.name} first"
         )
 
-    def read(snapshot_id: int) -> DataFrame:
-        return derived_rows.published(clients.session, ref, snapshot_id, source.metadata.names)
+    engine = clients.engine.derivation
+
+    def read(snapshot_id: int) -> Rows:
+        return SnapshotRows(ref, snapshot_id, source.metadata.names)
 
     by_row = isinstance(topic.source, Derived) and not topic.source.group_by and not letters
     if last and by_row:
@@ -230,7 +234,8 @@ def set_bookmark(
                 f"Topic '{source.topic}' was recreated, and table {ref} has no position in it. Nothing was changed. "
                 f"Run `lakehouse resume {source.name}` first"
             )
-        require_one_topic(topic, source, table, read(snapshot.snapshot_id), offsets)
+        ends = partial(engine.ends, read(snapshot.snapshot_id))
+        require_one_topic(topic, source, table, ends, offsets)
     bookmark_topic.ensure(clients.kafka)
     producer = begin(clients.kafka, name)
     bookmark = bookmark_of(log, target_topic.topic_id, table, offsets, reason)
@@ -240,7 +245,7 @@ def set_bookmark(
             # After a rollback, the table lacks rows that were derived, and may have them again.
             bookmark = replace(bookmark, offsets=furthest(offsets, previous.offsets))
         if last and not letters:
-            bookmark = replace(bookmark, further=lacking(table, read, previous, is_restorable=by_row))
+            bookmark = replace(bookmark, further=lacking(engine, table, read, previous, is_restorable=by_row))
     commit(clients.kafka, producer, [bookmark_topic.message(clients.kafka, name, bookmark)])
     return bookmark.offsets
 
@@ -271,7 +276,7 @@ def bookmark_of(source: Batch, target_id: str, table: Table, offsets: Positions,
 
 
 def lacking(
-    table: Table, read: Callable[[int], DataFrame], bookmark: Bookmark, *, is_restorable: bool
+    engine: DerivationEngine, table: Table, read: Callable[[int], Rows], bookmark: Bookmark, *, is_restorable: bool
 ) -> Mapping[int, Positions]:
     """Return the snapshots of which rows were derived that a table may lack, with the offsets before which those are.
 
@@ -279,6 +284,7 @@ def lacking(
     may add their rows again, which must not be derived twice; groups that had them must be derived again.
 
     Args:
+        engine: The engine.
         table: The table of the source.
         read: Returns the rows of a snapshot.
         bookmark: The present bookmark.
@@ -299,8 +305,7 @@ def lacking(
         if RECREATED in table.properties:
             # Rows of both topics may have one offset, so the missing ones are unknown.
             return end
-        rows = derived_rows.late_rows(read(snapshot_id), [(read(current.snapshot_id), end)], end)
-        return derived_rows.ends(rows)
+        return engine.ends(LateRows(read(snapshot_id), [(read(current.snapshot_id), end)], end))
 
     checked = sorted(derived.keys() - complete)
     lost = {id_: positions for id_ in checked if id_ in known and (positions := missing(id_))}

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
@@ -27,6 +26,8 @@ from lakehouse.core.table_protocol import RECREATED, SUCCESSOR
 from lakehouse.core.tables import metadata_columns
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.bookmarks import bookmark_of, find_bookmark, furthest, lacking, require_one_topic, source_chains
+from lakehouse.pipeline.engine import DerivationEngine, DerivedRows
+from lakehouse.pipeline.engine_values import FirstRows, LateRows, Rows, RowsBetween, SnapshotRows, Transform
 from lakehouse.pipeline.group_rows import rows_of_groups
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
@@ -35,8 +36,6 @@ from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing, begin, commit, message_limit, split
-from spark import avro_schema, column_lineage
-from spark import derive as derived_rows
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -114,9 +113,14 @@ def _derive_newest(
     if table is None or snapshot is None:
         return Produced(0, None)
     require_naming(source, table.schema(), str(ref))
-    published = partial(derived_rows.published, clients.spark.session(catalog.spark_settings()), names=_names(source))
-    read = partial(published, ref)
-    last = last_batch(table) if source.is_ingested else _all_rows(source, clients, read(snapshot.snapshot_id))
+    engine, names = clients.engine_of(catalog).derivation, _names(source)
+    compute = transform(config, topic)
+
+    def read(snapshot_id: int) -> SnapshotRows:
+        return SnapshotRows(ref, snapshot_id, names)
+
+    is_ingested = source.is_ingested
+    last = last_batch(table) if is_ingested else _all_rows(source, clients, engine.ends(read(snapshot.snapshot_id)))
     if last is None:
         return Produced(0, snapshot.snapshot_id)
     bookmark = find_bookmark(topic, source, clients, chain, last, target_id)
@@ -141,20 +145,20 @@ def _derive_newest(
         return Produced(0, current.snapshot_id)
     rows = read(current.snapshot_id)
     if bookmark is None and not topic.source.group_by:
-        require_one_topic(topic, source, table, rows, last.end)
+        require_one_topic(topic, source, table, partial(engine.ends, rows), last.end)
     # Without a position, all rows are new: those of a topic that was recreated may be at offsets after the last batch.
-    late = [rows] if bookmark is None and topic.source.group_by else []
+    late: list[Rows] = [rows] if bookmark is None and topic.source.group_by else []
     # A replay may add rows again that were derived and then deleted. Tableflow reads no record again.
     is_restorable = source.is_ingested and not topic.source.group_by
     if bookmark is not None and (is_late or is_restorable and may_lack_rows_of(table, bookmark.snapshot_id)):
-        late = [_late(config, topic, chain, rows, read, since, bookmark)] if is_late else []
-        lost = lacking(table, read, bookmark, is_restorable=is_restorable)
+        late = [_late(config, topic, engine, chain, rows, read, since, bookmark)] if is_late else []
+        lost = lacking(engine, table, read, bookmark, is_restorable=is_restorable)
         if topic.source.group_by:
             # Their groups have fewer rows now.
             known = {id_: end for id_, end in lost.items() if table.snapshot_by_id(id_)}
             late += [
                 # Rows of a recreated topic may have the same offsets, so any of them may be missing.
-                read(id_) if RECREATED in table.properties else derived_rows.late_rows(read(id_), [(rows, end)], end)
+                read(id_) if RECREATED in table.properties else LateRows(read(id_), [(rows, end)], end)
                 for id_, end in known.items()
             ]
         current = replace(current, further={} if topic.source.group_by else lost)
@@ -162,13 +166,14 @@ def _derive_newest(
     remaining = replace(last, start={p: since.get(p, 0) for p in last.end})
     if topic.source.group_by:
         # All at once, because a group may have rows in every part.
-        new = derived_rows.rows_between(rows, remaining.start, remaining.end)
-        touched = derived_rows.groups([new, *late], topic.source.group_by)
-        closed = [(ref, published(ref, s.snapshot_id)) for ref, t in chain.closed if (s := t.current_snapshot())]
-        inputs = rows_of_groups(topic, transform(config, topic), rows, touched, closed)
-        parts = iter([(_messages(config, topic, clients, inputs), replace(current, offsets=last.end))])
+        new = RowsBetween(rows, remaining.start, remaining.end)
+        closed = [SnapshotRows(ref, s.snapshot_id, names) for ref, t in chain.closed if (s := t.current_snapshot())]
+        inputs = rows_of_groups(engine, topic, compute, rows, [new, *late], closed)
+        derived = engine.derive(inputs, compute)
+        parts = iter([(_messages(config, topic, clients, derived), replace(current, offsets=last.end))])
     else:
-        parts = _parts(config, topic, clients, rows, late, remaining, bookmark, current)
+        messages = partial(_messages_of_rows, config, topic, clients, engine)
+        parts = _parts(topic, engine, messages, rows, late, remaining, bookmark, current)
     for result, reached in parts:
         bookmark_message = bookmark_topic.message(kafka, name, reached)
         outgoing = itertools.chain(_outgoing(topic, result, limit), [bookmark_message])
@@ -180,8 +185,7 @@ def _derive_newest(
         for part in split(outgoing) if topic.source.group_by else [outgoing]:
             commit(kafka, producer, part)
         produced += result.num_rows
-    lineage = column_lineage.columns_read(derived_rows.own_columns(transform(config, topic)(rows)), rows.columns)
-    return Produced(produced, current.snapshot_id, lineage)
+    return Produced(produced, current.snapshot_id, engine.derive(rows, compute).lineage())
 
 
 def _is_rolled_back(table: Table, snapshot_id: int) -> bool:
@@ -199,25 +203,26 @@ def _names(source: Topic) -> Mapping[str, str]:
     return metadata_columns.names(columns, source.metadata.naming)
 
 
-def _all_rows(source: Topic, clients: Clients, rows: DataFrame) -> Batch:
+def _all_rows(source: Topic, clients: Clients, end: Positions) -> Batch:
     """Return the offsets of all rows of a table that Tableflow writes as one batch.
 
     Raises:
         LakehouseError: The topic does not exist, so it is unknown whose offsets these are.
     """
-    id_, end = topic_id(clients.kafka, source.topic), derived_rows.ends(rows)
+    id_ = topic_id(clients.kafka, source.topic)
     return Batch(clients.kafka.cluster_id(), source.topic, id_, dict.fromkeys(end, 0), end)
 
 
 def _late(
     config: Config,
     topic: Topic,
+    engine: DerivationEngine,
     chain: TableChain,
-    rows: DataFrame,
-    read: Callable[[int], DataFrame],
+    rows: Rows,
+    read: Callable[[int], Rows],
     since: Positions,
     bookmark: Bookmark,
-) -> DataFrame:
+) -> Rows:
     """Return the rows behind the bookmark that were added after the last derivation.
 
     Raises:
@@ -246,10 +251,10 @@ def _late(
     if lost and topic.source.group_by:
         return rows
     known = [(read(id_), end) for id_, end in snapshots.items() if table.snapshot_by_id(id_)]
-    late = derived_rows.late_rows(rows, known, before)
+    late = LateRows(rows, known, before)
     # Rows after all that was derived from the lost snapshots are new.
     ends = {p: max(end.get(p, 0) for end in lost.values()) for p in since} if lost else {}
-    if not lost or not derived_rows.ends(derived_rows.rows_between(late, {}, ends)):
+    if not lost or not engine.ends(RowsBetween(late, {}, ends)):
         return late
     named, snapshot_id = ",".join(f"{p}:{offset}" for p, offset in sorted(since.items())), next(iter(lost))
     if not source.is_ingested:
@@ -268,11 +273,11 @@ def _late(
 
 
 def _parts(
-    config: Config,
     topic: Topic,
-    clients: Clients,
-    rows: DataFrame,
-    late: Sequence[DataFrame],
+    engine: DerivationEngine,
+    messages: Callable[[Rows], pa.Table],
+    rows: Rows,
+    late: Sequence[Rows],
     rest: Batch,
     bookmark: Bookmark | None,
     current: Bookmark,
@@ -282,18 +287,18 @@ def _parts(
     if late and bookmark is not None:
         (remaining,) = late
         # Until all late rows are derived, the bookmark stays at the snapshot that lacks them.
-        while last := derived_rows.ends(first := derived_rows.first_rows(remaining, most)):
-            result = _messages(config, topic, clients, first)
+        while last := engine.ends(first := FirstRows(remaining, most)):
+            result = messages(first)
             if result.nbytes > MAX_BYTES and most > 1:
                 most = _smaller(most, result)
                 continue
             ends = {p: rest.start[p] if p < max(last) else last.get(p, 0) for p in rest.start}
             yield result, replace(bookmark, further={**bookmark.further, current.snapshot_id: ends})
-            remaining = derived_rows.rows_between(remaining, ends, rest.start)
+            remaining = RowsBetween(remaining, ends, rest.start)
         yield pa.table({"key": [], "value": []}), current
     while rest.offsets:
         part = head(rest, most)
-        result = _messages(config, topic, clients, derived_rows.rows_between(rows, part.start, part.end))
+        result = messages(RowsBetween(rows, part.start, part.end))
         if result.nbytes > MAX_BYTES and part.offsets > 1:
             most = _smaller(part.offsets, result)
             continue
@@ -306,22 +311,32 @@ def _smaller(number: int, result: pa.Table) -> int:
     return max(1, number * MAX_BYTES // (2 * int(result.nbytes)))
 
 
-def _messages(config: Config, topic: Topic, clients: Clients, inputs: DataFrame) -> pa.Table:
+def _messages_of_rows(config: Config, topic: Topic, clients: Clients, engine: DerivationEngine, rows: Rows) -> pa.Table:
     """Return the messages that the transform derives from rows of the source."""
+    return _messages(config, topic, clients, engine.derive(rows, transform(config, topic)))
+
+
+def _messages(config: Config, topic: Topic, clients: Clients, derived: DerivedRows) -> pa.Table:
+    """Return the messages of a transform's result."""
     source = topic.source
     assert isinstance(source, Derived)
-    result = derived_rows.own_columns(transform(config, topic)(inputs))
-    value = _registered(config, topic, clients, "value", source.value_schema_file, result)
+    value = _registered(config, topic, clients, "value", source.value_schema_file, derived)
     keyed = topic.key if topic.key_format else ()
-    key = _registered(config, topic, clients, "key", source.key_schema_file, result.select(*keyed)) if keyed else None
-    return derived_rows.messages(result, key, value)
+    key = _registered(config, topic, clients, "key", source.key_schema_file, derived, keyed) if keyed else None
+    return derived.messages(key, value)
 
 
 def _registered(
-    config: Config, topic: Topic, clients: Clients, side: Literal["key", "value"], file: str, rows: DataFrame
+    config: Config,
+    topic: Topic,
+    clients: Clients,
+    side: Literal["key", "value"],
+    file: str,
+    derived: DerivedRows,
+    columns: Sequence[str] | None = None,
 ) -> tuple[int, str]:
     """Return the registry id and the text of the schema of a key or value: the file's, or one derived from the rows."""
-    schema = config.text(file) if file else avro_schema.avro_schema(rows.schema, f"{topic.name}_{side}")
+    schema = config.text(file) if file else derived.avro_schema(f"{topic.name}_{side}", columns)
     return clients.schema_registry.register(topic.subject(side), schema), schema
 
 
@@ -343,7 +358,7 @@ def _outgoing(topic: Topic, result: pa.Table, limit: int) -> Iterator[Outgoing]:
             yield message
 
 
-def transform(config: Config, topic: Topic) -> Callable[[DataFrame], DataFrame]:
+def transform(config: Config, topic: Topic) -> Transform:
     """Return the function that computes a derived topic, from an installed module or one beside lakehouse.yaml.
 
     Raises:
@@ -355,7 +370,7 @@ def transform(config: Config, topic: Topic) -> Callable[[DataFrame], DataFrame]:
     if str(config.root) not in sys.path:
         sys.path.append(str(config.root))
     try:
-        imported: Callable[[DataFrame], DataFrame] = getattr(importlib.import_module(module), function)
+        imported: Transform = getattr(importlib.import_module(module), function)
         return imported
     except (ImportError, AttributeError) as error:
         raise ConfigError(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table import Table
-from pyspark.errors import PySparkException
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, Paused
@@ -27,15 +26,12 @@ from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Stage, no_report
 from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.engine_values import JobFailed, Target, Written
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import summary_of
-from spark.decoding import explain
-from spark.tables import write
-from spark.tables.target import Target
-from spark.tables.write import Written
 
 ATTEMPTS = 3
 """Number of attempts at a batch when other writers publish first."""
@@ -138,7 +134,7 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         publish_once = partial(publish_unless_refused, refusals=refusals, publish=publish)
     try:
         return publish_once(context)
-    except PySparkException:
+    except JobFailed:
         prefix, is_poison = largest_decodable_prefix(context.is_decodable, context.batch)
         if prefix == context.batch and not is_poison:
             # The schema of such a record may be registered under another subject.
@@ -170,7 +166,7 @@ def publish(context: BatchContext) -> Published:
     """
     began, topic, batch = time.monotonic(), context.topic, context.batch
     table = ensure_table(context.clients.catalog, topic, context.ref, context.schemas, context.table)
-    column_checks.validate_quarantine(context.spark, topic, context.ref)
+    column_checks.validate_quarantine(context.engine, topic, context.ref)
     context, stage, written = _stage(context, table)
     counts = _counts(context, written)
     checks = partial(context.declared_checks, since=batch.start), partial(_quarantined, context, written)
@@ -197,7 +193,8 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
     """
 
     def rows(target: Target) -> Written:
-        return write.rows(context.decoded(), target, context.topic.mode, context.topic.key, empty=context.base is None)
+        topic, is_empty = context.topic, context.base is None
+        return context.engine.write(context.decided(), target, topic.mode, topic.key, empty=is_empty)
 
     token = {TOKEN: context.batch.to_json()}
     stage, written = context.commit.stage(table, rows, token)
@@ -222,7 +219,7 @@ def _counts(context: BatchContext, written: Written) -> Counts:
         return counts
     if topic.errors == "skip":
         return replace(counts, skipped=bad, dead_letters=written.quarantined)
-    faults = explain.first_faults(context.decoded(), context.schemas.decoding(), shows_keys=not topic.sensitive)
+    faults = context.decided().first_faults(shows_keys=not topic.sensitive)
     raise BadRecords(topic.name, bad, faults)
 
 
@@ -232,5 +229,5 @@ def _quarantined(context: BatchContext, written: Written, table: Table, snapshot
         return []
     row_count, since = written.counts.rows + written.quarantined, context.batch.start
     return column_checks.quarantine_results(
-        context.decoded(), context.topic, context.ref, table, since, row_count, written.quarantined
+        context.decided(), context.topic, context.ref, table, since, row_count, written.quarantined
     )

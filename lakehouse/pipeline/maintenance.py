@@ -13,10 +13,9 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine import EngineClient, Maintenance
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
-from resources.protocols import SparkClient
-from spark.tables import maintenance_procedures as work
 
 ORPHAN_AGE = timedelta(days=3)
 """Default minimum age of orphan files; younger files may belong to a batch in progress."""
@@ -78,7 +77,7 @@ class Maintained:
 
 
 def maintain(
-    namespace: str, topic: Topic, catalog: Catalog, spark: SparkClient, orphan_age: timedelta = ORPHAN_AGE
+    namespace: str, topic: Topic, catalog: Catalog, engines: EngineClient, orphan_age: timedelta = ORPHAN_AGE
 ) -> Iterator[Maintained]:
     """Compact, expire and clean up a topic's table and its dead letters.
 
@@ -100,7 +99,7 @@ def maintain(
         )
     catalog = catalog.for_maintenance()
     # A session keeps the catalog that it used first, with the role of ingestion.
-    with catalog.translate_errors(), closing(spark.with_own_session()) as spark:
+    with catalog.translate_errors(), closing(engines.with_own_session()) as engines:
         chain = catalog.chain(topic.table_in(namespace))
         current, _ = chain.newest
         catalog.drop_abandoned_tables(namespace)
@@ -112,7 +111,8 @@ def maintain(
                 catalog.drop_abandoned(table)
             if table is not None and table.current_snapshot() is not None:
                 began, before = time.monotonic(), size(table)
-                done = tuple(_steps(topic, ref, catalog, spark, orphan_age))
+                work = engines.engine(catalog.spark_settings()).maintenance
+                done = tuple(_steps(topic, ref, catalog, work, orphan_age))
                 after = published_table(catalog, ref)
                 yield Maintained(ref.name, before, size(after), done, time.monotonic() - began)
 
@@ -131,25 +131,24 @@ def size(table: "Table") -> Size:
     )
 
 
-def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: SparkClient, orphan_age: timedelta) -> Iterator[str]:
-    session = spark.session(catalog.spark_settings())
+def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orphan_age: timedelta) -> Iterator[str]:
     now, keep = datetime.now(UTC), topic.retention
 
     loaded = partial(published_table, catalog, ref)
     stamp = topic.metadata.names.get("kafka_timestamp")
     first = now - keep.rows if keep.rows is not None and not ref.name.endswith(DEAD_LETTERS) else None
-    if first and stamp and work.delete_rows(session, ref, stamp, first):
+    if first and stamp and work.delete_rows(ref, stamp, first):
         yield f"deleted rows older than {keep.rows}"
     require_position_deletes(loaded())
     small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
     if small > 1 or size(loaded()).delete_files:
-        row = work.compact(session, ref, topic.target_file_bytes, int(SMALL * topic.target_file_bytes))
+        row = work.compact(ref, topic.target_file_bytes, int(SMALL * topic.target_file_bytes))
         yield f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"
     if size(loaded()).delete_files > 1:
-        row = work.compact_deletes(session, ref)
+        row = work.compact_deletes(ref)
         yield f"rewrote {row['rewritten_delete_files_count']} delete files into {row['added_delete_files_count']}"
     if size(loaded()).manifests > MAX_MANIFESTS:
-        row = work.compact_manifests(session, ref)
+        row = work.compact_manifests(ref)
         yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
     table = loaded()
     oldest = oldest_shown(shown(table), now - keep.snapshots)
@@ -157,11 +156,11 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, spark: SparkClient, or
     if len(table.metadata.snapshots) > newest and any(
         snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
     ):
-        row = work.expire(session, ref, oldest, newest)
+        row = work.expire(ref, oldest, newest)
         yield f"expired snapshots, and deleted {row['deleted_data_files_count']} data files that only they had"
     if others := _tables_within(table, catalog):
         yield f"kept orphaned files, because {', '.join(others)} has files in the same folder ({table.location()})"
-    elif removed := work.remove_orphans(session, catalog.cleaning, ref, now - orphan_age):
+    elif removed := work.remove_orphans(catalog.cleaning, ref, now - orphan_age):
         yield f"removed {removed} orphaned files"
 
 
@@ -210,7 +209,7 @@ def oldest_shown(shown: Sequence[tuple[int, int]], since: datetime) -> datetime:
     return oldest
 
 
-def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark: SparkClient) -> Maintained:
+def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, engines: EngineClient) -> Maintained:
     """Merge small files and expire snapshots of a table that a stream commits to every few seconds.
 
     Files that were added since the last call are merged. Merged files wait for the maintenance job unless they are
@@ -223,19 +222,19 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, spark:
         Unreachable: A system does not answer.
     """
     with catalog.translate_errors():
-        session, began = spark.session(catalog.spark_settings()), time.monotonic()
+        work, began = engines.engine(catalog.spark_settings()).maintenance, time.monotonic()
         ref, table = catalog.chain(topic.table_in(namespace)).require_published()
         target, before = topic.target_file_bytes, size(table)
-        row = work.compact(session, ref, target, target // MERGED_PARTS)
+        row = work.compact(ref, target, target // MERGED_PARTS)
         done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
         table = published_table(catalog, ref)
         if size(table).manifests > MAX_MANIFESTS:
-            row = work.compact_manifests(session, ref)
+            row = work.compact_manifests(ref)
             done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
         oldest = oldest_kept(commits(table), shown(table), datetime.now(UTC), topic.min_snapshot_age)
         old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
         if old >= FORGOTTEN_AT_ONCE:
-            work.expire(session, ref, oldest, 1)
+            work.expire(ref, oldest, 1)
             done.append(f"expired {old} snapshots")
         after = size(published_table(catalog, ref))
         return Maintained(ref.name, before, after, tuple(done), time.monotonic() - began)

@@ -10,33 +10,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table import Table
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame
 
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import LakehouseError, UnclearState
+from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Counts, Log, Positions, head, next_batch
 from lakehouse.core.table_protocol import RECREATED, REPLAY
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
-from lakehouse.pipeline.batches.poison import Place, listed, report_aborted
+from lakehouse.pipeline.batches.poison import listed, report_aborted
 from lakehouse.pipeline.batches.positions import read_log, within
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited
 from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.engine import Decided
+from lakehouse.pipeline.engine_values import JobFailed, LetterSet, Mode, Place, Target, WaitingLetters, Written
 from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.snapshots import last_batch
 from resources.iceberg.table_chain import TableChain
-from spark.decoding import decode
-from spark.tables import dead_letters, lost_rows, write
-from spark.tables.decision import Decision
-from spark.tables.target import Target
-from spark.tables.write import Written
 
 MOST_NAMED = 10
 """Maximum number of dead letters that a redrive names."""
@@ -63,7 +58,7 @@ class Replayed:
 
 @dataclass(frozen=True)
 class _Read:
-    """Decoded records to write as rows again.
+    """Decided records to write as rows again.
 
     Attributes:
         pieces: The records; each piece is one write.
@@ -73,11 +68,11 @@ class _Read:
         remaining: The records that were decided to remain dead letters; None if there was no such decision.
     """
 
-    pieces: Sequence[DataFrame]
+    pieces: Sequence[Decided]
     summary: Mapping[str, object]
     records: int
     since: Positions
-    remaining: Decision | None = None
+    remaining: LetterSet | None = None
 
 
 @dataclass(frozen=True)
@@ -208,32 +203,31 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
     # Which rows of the table before a roll-over a dead letter would replace is unknown: their columns differ.
     position, begin = context.batch, chain.begin if topic.replaces_rows else {}
-    waiting = dead_letters.waiting(context.spark, ref, snapshot.snapshot_id, position, begin, poison=poison)
-    decoded = decode.decode(waiting, context.schemas.decoding())
+    engine, waiting = context.engine, WaitingLetters(ref, snapshot.snapshot_id, position, begin, poison)
+    decided = engine.decide(waiting, context.schemas.decoding())
     known = foreign_writers.with_foreign_writers(
-        clients.schema_registry, context.schemas, decoded, foreign_writers.BY_HAND
+        clients.schema_registry, context.schemas, decided, foreign_writers.BY_HAND
     )
     # A dead letter whose schema id exceeded the lookup limit remains one.
     context = replace(context, schemas=replace(known, unusable_ids=None))
-    decoded = decode.decode(waiting, context.schemas.decoding())
-    attempts = dead_letters.attempt(decoded, topic.key if topic.replaces_rows else ())
+    decided = engine.decide(waiting, context.schemas.decoding())
+    attempt = engine.letters.attempt(decided, topic.key if topic.replaces_rows else ())
     # Partitions without one have no row to check.
-    first = dict(position.end) | dead_letters.first_offsets(attempts)
-    count, remaining = dead_letters.remaining(attempts)
+    first = dict(position.end) | attempt.first_offsets()
+    count, remaining = attempt.count, attempt.remaining
     recovered, gone, aborting = count - remaining.count, 0, list[Place]()
     if recovered and topic.replaces_rows:
         # A newer record may have replaced or deleted the row since, so the log must be read from there on.
         since = {p: max(o, log.start[p]) for p, o in first.items()}
         read, aborting = _write_since(replace(context, batch=replace(position, start=since)), poison)
-        rows = context.spark.table(context.ref.spark_path())
-        attempts = dead_letters.replaced(attempts, read.pieces, rows, topic.key, *topic.metadata.place)
-        decodable, recovered = recovered, count - dead_letters.remaining(attempts)[1].count
+        attempt = engine.letters.confirm(attempt, read.pieces, context.ref, topic.key, topic.metadata.place)
+        decodable, recovered = recovered, count - attempt.remaining.count
         gone = decodable - recovered
     elif recovered:
-        _write(context, _Read([decoded], {"dead_letters": recovered}, count, first, remaining), None)
+        _write(context, _Read([decided], {"dead_letters": recovered}, count, first, remaining), None)
     if count:
-        letters.mark(clients, topic, ref, attempts, count, position.topic_id, position)
-    first_gone = dead_letters.without_record(attempts, MOST_NAMED) if gone else []
+        letters.mark(clients, topic, ref, attempt, position.topic_id, position)
+    first_gone = attempt.without_record(MOST_NAMED) if gone else []
     return Redriven(count, recovered, gone, tuple(first_gone), tuple(aborting) if gone else ())
 
 
@@ -249,10 +243,10 @@ def _write_since(context: BatchContext, poison: bool) -> tuple[_Read, list[Place
     context = context if poison else replace(context, left_out=letters.poisonous_records(context))
     while True:
         try:
-            decoded, read = _decoded(context)
+            decoding_context, read = _decided(context)
             if read.pieces:
-                _write(decoded, read, None)
-        except PySparkException:
+                _write(decoding_context, read, None)
+        except JobFailed:
             place = None if poison else context.aborting_record()
             if place is None:
                 raise
@@ -295,7 +289,7 @@ def _ingested(namespace: str, topic: Topic, clients: Clients, in_place: bool) ->
         # Until the next batch continues in a new table, this one has no record of the schema that does not fit it.
         topic = topic.model_copy(update={"on_incompatible": "dead_letter"})
     context = replay_context(topic, ref, clients, last, table)
-    column_checks.validate_quarantine(context.spark, topic, ref)
+    column_checks.validate_quarantine(context.engine, topic, ref)
     return log, chain, context
 
 
@@ -310,43 +304,44 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     whole = context.batch
     if not whole.offsets:
         return Replayed(whole, Counts(), None)
-    context, read = _decoded(replace(context, left_out=letters.poisonous_records(context)))
+    context, read = _decided(replace(context, left_out=letters.poisonous_records(context)))
     written, audited = _write(context, read, branch)
     return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)
 
 
-def _decoded(context: BatchContext) -> tuple[BatchContext, _Read]:
-    """Return the decoded records of the context's batch, and the context with the schemas that decode them.
+def _decided(context: BatchContext) -> tuple[BatchContext, _Read]:
+    """Return the records of the context's batch, and the context with the schemas that decode them.
 
     Raises:
         LakehouseError: Records refer to more schemas than the lookup limit: one of them may be the newest of its key.
     """
     whole, topic = context.batch, context.topic
-    headers = topic.keeps_dead_letters
     pieces, remaining = [], whole
     while remaining.offsets:
         piece = head(remaining, topic.max_records_per_batch)
-        pieces.append(context.records(piece, headers=headers or context.schemas.decoding().needs_headers))
+        pieces.append(context.records(piece))
         remaining = replace(remaining, start=piece.end)
     schemas = context.schemas
     for records in pieces:
         # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
-        decoded = decode.decode(records, schemas.decoding())
+        decided = context.engine.decide(records, schemas.decoding())
         schemas = foreign_writers.with_foreign_writers(
-            context.clients.schema_registry, schemas, decoded, foreign_writers.BY_HAND
+            context.clients.schema_registry, schemas, decided, foreign_writers.BY_HAND
         )
         if schemas.unusable_ids is not None:
             raise LakehouseError(
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    decoded_pieces = [decode.decode(records, schemas.decoding(), headers=headers) for records in pieces]
+    decided_pieces = [
+        context.engine.decide(records, schemas.decoding(), headers=topic.keeps_dead_letters) for records in pieces
+    ]
     summary = {"start": dict(whole.start), "end": dict(whole.end)}
-    return replace(context, schemas=schemas), _Read(decoded_pieces, summary, whole.offsets, whole.start)
+    return replace(context, schemas=schemas), _Read(decided_pieces, summary, whole.offsets, whole.start)
 
 
 def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Written, Audited]:
-    """Replace the rows of decoded records on a branch, and publish it unless `branch` is named.
+    """Replace the rows of records on a branch, and publish it unless `branch` is named.
 
     Returns:
         The result of the write, and the audit.
@@ -357,20 +352,19 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
         TransientError: The broker compacted the topic.
         UnclearState: The records that do not decode are not those that were decided on, or the topic was recreated.
     """
-    topic, place = context.topic, context.topic.metadata.place
+    topic = context.topic
     schema_fingerprints.check(context.table, topic, context.schemas)
     catalog = context.clients.catalog
     table = ensure_table(catalog, topic, context.ref, context.schemas, context.table)
     # Reading the records may have taken long.
     table = catalog.load(context.ref) or table
-    key = topic.key if topic.replaces_rows else place
+    key = topic.key if topic.replaces_rows or topic.mode == "dedup" else topic.metadata.place
 
     def rows(target: Target) -> list[Written]:
-        if topic.mode == "dedup":
-            return [write.dedup(decoded, target, topic.key, empty=False) for decoded in read.pieces]
-        written = [write.upsert(decoded, target, key, empty=False) for decoded in read.pieces]
+        mode: Mode = "dedup" if topic.mode == "dedup" else "upsert"
+        written = [context.engine.write(piece, target, mode, key, empty=False) for piece in read.pieces]
         if topic.replaces_rows and branch is None:
-            lost_rows.require_none(context.spark, context.base, target, read.pieces, context.batch, key, *place)
+            _require_no_lost_rows(context, read, target, key)
         return written
 
     stage, writes = context.commit.stage(table, rows, {REPLAY: json.dumps(read.summary)}, branch)
@@ -390,3 +384,20 @@ def _write(context: BatchContext, read: _Read, branch: str | None) -> tuple[Writ
             letters.add_missing(context, read.pieces, stage.target)
         context.commit.publish(audited)
     return written, audited
+
+
+def _require_no_lost_rows(context: BatchContext, read: _Read, target: Target, key: tuple[str, ...]) -> None:
+    """Require that each row of main is on a branch, or that a record which was read replaces or removes it.
+
+    A replay first writes an older record of a key, then the newest one. If the broker deletes the latter in between
+    (Kafka, Log compaction), a newer record of the key may not decode, or not be in the range yet: the key would have
+    the older row, or none.
+    """
+    lost = context.engine.lost_rows(context.base, target, read.pieces, context.batch, key, context.topic.metadata.place)
+    if lost:
+        raise TransientError(
+            f"The broker compacted '{context.batch.topic}' while its records were read, so keys would lose their "
+            f"newest rows ({listed(lost)})",
+            "Nothing was published",
+            "Run the command again",
+        )

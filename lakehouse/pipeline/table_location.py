@@ -1,15 +1,30 @@
 """The tables of topics, and the catalogs that have them, whoever writes them."""
 
+from typing import Protocol
+
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.aws.glue import Glue
+from resources.iceberg.catalog import Catalog
 from resources.iceberg.tableflow_catalog import TableflowCatalog
-from resources.protocols import ReadableCatalog, Resources, find_resource, resource_of
+from resources.protocols import KafkaClient, ReadableCatalog, find_resource, resource_of
 
 TABLEFLOW_CATALOG = "tableflow_catalog"
 """The key of the resource with the tables in Confluent's storage."""
+
+
+class Stores(Protocol):
+    """The systems that have topics and their tables, among the resources of an environment."""
+
+    @property
+    def kafka(self) -> KafkaClient:
+        """The Kafka cluster."""
+
+    @property
+    def catalog(self) -> Catalog:
+        """The Iceberg catalog."""
 
 
 def is_stored_by_confluent(config: Config, topic: Topic) -> bool:
@@ -29,7 +44,7 @@ def source_resources(config: Config, topic: Topic) -> frozenset[str]:
     return table_resources(config, config.topic(topic.source.upstream)) if topic.source.upstream else frozenset()
 
 
-def table_of(config: Config, topic: Topic, resources: Resources) -> TableRef:
+def table_of(config: Config, topic: Topic, resources: Stores) -> TableRef:
     """Return the table of a topic.
 
     Tableflow names a table after its topic, in a database that is named by the id of the Kafka cluster unless the
@@ -53,10 +68,10 @@ def table_of(config: Config, topic: Topic, resources: Resources) -> TableRef:
     return TableRef(ref.namespace, ref.name, in_catalog=(database, topic.topic))
 
 
-def catalog_of(topic: Topic, resources: Resources) -> ReadableCatalog:
+def catalog_of(topic: Topic, resources: Stores) -> ReadableCatalog:
     """Return the catalog that has the table of a topic."""
     return _tableflow_catalog(topic, resources) or resources.catalog
 
 
-def _tableflow_catalog(topic: Topic, resources: Resources) -> TableflowCatalog | None:
+def _tableflow_catalog(topic: Topic, resources: Stores) -> TableflowCatalog | None:
     return None if topic.is_ingested else find_resource(resources, TABLEFLOW_CATALOG, TableflowCatalog)

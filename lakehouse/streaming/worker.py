@@ -223,7 +223,7 @@ class Compactor:
             self._clients = self._clients or context.clients.with_own_connections()
             with hide_values(topic):
                 maintained = compact_incrementally(
-                    context.config.namespace, topic, self._clients.catalog, self._clients.spark
+                    context.config.namespace, topic, self._clients.catalog, self._clients.engines
                 )
             self._failures, event = 0, TableCompacted(name, maintained)
         except Exception as error:

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -79,6 +79,8 @@ class Progress:
 
 class Spark(dg.ConfigurableResource):
     """A Spark Connect server: the embedded one or a cluster's."""
+
+    engine: ClassVar[str] = "spark.engine:SparkEngines"
 
     remote: str = masked_field(
         description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` if the server requires a token."

@@ -7,14 +7,15 @@ from dataclasses import replace
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
+from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding import explain
-from spark.decoding.decode import Codec, Decoding, decode
+from spark.decoding.decode import Codec, decode
 
 RECORDS = 1_000
 """Number of control records, so that each core of a cluster has some."""
 
 
-def decode_controls(spark: SparkSession, decoding: Decoding, *, explained: bool) -> None:
+def decode_controls(spark: SparkSession, decoding: Decoding[Codec], *, explained: bool) -> None:
     """Decode control messages as the records of a topic are decoded.
 
     Args:

@@ -8,7 +8,7 @@ format).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -18,30 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType
 
 from lakehouse.core.tables.metadata_columns import internal, registered
+from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of
 from spark.decoding.decoded import PREFIX, record
 from spark.decoding.exact_keys import exactly, text_of_json
-
-Mode = Literal["append", "dedup", "upsert", "debezium"]
-
-REASONS = {
-    "null_value": "The value is null, which is not a row in an append table",
-    "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id",
-    "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
-    "undecodable": "The value cannot be decoded with its schema",
-    "bad_key": "A key column is missing: the message key cannot be read or does not fit the column, or the column is "
-    "null in the value",
-    "no_row": "The change event has no row after the change",
-    "poison": "Decoding the record aborted the Spark job",
-    "unknown_operation": "The operation of the change event is not one that changes a single row",
-    "check": "The row fails a check that quarantines it",
-    "unfit_schema": "The value does not decode, and its schema does not fit the table",
-    "schema_limit": "The value's schema id was not looked up, because the batch has too many ids that the topic does "
-    "not have. `lakehouse redrive` looks it up",
-    "other_type": "The value has another record type than the topic, by the name in its schema",
-}
-"""Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
 
 
 class Codec(Protocol):
@@ -111,48 +92,7 @@ class Codec(Protocol):
         return F.lit(False)
 
 
-@dataclass(frozen=True)
-class Decoding:
-    """Instructions that turn a topic's records into rows.
-
-    Attributes:
-        value: The codec of message values.
-        key: The codec of message keys; None if they are not decoded.
-        columns: The columns of the table, without metadata columns.
-        key_columns: The columns that must not be null.
-        mode: How records change the table.
-        registered: Whether the schema registry has the value's schemas.
-        other_type_ids: Known schema ids of other record types. Their records belong to another table or, unless
-            `has_other_types`, are dead letters.
-        unfit_ids: Ids of versions that do not fit the table.
-        unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
-        conflicts: Reasons, by id, why records of versions cannot share the columns.
-        has_other_types: Whether the topic has records of other types as well.
-        metadata: The table's names of metadata columns by their internal names.
-        quarantine: SQL conditions by check name; rows that meet one are quarantined.
-    """
-
-    value: Codec
-    key: Codec | None
-    columns: tuple[str, ...]
-    key_columns: tuple[str, ...]
-    mode: Mode
-    registered: bool = True
-    other_type_ids: frozenset[int] = frozenset()
-    unfit_ids: frozenset[int] = frozenset()
-    unusable_ids: frozenset[int] | None = None
-    conflicts: Mapping[int, str] = field(default_factory=dict)
-    has_other_types: bool = False
-    metadata: Mapping[str, str] = field(default_factory=dict)
-    quarantine: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def needs_headers(self) -> bool:
-        """True if rows contain headers, which Spark reads only on request."""
-        return any(column.needs_headers for name, column in registered().items() if internal(name) in self.metadata)
-
-
-def decode(records: DataFrame, decoding: Decoding, *, headers: bool = False) -> DataFrame:
+def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = False) -> DataFrame:
     """Decode records to rows, or to the reason why they are dead letters.
 
     Args:
@@ -202,7 +142,7 @@ def decode(records: DataFrame, decoding: Decoding, *, headers: bool = False) -> 
     return result.withColumn(PREFIX + "reason", reason)
 
 
-def refused(records: DataFrame, decoding: Decoding, reason: str, *, headers: bool = False) -> DataFrame:
+def refused(records: DataFrame, decoding: Decoding[Codec], reason: str, *, headers: bool = False) -> DataFrame:
     """Return records in the form of `decode`, all of them undecoded dead letters with one reason."""
     records = records.withColumn("schema_id", F.lit(None).cast("int"))
     columns = {name: F.lit(None) for name in decoding.columns}
@@ -214,7 +154,7 @@ def refused(records: DataFrame, decoding: Decoding, reason: str, *, headers: boo
 def _result(
     records: DataFrame,
     columns: Mapping[str, Column],
-    decoding: Decoding,
+    decoding: Decoding[Codec],
     filtered: Column,
     deleted: Column,
     reason: Column,
@@ -273,7 +213,7 @@ class _Rows:
     faults: list[tuple[Column, str]]
 
 
-def _records(decoding: Decoding) -> _Rows:
+def _records(decoding: Decoding[Codec]) -> _Rows:
     """Return the rows of a topic whose values are rows; for upserts, a null value deletes the row."""
     null = F.col("value").isNull()
     if decoding.mode == "upsert":
@@ -282,7 +222,7 @@ def _records(decoding: Decoding) -> _Rows:
     return _Rows(F.col("v"), None, empty=never, deleted=never, filtered=never, faults=[])
 
 
-def _change_events(decoded: DataFrame, decoding: Decoding) -> _Rows:
+def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
     """Return the rows of Debezium change events.
 
     `after` is the row for create, update and snapshot read, `before` for delete (Debezium, Data change events). The
@@ -302,7 +242,7 @@ def _change_events(decoded: DataFrame, decoding: Decoding) -> _Rows:
     return _Rows(row["after"], old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
 
 
-def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, Column]:
+def _columns(decoded: DataFrame, decoding: Decoding[Codec], rows: _Rows) -> dict[str, Column]:
     """Return the columns of the row. Missing key columns are taken from the message key or the old row."""
     from_key = set(decoding.key.columns) if decoding.key else set()
     types = _row_types(decoded, decoding) if from_key or decoding.mode == "debezium" else {}
@@ -329,7 +269,7 @@ def _columns(decoded: DataFrame, decoding: Decoding, rows: _Rows) -> dict[str, C
     return columns
 
 
-def _row_types(decoded: DataFrame, decoding: Decoding) -> dict[str, DataType]:
+def _row_types(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, DataType]:
     """Return the types of a row's fields by name."""
     row: Any = decoded.schema["v"].dataType
     return _field_types(row["after"].dataType if decoding.mode == "debezium" else row)
@@ -347,7 +287,7 @@ def _first(faults: list[tuple[Column, str]]) -> Column:
     return first_of(faults) if faults else F.lit(None).cast("string")
 
 
-def _value_faults(decoding: Decoding, data: Column) -> list[tuple[Column, str]]:
+def _value_faults(decoding: Decoding[Codec], data: Column) -> list[tuple[Column, str]]:
     """Return the possible faults of a value's bytes, in order of precedence."""
     schema_id, undecoded = F.col("schema_id"), ~_is_good("v")
     unknown = [(schema_id.isNull(), "unknown_schema")] if decoding.registered else []

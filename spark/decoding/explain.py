@@ -13,7 +13,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.schema import schema_id
-from spark.decoding.decode import REASONS, Decoding
+from lakehouse.pipeline.engine_values import REASONS, Decoding
+from spark.decoding.decode import Codec
 from spark.decoding.decoded import record
 
 OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
@@ -26,7 +27,7 @@ SHOWN = 64
 """Maximum number of bytes of a message key in an error."""
 
 
-def message(decoding: Decoding) -> Column:
+def message(decoding: Decoding[Codec]) -> Column:
     """Return the reason why a record is a dead letter: the sentence of the reason code, and details if known."""
     sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
     read_again = F.arrow_udf(_explainer(decoding), "string")  # type: ignore[call-overload]  # its stub lacks this form
@@ -38,7 +39,7 @@ def message(decoding: Decoding) -> Column:
 
 
 def first_faults(
-    decoded: DataFrame, decoding: Decoding, limit: int = 5, *, shows_keys: bool = False
+    decoded: DataFrame, decoding: Decoding[Codec], limit: int = 5, *, shows_keys: bool = False
 ) -> list[tuple[int, int, str]]:
     """Return the first records that could not be decoded, by partition and offset.
 
@@ -64,7 +65,7 @@ def first_faults(
     return faults
 
 
-def _missing(decoding: Decoding) -> Column:
+def _missing(decoding: Decoding[Codec]) -> Column:
     """Return the first key column that is null if the reason is `bad_key`, else null."""
     null = [
         F.when(F.col(SPARK.identifier(name)).isNull(), F.lit(f"key column '{name}' is null"))
@@ -73,7 +74,7 @@ def _missing(decoding: Decoding) -> Column:
     return F.when(record("reason") == OF_KEY, F.coalesce(*null)) if null else F.lit(None).cast("string")
 
 
-def _explainer(decoding: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
+def _explainer(decoding: Decoding[Codec]) -> Callable[[pa.Array, pa.Array, pa.Array], pa.Array]:
     """Return the function that Spark's Python workers run. It contains schemas, and no connections."""
 
     def explain(reasons: pa.Array, keys: pa.Array, values: pa.Array) -> pa.Array:
@@ -83,7 +84,7 @@ def _explainer(decoding: Decoding) -> Callable[[pa.Array, pa.Array, pa.Array], p
     return explain
 
 
-def _explanation(decoding: Decoding, reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
+def _explanation(decoding: Decoding[Codec], reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
     try:
         if reason in OF_SCHEMA and value is not None:
             return f"schema id {schema_id(value)}"

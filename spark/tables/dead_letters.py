@@ -10,99 +10,39 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import (
-    BinaryType,
-    IcebergType,
-    IntegerType,
-    ListType,
-    LongType,
-    MapType,
-    NestedField,
-    StringType,
-    StructType,
-    TimestamptzType,
-)
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.config.model import Topic
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
-from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine_values import REASONS, Decoding, LetterOrigin, LetterSet, Target, WaitingLetters
 from spark.decoding import framing_columns
 from spark.decoding.conditions import some
-from spark.decoding.decode import REASONS, Decoding
+from spark.decoding.decode import Codec
 from spark.decoding.decoded import record
 from spark.decoding.explain import message
 from spark.derive import published
-from spark.tables.decision import Decision, digest
-from spark.tables.target import Target
+from spark.tables import commits
+from spark.tables.observed_counts import digest
 
 CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
 """Value of `error_code` by reason."""
 
 
-def schema() -> Schema:
-    """Return the columns of a table of dead letters; Kafka timestamps are in milliseconds."""
-
-    def fields(*columns: tuple[str, IcebergType, str]) -> list[NestedField]:
-        # The catalog assigns the ids.
-        return [NestedField(n, name, type_, required=False, doc=doc) for n, (name, type_, doc) in enumerate(columns, 1)]
-
-    text, number, time = StringType(), IntegerType(), TimestamptzType()
-    header = StructType(*fields(("key", text, "Name"), ("value", BinaryType(), "Value")))
-    record = StructType(
-        *fields(
-            ("topic", text, "Kafka topic"),
-            ("partition", number, "Kafka partition"),
-            ("offset", LongType(), "Kafka offset"),
-            ("timestamp", time, "Kafka timestamp"),
-            ("timestamp_type", text, "CreateTime or LogAppendTime"),
-            ("headers", ListType(1, header, element_required=False), "The record's headers, in order"),
-            ("key", BinaryType(), "The message key's bytes"),
-            ("value", BinaryType(), "The message value's bytes"),
-        )
-    )
-    details = MapType(1, text, 2, text, value_required=False)
-    columns = fields(
-        ("error_timestamp", time, "Time at which the record became a dead letter"),
-        ("error_code", number, "Number of the reason"),
-        ("error_reason", text, "Stable name of the reason"),
-        ("error_message", text, "The reason as a sentence"),
-        ("error_details", details, "More about it"),
-        ("processor", text, "What set it aside"),
-        ("statement_name", text, "The entry of lakehouse.yaml"),
-        ("affected_type", text, "What lacks the record"),
-        ("affected_catalog", text, "Its catalog"),
-        ("affected_database", text, "Its namespace"),
-        ("affected_name", text, "Its name"),
-        ("source_record", record, "The record as the broker has it"),
-        ("schema_id", number, "Registry id that the value names"),
-        ("attempts", number, "How often decoding was tried"),
-        ("redriven_timestamp", time, "When it became a row after all"),
-        ("topic_id", text, "Kafka's id of the topic"),
-    )
-    return assign_fresh_schema_ids(Schema(*columns))
-
-
-def of_batch(decoded: DataFrame, decoding: Decoding, topic: Topic, ref: TableRef, batch: Batch) -> DataFrame:
-    """Return the records of a batch that are dead letters, with unchanged bytes.
+def of_records(decoded: DataFrame, decoding: Decoding[Codec], origin: LetterOrigin) -> DataFrame:
+    """Return the records that are dead letters, with unchanged bytes.
 
     Args:
-        decoded: The decoded records of the batch, with headers.
+        decoded: The decoded records, with headers.
         decoding: The instructions that they were decoded with.
-        topic: The topic as declared in lakehouse.yaml.
-        ref: The table that lacks the records.
-        batch: The offsets of the records.
+        origin: Their origin.
     """
-    # Without the policy `log`, records that do not decode are skipped, and only quarantined rows are kept.
-    is_dead_letter = record("reason" if topic.errors == "log" else "check").isNotNull()
-    return decoded.filter(is_dead_letter & ~record("filtered")).select(*_columns(decoding, topic, ref, batch.topic_id))
+    is_dead_letter = record("check" if origin.only_quarantined else "reason").isNotNull()
+    return decoded.filter(is_dead_letter & ~record("filtered")).select(*_columns(decoding, origin))
 
 
-def decision(letters: DataFrame, batch: Batch) -> Decision:
+def letter_set(letters: DataFrame, batch: Batch) -> LetterSet:
     """Return the set of a batch's records in a table of dead letters."""
     source, recovered = F.col("source_record"), F.col("redriven_timestamp").isNotNull()
     [row] = (
@@ -114,7 +54,7 @@ def decision(letters: DataFrame, batch: Batch) -> Decision:
         )
         .collect()
     )
-    return Decision(row["count"], row["digest"], row["recovered"])
+    return LetterSet(row["count"], row["digest"], row["recovered"])
 
 
 def discard(spark: SparkSession, target: Target, batch: Batch) -> None:
@@ -139,12 +79,13 @@ def _discard(offsets: DataFrame, target: Target, batch: Batch) -> None:
         & (F.col(f"{source}.offset") >= F.col("offsets.first"))
         & (F.col(f"{source}.offset") < F.col("offsets.after"))
     )
-    target.deleting().merge(offsets.sparkSession, offsets.mergeInto(target.path, inside).whenMatched().delete())
+    merge = offsets.mergeInto(target.path, inside).whenMatched().delete()
+    commits.merge(offsets.sparkSession, merge, target.deleting())
 
 
 def append(letters: DataFrame, target: Target) -> None:
     """Append dead letters to a branch of their table."""
-    target.append(letters)
+    commits.append(letters, target)
 
 
 def missing(
@@ -154,7 +95,7 @@ def missing(
     counted and written.
 
     Args:
-        of_range: The dead letters of the range, as `of_batch` returns them.
+        of_range: The dead letters of the range, as `of_records` returns them.
         letters: The rows of their table.
         batch: The range.
         table: The rows of the table, all of the batch's topic.
@@ -184,30 +125,14 @@ def _is_of(topic_id: str, start: Positions, end: Positions) -> Column:
     return (F.col("topic_id") == topic_id) & some([F.lit(False), *inside])
 
 
-def waiting(
-    spark: SparkSession,
-    letters: TableRef,
-    snapshot_id: int,
-    position: Batch,
-    since: Positions,
-    *,
-    poison: bool = False,
-) -> DataFrame:
-    """Return the dead letters of one snapshot that are not rows yet, in the columns of spark.records.
-
-    Args:
-        spark: The Spark session.
-        letters: The table of dead letters.
-        snapshot_id: The snapshot.
-        position: The newest batch of the table that lacks the records. Dead letters with later offsets are of an
-            unpublished batch: the next run decides about their records again.
-        since: The offsets by partition before which dead letters are left out.
-        poison: Whether to return those whose decoding aborted the Spark job, too; it may do so again.
-    """
-    undecoded = published(spark, letters, snapshot_id, {}).filter(F.col("redriven_timestamp").isNull())
-    if not poison:
+def waiting(spark: SparkSession, letters: WaitingLetters) -> DataFrame:
+    """Return dead letters that are not rows yet, in the columns of spark.records."""
+    snapshot = published(spark, letters.ref, letters.snapshot_id, {})
+    undecoded = snapshot.filter(F.col("redriven_timestamp").isNull())
+    if not letters.poison:
         undecoded = undecoded.filter(F.col("error_reason") != "poison")
-    source = undecoded.filter(_is_of(position.topic_id, since, position.end)).select("source_record.*")
+    position = letters.position
+    source = undecoded.filter(_is_of(position.topic_id, letters.since, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
     return source.withColumn("timestampType", codes)
 
@@ -335,12 +260,12 @@ def first_offsets(attempted: DataFrame) -> dict[int, int]:
     return {row["kafka_partition"]: row["first"] for row in first.collect()}
 
 
-def remaining(attempted: DataFrame) -> tuple[int, Decision]:
+def remaining(attempted: DataFrame) -> tuple[int, LetterSet]:
     """Return the number of dead letters, and the set of those that do not decode."""
     stays = ~F.col("recovered")
     places = digest(F.col("kafka_partition"), F.col("kafka_offset"), stays)
     [(count, *stay)] = attempted.agg(F.count(F.lit(1)), F.count_if(stays), places).collect()
-    return count, Decision(*stay)
+    return count, LetterSet(*stay)
 
 
 def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
@@ -368,13 +293,13 @@ def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
         .whenMatched()
         .update({"attempts": attempts})
     )
-    target.merge(attempted.sparkSession, marks)
+    commits.merge(attempted.sparkSession, marks, target)
 
 
-def _columns(decoding: Decoding, topic: Topic, ref: TableRef, topic_id: str) -> list[Column]:
+def _columns(decoding: Decoding[Codec], origin: LetterOrigin) -> list[Column]:
     reason, value = record("reason"), record("value")
     fields = ("partition", "offset", "timestamp", "timestamp_type", "headers", "key", "value")
-    source_record = F.struct(F.lit(topic.topic).alias("topic"), *(record(field).alias(field) for field in fields))
+    source_record = F.struct(F.lit(origin.topic).alias("topic"), *(record(field).alias(field) for field in fields))
     details = F.create_map(
         F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
     )
@@ -387,14 +312,14 @@ def _columns(decoding: Decoding, topic: Topic, ref: TableRef, topic_id: str) -> 
         message(decoding).alias("error_message"),
         F.map_filter(details, lambda _, value: value.isNotNull()).alias("error_details"),
         F.lit("lakehouse").alias("processor"),
-        F.lit(topic.name).alias("statement_name"),
+        F.lit(origin.entry).alias("statement_name"),
         F.lit("table").alias("affected_type"),
         F.lit(naming.CATALOG).alias("affected_catalog"),
-        F.lit(ref.namespace).alias("affected_database"),
-        F.lit(ref.name).alias("affected_name"),
+        F.lit(origin.ref.namespace).alias("affected_database"),
+        F.lit(origin.ref.name).alias("affected_name"),
         source_record.alias("source_record"),
         F.when(framing_columns.is_framed(value, may_be_empty=True), named).alias("schema_id"),
         F.lit(1).alias("attempts"),
         F.lit(None).cast("timestamp").alias("redriven_timestamp"),
-        F.lit(topic_id).alias("topic_id"),
+        F.lit(origin.topic_id).alias("topic_id"),
     ]

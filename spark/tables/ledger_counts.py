@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
@@ -70,11 +69,6 @@ def duplicate_keys(table: DataFrame, key: Sequence[str], shown: Collection[str])
     texts = [F.col("key")[name].cast("string") if name in shown else F.lit("(sensitive)") for name in key]
     text = F.concat_ws(", ", *texts)
     return [tuple(row) for row in repeated.select(text.alias("key"), "n").orderBy("key").limit(NAMED).collect()]
-
-
-def together(tables: Sequence[DataFrame | None]) -> DataFrame:
-    """Return the columns PLACE of all tables that are not None."""
-    return reduce(DataFrame.unionAll, [table.select(*PLACE) for table in tables if table is not None])
 
 
 def logged(

@@ -1,4 +1,4 @@
-"""Prevent that a replay removes rows because the broker compacts the topic while its records are read."""
+"""Find rows that a replay would remove because the broker compacts the topic while its records are read."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.core.errors import TransientError
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.sql import SPARK
+from lakehouse.pipeline.engine_values import Place, Target
 from spark.decoding.conditions import some
 from spark.decoding.decoded import record
 from spark.derive import published
-from spark.tables.target import Target
 
 MOST_NAMED = 3
-"""Maximum number of rows that an error names."""
+"""Maximum number of rows to return."""
 
 
-def require_none(
+def lost_rows(
     spark: SparkSession,
     base: int | None,
     target: Target,
@@ -29,8 +28,8 @@ def require_none(
     key: Sequence[str],
     partition: str,
     offset: str,
-) -> None:
-    """Require that each row of main is on a branch, or that a record which was read replaces or removes it.
+) -> list[Place]:
+    """Return the first rows of main that a branch lacks, although no record that was read replaces or removes them.
 
     A replay first writes an older record of a key, then the newest one. If the broker deletes the latter in between
     (Kafka, Log compaction), a newer record of the key may not decode, or not be in the range yet: the key would have
@@ -45,36 +44,23 @@ def require_none(
         key: The columns that identify a row.
         partition: The table's column of Kafka partitions.
         offset: The table's column of Kafka offsets.
-
-    Raises:
-        TransientError: The broker compacted the topic while it was read.
     """
     if base is None:
-        return
+        return []
     of_rows = F.col(SPARK.identifier(partition)), F.col(SPARK.identifier(offset))
     before, after = published(spark, target.ref, base, {}), spark.table(target.path)
     is_read = some([F.lit(False), *(_is_within(*of_rows, p, batch) for p in batch.end)])
     absent = _without_newer(_states(before.filter(is_read), key, *of_rows), _states(after, key, *of_rows))
     absent = absent.localCheckpoint()
     if absent.isEmpty():
-        return
+        return []
     of_records = record("partition"), record("offset")
     places = reduce(DataFrame.unionByName, (_states(piece, (), *of_records) for piece in pieces))
     good = (piece.filter(record("reason").isNull() & ~record("filtered")) for piece in pieces)
     states = reduce(DataFrame.unionByName, (_states(piece, key, *of_records) for piece in good))
     lost = _without_newer(absent.join(places, ["partition", "offset"], "left_anti"), states)
-    if first := lost.orderBy("partition", "offset").limit(MOST_NAMED).collect():
-        raise compacted(batch.topic, [(row["partition"], row["offset"]) for row in first])
-
-
-def compacted(topic: str, places: Sequence[tuple[int, int]]) -> TransientError:
-    """Return the error for rows that would be lost, given by their partitions and offsets."""
-    named = ", ".join(f"partition {partition} offset {offset}" for partition, offset in places)
-    return TransientError(
-        f"The broker compacted '{topic}' while its records were read, so keys would lose their newest rows ({named})",
-        "Nothing was published",
-        "Run the command again",
-    )
+    first = lost.orderBy("partition", "offset").limit(MOST_NAMED).collect()
+    return [(row["partition"], row["offset"]) for row in first]
 
 
 def _is_within(partition: Column, offset: Column, number: int, batch: Batch) -> Column:

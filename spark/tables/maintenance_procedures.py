@@ -5,9 +5,10 @@ They commit like any other writer: a batch that is published meanwhile makes the
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
@@ -15,7 +16,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 
 
-def compact(spark: SparkSession, ref: TableRef, target_bytes: int, small_bytes: int) -> Row:
+def compact(spark: SparkSession, ref: TableRef, target_bytes: int, small_bytes: int) -> Mapping[str, int]:
     """Rewrite small data files, and those with two or more delete files, to about the target size.
 
     Args:
@@ -34,17 +35,17 @@ def compact(spark: SparkSession, ref: TableRef, target_bytes: int, small_bytes: 
     return _call(spark, "rewrite_data_files", ref, f"options => {_map(options)}")
 
 
-def compact_deletes(spark: SparkSession, ref: TableRef) -> Row:
+def compact_deletes(spark: SparkSession, ref: TableRef) -> Mapping[str, int]:
     """Rewrite position delete files into fewer files."""
     return _call(spark, "rewrite_position_delete_files", ref)
 
 
-def compact_manifests(spark: SparkSession, ref: TableRef) -> Row:
+def compact_manifests(spark: SparkSession, ref: TableRef) -> Mapping[str, int]:
     """Rewrite manifests into fewer files, so that scan planning opens fewer."""
     return _call(spark, "rewrite_manifests", ref)
 
 
-def expire(spark: SparkSession, ref: TableRef, older_than: datetime, retain_last: int) -> Row:
+def expire(spark: SparkSession, ref: TableRef, older_than: datetime, retain_last: int) -> Mapping[str, int]:
     """Expire older snapshots, except the last ones and those of branches and tags, such as the offsets tag."""
     bounds = f"older_than => {_moment(older_than)}, retain_last => {retain_last}"
     return _call(spark, "expire_snapshots", ref, bounds)
@@ -76,10 +77,10 @@ def delete_rows(spark: SparkSession, ref: TableRef, column: str, older_than: dat
     return True
 
 
-def _call(spark: SparkSession, procedure: str, ref: TableRef, *arguments: str) -> Row:
+def _call(spark: SparkSession, procedure: str, ref: TableRef, *arguments: str) -> Mapping[str, int]:
     row = spark.sql(_statement(procedure, ref, *arguments)).first()
     assert row is not None
-    return row
+    return row.asDict()
 
 
 def _statement(procedure: str, ref: TableRef, *arguments: str, catalog: str = naming.CATALOG) -> str:

@@ -17,10 +17,11 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
+from lakehouse.pipeline.engine_values import Target
 from spark.decoding.decoded import PREFIX, record
+from spark.tables import commits
 from spark.tables.observed_counts import observed_counts
 from spark.tables.spans import SPANNED, bound, literal
-from spark.tables.target import Target
 
 
 def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
@@ -36,8 +37,8 @@ def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
         table = f"branch_{target.branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
         keys = rows.select(*[_column(c) for c in key]).alias("source")
-        target.deleting().merge(rows.sparkSession, keys.mergeInto(target.path, matches).whenMatched().delete())
-        target.completing().append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"))
+        commits.merge(rows.sparkSession, keys.mergeInto(target.path, matches).whenMatched().delete(), target.deleting())
+        commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target.completing())
 
 
 def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:
@@ -60,7 +61,7 @@ def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:
 def add(rows: DataFrame, target: Target) -> int:
     """Append the rows, and return their number."""
     added = Observation()
-    target.append(rows.observe(added, F.count(F.lit(1)).alias("rows")))
+    commits.append(rows.observe(added, F.count(F.lit(1)).alias("rows")), target)
     return observed_counts(added)["rows"]
 
 

@@ -1,10 +1,15 @@
-"""Counts that Spark takes of rows while it writes them."""
+"""Numbers that Spark takes of records while it writes them.
+
+A count does not distinguish records, so sets of dead letters, which are decided while a batch is written and verified
+before it is published, are compared by a digest of their partitions and offsets as well.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from pyspark.sql import Observation
+from pyspark.sql import Column, Observation
+from pyspark.sql import functions as F
 
 from lakehouse.core.errors import Unreachable
 
@@ -19,3 +24,15 @@ def observed_counts(observation: Observation) -> Mapping[str, int]:
     if counts := observation.get:
         return counts
     raise Unreachable("Spark Connect", "its server", "its log and load", "the counts of a write did not arrive")
+
+
+def digest(partition: Column, offset: Column, chosen: Column) -> Column:
+    """Aggregate the partitions and offsets of chosen records to one number that does not depend on their order.
+
+    Args:
+        partition: The Kafka partition of each record.
+        offset: The Kafka offset of each record.
+        chosen: Whether a record is in the set.
+    """
+    place = F.xxhash64(partition.cast("long"), offset.cast("long"))
+    return F.coalesce(F.bit_xor(F.when(chosen, place)), F.lit(0).cast("long"))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -13,32 +12,16 @@ from pyspark.sql import functions as F
 from lakehouse.config.checks import Check, RowCheck, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.sql import SPARK
+from lakehouse.pipeline.engine_values import CheckedRows
 from spark.decoding.decoded import record
 
 SAMPLE = 5
 """Maximum number of failing rows in a result."""
 
 
-@dataclass(frozen=True)
-class Result:
-    """Result of a check.
-
-    Attributes:
-        checked: The number of rows that were checked.
-        failing: The number of rows that fail.
-        sql: The query that returns all failing rows.
-        sample: The first failing rows, as text by column.
-    """
-
-    checked: int
-    failing: int
-    sql: str
-    sample: list[dict[str, Any]] = field(default_factory=list)
-
-
 def run(
     spark: SparkSession, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
-) -> dict[str, Result]:
+) -> dict[str, CheckedRows]:
     """Run checks: those of single rows in one pass over the rows, each other check in a separate query.
 
     Args:
@@ -61,29 +44,20 @@ def run(
     except PySparkException:
         validate(spark, declared, scope)
         raise
-    results = {name: Result(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}") for name in declared}
+    results = {name: CheckedRows(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}") for name in declared}
     for name, count in failing.items():
         check = declared[name]
         assert isinstance(check, RowCheck | SetCheck)
         sql = check.failing_rows(scope)
-        results[name] = Result(checked, count, sql, _sample(spark, sql, shown[name]) if count else [])
+        results[name] = CheckedRows(checked, count, sql, _sample(spark, sql, shown[name]) if count else [])
     return results
 
 
-def quarantine_result(decoded: DataFrame, name: str, columns: list[str], sql: str, checked: int, any_: bool) -> Result:
-    """Return the result of a quarantining check.
-
-    Args:
-        decoded: The decoded records; see spark.decoding.decode.
-        name: The name of the check.
-        columns: The columns of a sample.
-        sql: The query that returns all quarantined rows.
-        checked: The number of rows that were checked.
-        any_: Whether any row is in quarantine.
-    """
-    rows = decoded.filter(record("check") == name)
-    failing = rows.count() if any_ else 0
-    return Result(checked, failing, sql, first(rows, columns) if failing else [])
+def quarantined(decided: DataFrame, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of rows that a check quarantines, and the first of them as text by column."""
+    rows = decided.filter(record("check") == check)
+    failing = rows.count()
+    return failing, first(rows, columns) if failing else []
 
 
 def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -> None:
@@ -111,7 +85,7 @@ def _sample(spark: SparkSession, sql: str, columns: list[str]) -> list[dict[str,
     return first(failing, present) if present else []
 
 
-def first(rows: DataFrame, columns: list[str]) -> list[dict[str, Any]]:
+def first(rows: DataFrame, columns: Sequence[str]) -> list[dict[str, Any]]:
     """Return the first rows, ordered by the first two columns, as text by column."""
     text = [F.col(SPARK.identifier(column)).cast("string").alias(column) for column in columns]
     order = [F.col(SPARK.identifier(column)) for column in columns[:2]]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
@@ -13,53 +12,11 @@ from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_protocol import BRANCH_DAYS
 from lakehouse.core.tables.naming import TableRef
-from spark.decoding.decode import Mode
+from lakehouse.pipeline.engine_values import Mode, Target, Written
+from spark.decoding.conditions import some
 from spark.decoding.decoded import PREFIX, record, table_columns
-from spark.tables import merge
-from spark.tables.decision import Decision, digest
-from spark.tables.observed_counts import observed_counts
-from spark.tables.target import Target
-
-
-@dataclass(frozen=True)
-class Written:
-    """Result of a write.
-
-    Attributes:
-        counts: Outcomes of the records.
-        unknown_schema: The number of dead letters whose schema id is not among the known writers.
-        quarantined: The number of dead letters that fail a check.
-        bad_key: The number of dead letters whose key does not decode.
-        dead_digest: The digest of all dead letters (spark.tables.decision).
-        check_digest: The digest of the dead letters that fail a check.
-    """
-
-    counts: Counts
-    unknown_schema: int = 0
-    quarantined: int = 0
-    bad_key: int = 0
-    dead_digest: int = 0
-    check_digest: int = 0
-
-    def __add__(self, other: Written) -> Written:
-        return Written(
-            self.counts + other.counts,
-            self.unknown_schema + other.unknown_schema,
-            self.quarantined + other.quarantined,
-            self.bad_key + other.bad_key,
-            self.dead_digest ^ other.dead_digest,
-            self.check_digest ^ other.check_digest,
-        )
-
-    @property
-    def dead(self) -> Decision:
-        """The set of dead letters."""
-        return Decision(self.counts.dead_letters, self.dead_digest)
-
-    @property
-    def failing(self) -> Decision:
-        """The set of dead letters that fail a check."""
-        return Decision(self.quarantined, self.check_digest)
+from spark.tables import commits, merge
+from spark.tables.observed_counts import digest, observed_counts
 
 
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
@@ -76,6 +33,11 @@ def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: 
     spark.sql(
         f"ALTER TABLE {ref.spark_path()} CREATE BRANCH {SPARK.identifier(branch)}{version} RETAIN {BRANCH_DAYS} DAYS"
     )
+
+
+def null_keys(rows: DataFrame, key: Sequence[str]) -> int:
+    """Return the number of rows with a null in a key column."""
+    return rows.filter(some([column.isNull() for column in _quoted(key)])).count()
 
 
 def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
@@ -99,13 +61,13 @@ def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *
 
 def nothing(spark: SparkSession, target: Target) -> None:
     """Commit an empty snapshot for the properties in its summary."""
-    target.append(spark.table(target.path).limit(0))
+    commits.append(spark.table(target.path).limit(0), target)
 
 
 def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows."""
     observation, good = _observe(decoded)
-    target.append(_table_rows(good, good.schema, target))
+    commits.append(_table_rows(good, good.schema, target), target)
     counts = observed_counts(observation)
     return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
 
@@ -141,7 +103,7 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
     latest = _one_a_key(good, key, F.max_by)
     latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if(record("tombstone")).alias("tombstones"))
     if empty:
-        target.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target))
+        commits.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target), target)
     else:
         merge.replace(_table_rows(latest, good.schema, target, record("tombstone")), target, key)
     counts, last = observed_counts(observation), observed_counts(kept)

@@ -117,14 +117,14 @@ class MemorySite:
         self.schedule.events()["roll back"]()
 
     def rows(self, branch: str = "main") -> list[tuple[str, int]]:
-        rows = self.schedule.spark.rows(TableRef(self.namespace, self.topic.table), branch)
+        rows = self.schedule.engine.rows(TableRef(self.namespace, self.topic.table), branch)
         return sorted((row.record.key, row.record.value) for row in rows)
 
     def letters(self) -> list[tuple[int, str, int, bool]]:
         ref = TableRef(self.namespace, self.topic.table).dead_letters
         if self.schedule.iceberg.find(ref.name) is None:
             return []
-        letters = self.schedule.spark.rows(ref)
+        letters = self.schedule.engine.rows(ref)
         return sorted((letter.record.offset, letter.reason, letter.attempts, letter.recovered) for letter in letters)
 
 

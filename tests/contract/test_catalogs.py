@@ -22,6 +22,7 @@ from lakehouse.pipeline.maintenance import maintain
 from lakehouse.pipeline.replay import replay
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalog_types import registered
+from spark.engine import SparkEngines
 from tests.integration.test_ingestion import WITH_VENUE
 from tests.support.processes.cluster import free_ports
 from tests.support.servers.postgresql import postgresql
@@ -70,8 +71,8 @@ def lake(request: Any, resources: Any) -> Iterator[Lake]:
     )
     database = postgresql() if request.param == "postgresql" else nullcontext(None)
     # A Spark session keeps the catalog that it used first.
-    with database as uri, closing(resources.spark.with_own_session()) as spark:
-        yield Lake(replace(Clients.of(resources), spark=spark, catalog=_with_uri(catalog, uri)))
+    with database as uri, closing(SparkEngines(resources.spark).with_own_session()) as engines:
+        yield Lake(replace(Clients.of(resources), engines=engines, catalog=_with_uri(catalog, uri)))
 
 
 def _with_uri(catalog: Catalog, uri: str | None) -> Catalog:
@@ -131,8 +132,8 @@ def test_ingest_of_two_writers_publishes_each_record_once(lake: Lake, stream: St
     stream.produce_trades(range(150, 200))
     catalog = lake.clients.catalog
 
-    with closing(lake.clients.spark.with_own_session()) as spark:
-        other = Lake(replace(lake.clients, spark=spark, catalog=_with_uri(catalog, catalog.uri)))
+    with closing(lake.clients.engines.with_own_session()) as engines:
+        other = Lake(replace(lake.clients, engines=engines, catalog=_with_uri(catalog, catalog.uri)))
         on_phase, published = once("publish", lambda: other.ingest(stream))
         lake.ingest(stream, on_phase=on_phase)
 
@@ -146,7 +147,7 @@ def test_maintenance_keeps_all_rows(lake: Lake, stream: Stream) -> None:
     while len(list(lake.table(stream).scan().plan_files())) < 5:  # Iceberg merges five files or more
         stream.produce_trades(range(200, 210))
         lake.ingest(stream)
-    [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.spark)
+    [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.engines)
     assert maintained.after.data_files < maintained.before.data_files
     assert_rows_are_records(lake, stream)
 
@@ -167,7 +168,7 @@ def test_table_shares_no_folder_with_a_renamed_one(lake: Lake, resources: Any) -
 def test_maintenance_keeps_files_of_another_table_in_the_folder(lake: Lake, stream: Stream) -> None:
     table = lake.table(stream)
     lake.elsewhere().create_table((stream.namespace, "other"), table.schema(), location=table.location())
-    [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.spark)
+    [maintained] = maintain(stream.namespace, stream.topic, lake.clients.catalog, lake.clients.engines)
     assert f"kept orphaned files, because {stream.namespace}.other has files" in maintained.actions[-1]
 
 

@@ -10,18 +10,16 @@ from functools import partial
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
 
 from lakehouse.config.checks import Range, Severity
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
+from lakehouse.pipeline.engine_values import JobFailed, Target
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.replay import Redriven, redrive, replay
-from spark.tables import maintenance_procedures, write
-from spark.tables.target import Target
 from tests.contract.sites import FILLER, GARBAGE, MemorySite, Sent, ServerSite, Site
 from tests.simulation.choices import Choices
 from tests.simulation.schedules.schedule import Schedule
@@ -224,7 +222,7 @@ def test_compaction_merges_files_and_keeps_rows(make_site: Any) -> None:
     site = make_site("append")
     site.produce(*(Sent(f"{number:02}", number) for number in range(20)))
     run(site)
-    compacted = compact_incrementally(site.namespace, site.topic, site.clients.catalog, site.clients.spark)
+    compacted = compact_incrementally(site.namespace, site.topic, site.clients.catalog, site.clients.engines)
     assert (compacted.before.data_files, compacted.after.data_files) == (5, 1)
     site.produce(Sent("20", 20))
     assert run(site) == Counts(consumed=1, rows=1)
@@ -247,11 +245,10 @@ def test_expiry_keeps_rows_references_and_positions(make_site: Any) -> None:
     for number in range(3):
         site.produce(Sent(f"{number}", number))
         run(site)
-    session = site.clients.spark.session(site.clients.catalog.spark_settings())
     ref, metadata = site.topic.table_in(site.namespace), table_of(site).metadata
     earlier = metadata.snapshots[-2].snapshot_id
-    write.create_branch(session, ref, "kept", earlier)
-    maintenance_procedures.expire(session, ref, LATER, 1)
+    site.clients.engine.create_branch(ref, "kept", earlier)
+    site.clients.engine.maintenance.expire(ref, LATER, 1)
     after = table_of(site).metadata
     kept = {snapshot.snapshot_id for snapshot in after.snapshots}
     assert kept == {earlier, metadata.current_snapshot_id}
@@ -265,8 +262,7 @@ def test_rows_older_than_a_time_are_deleted(make_site: Any) -> None:
     site = make_site("append")
     site.produce(Sent("a", 1), Sent("b", 2))
     run(site)
-    session = site.clients.spark.session(site.clients.catalog.spark_settings())
-    delete = partial(maintenance_procedures.delete_rows, session, site.topic.table_in(site.namespace))
+    delete = partial(site.clients.engine.maintenance.delete_rows, site.topic.table_in(site.namespace))
     deleted = [delete("kafka_timestamp", time) for time in (EARLIER, LATER, LATER)]
     assert (deleted, site.rows()) == ([False, True, False], [])
     site.produce(Sent("c", 3))
@@ -286,21 +282,21 @@ def test_existing_and_missing_branches_are_refused(make_site: Any) -> None:
     site = make_site("append")
     site.produce(Sent("a", 1))
     run(site)
-    session = site.clients.spark.session(site.clients.catalog.spark_settings())
+    engine = site.clients.engine
     target = Target(site.topic.table_in(site.namespace), "again", {"note": "first"})
-    write.create_branch(session, target.ref, target.branch)
-    with pytest.raises(PySparkException):
-        write.create_branch(session, target.ref, target.branch)
+    engine.create_branch(target.ref, target.branch)
+    with pytest.raises(JobFailed):
+        engine.create_branch(target.ref, target.branch)
     base = table_of(site).current_snapshot().snapshot_id
     site.produce(Sent("b", 2))
     run(site)
-    write.create_branch(session, target.ref, "at_base", base)
+    engine.create_branch(target.ref, "at_base", base)
     assert table_of(site).refs()["at_base"].snapshot_id == base
-    with pytest.raises(PySparkException):
-        write.create_branch(session, target.ref, "at_missing", base + 1)
-    write.nothing(session, target)
+    with pytest.raises(JobFailed):
+        engine.create_branch(target.ref, "at_missing", base + 1)
+    engine.write_nothing(target)
     head = table_of(site).refs()["again"].snapshot_id
     assert table_of(site).snapshot_by_id(head).summary.additional_properties["note"] == "first"
     assert site.rows("again") == [("a", 1)]
-    with pytest.raises(PySparkException):
-        write.nothing(session, replace(target, branch="missing"))
+    with pytest.raises(JobFailed):
+        engine.write_nothing(replace(target, branch="missing"))

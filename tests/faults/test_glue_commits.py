@@ -7,6 +7,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from lakehouse.core.errors import RequestRejected, Unreachable
+from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.maintenance import maintain
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt
@@ -83,9 +84,9 @@ def test_maintenance_with_lost_response_keeps_live_files(stream):
     topic = stream.topic.model_copy(update={"retention": shortest})
     injected = inject_at(stream, 1, **TIMED_OUT)
     with pytest.raises(PySparkException):
-        list(maintain(stream.namespace, topic, stream.catalog, stream.resources.spark))
+        list(maintain(stream.namespace, topic, stream.catalog, engine_client(stream.resources.spark)))
 
-    [maintained] = maintain(stream.namespace, topic, stream.catalog, stream.resources.spark)
+    [maintained] = maintain(stream.namespace, topic, stream.catalog, engine_client(stream.resources.spark))
 
     assert injected.fired == 1 and maintained.after.snapshots == 1
     stream.produce_trades(range(80, 90))

@@ -18,9 +18,8 @@ from lakehouse.readers.reader_lag import measure_lag
 from lakehouse.streaming.stream import Stream as RunningStream
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
 from resources.kafka.transactions import wait_until_visible
-from spark.tables import write
 from tests.support.faults import oracle
-from tests.support.faults.moments import attempt, once_before
+from tests.support.faults.moments import attempt
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
 
 
@@ -72,7 +71,7 @@ def test_ensure_topic_waits_until_broker_lists_it(resources, monkeypatch):
     assert sorted(resources.kafka.offsets([topic])[topic]) == [0, 1, 2]
 
 
-def test_broker_restart_during_read_loses_nothing(stack, resources, monkeypatch):
+def test_broker_restart_during_read_loses_nothing(stack, resources):
     stream = Stream(resources, partitions=2)
     stream.produce_trades(range(2_000))
 
@@ -88,7 +87,7 @@ def test_broker_restart_during_read_loses_nothing(stack, resources, monkeypatch)
         return [offsets.epoch for _, offsets in sorted(resources.kafka.offsets([stream.name])[stream.name].items())]
 
     before = elections()
-    restarts = once_before(monkeypatch, write, "append", restart_later)
+    restarts = stream.before_first("write", restart_later)
     attempt(stream)
     restarts[0].join()
     stream.ingest()
@@ -97,7 +96,7 @@ def test_broker_restart_during_read_loses_nothing(stack, resources, monkeypatch)
     assert all(after > earlier for earlier, after in zip(before, elections(), strict=True))
 
 
-def test_records_deleted_during_batch_stop_it(resources, monkeypatch):
+def test_records_deleted_during_batch_stop_it(resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
@@ -108,7 +107,7 @@ def test_records_deleted_during_batch_stop_it(resources, monkeypatch):
         [deletion] = admin().delete_records([TopicPartition(stream.name, 0, 45)]).values()
         deletion.result()
 
-    once_before(monkeypatch, write, "append", delete_records)
+    stream.before_first("write", delete_records)
 
     assert attempt(stream) is not None
     assert stream.rows() == before
@@ -116,7 +115,7 @@ def test_records_deleted_during_batch_stop_it(resources, monkeypatch):
         stream.ingest()
 
 
-def test_topic_recreated_during_batch_is_detected(resources, monkeypatch):
+def test_topic_recreated_during_batch_is_detected(resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
     stream.ingest()
@@ -127,13 +126,13 @@ def test_topic_recreated_during_batch_is_detected(resources, monkeypatch):
         recreate(stream)
         stream.produce_trades(range(100, 200))
 
-    once_before(monkeypatch, write, "append", recreate_and_produce)
+    stream.before_first("write", recreate_and_produce)
 
     assert attempt(stream) is not None
     assert stream.rows() == before
 
 
-def test_partitions_added_during_batch_are_in_next_run(resources, monkeypatch):
+def test_partitions_added_during_batch_are_in_next_run(resources):
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(20))
 
@@ -142,7 +141,7 @@ def test_partitions_added_during_batch_are_in_next_run(resources, monkeypatch):
         addition.result()
         stream.produce_trades(range(20, 60))
 
-    once_before(monkeypatch, write, "append", add_partitions)
+    stream.before_first("write", add_partitions)
     attempt(stream)
     stream.ingest()
 

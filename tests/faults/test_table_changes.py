@@ -10,7 +10,6 @@ import pytest
 from lakehouse.core.errors import LakehouseError
 from lakehouse.pipeline.commits import audit
 from resources.iceberg.catalog import Catalog
-from spark.tables import write
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt, once_before
 from tests.support.topics import TRADES, Stream, framed, trade
@@ -52,16 +51,12 @@ def test_paused_writer_after_other_publication_adds_nothing(resources, tmp_path)
     oracle.judge(stream)
 
 
-@pytest.mark.parametrize(
-    ("mode", "owner", "function"),
-    [("append", Catalog, "publish"), ("upsert", write, "upsert")],
-    ids=["append", "upsert"],
-)
-def test_compaction_during_batch_causes_retry(resources, sql, monkeypatch, mode, owner, function):
+@pytest.mark.parametrize("mode", ["append", "upsert"])
+def test_compaction_during_batch_causes_retry(resources, sql, mode):
     stream = create_stream(resources, mode, batches=2)
     arguments = f"table => '{stream.namespace}.{stream.topic.table}', options => map('rewrite-all', 'true')"
     compact = f"CALL lake.system.rewrite_data_files({arguments})"
-    compactions = once_before(monkeypatch, owner, function, lambda: sql(compact))
+    compactions = stream.before_first("write", lambda: sql(compact))
 
     stream.ingest()
 

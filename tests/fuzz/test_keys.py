@@ -12,6 +12,7 @@ from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
 from spark.decoding.decode import decode
 from spark.decoding.decoded import record
+from spark.engine import with_codecs
 from tests.support.fuzz import avro_model
 from tests.support.fuzz.decoding import RECORDS
 
@@ -61,7 +62,7 @@ def decoded_keys(decoder, topic, subjects, encoded):
     """Return the key of the row that the tombstone of each encoded key deletes; for dead letters, the reason."""
     known = decoding.resolve_schemas(subjects, topic)
     rows = [(key, None, "keys", 0, offset, NOON, 0) for offset, key in enumerate(encoded)]
-    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), known.decoding())
+    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), with_codecs(known.decoding()))
     result = decoded.select("id", record("reason").alias("reason")).toArrow().to_pylist()
     return [row["reason"] or row["id"] for row in result]
 

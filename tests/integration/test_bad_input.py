@@ -2,6 +2,7 @@
 
 import os
 from contextlib import contextmanager
+from dataclasses import replace
 
 import dagster as dg
 import pytest
@@ -18,9 +19,8 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive, replay
-from lakehouse.pipeline.schemas import decoding
 from resources.build import build_resources
-from spark.codecs.avro_codec import AvroCodec
+from spark.decoding.decoded import PREFIX, record
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import (
     CHEAP,
@@ -80,37 +80,26 @@ def test_ingest_incompatible_schema_stops_then_continues_in_new_table(resources)
 
 
 @contextmanager
-def fragile_decoder():
-    """Let the Spark task fail at records that begin with "kill", as a defect in a decoder would."""
+def fragile_decoder(stream):
+    """Let the Spark task fail at records that contain "kill", as a defect in a decoder would."""
 
-    class Fragile(AvroCodec):
-        def decode(self, data):
-            return F.when(F.contains(data, F.lit(b"kill")), F.raise_error(F.lit("killed")).cast("void")).otherwise(
-                super().decode(data)
-            )
+    def decide(operation, records, decoding, *, refused=None, **settings):
+        decided = operation(records, decoding, refused=refused, **settings)
+        if refused:
+            return decided
+        killed = F.raise_error(F.lit("killed")).cast("string")
+        reason = F.when(F.contains(record("value"), F.lit(b"kill")), killed).otherwise(record("reason"))
+        return replace(decided, frame=decided.frame.withColumn(PREFIX + "reason", reason))
 
-    original = decoding.side_schema
-
-    def fragile(*args):
-        side = original(*args)
-        return decoding.replace(side, codec=Fragile(side.codec.writers, side.codec.reader))
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(decoding, "side_schema", fragile)
-        yield
-
-
-@pytest.fixture
-def fragile():
-    with fragile_decoder():
-        yield
+    stream.interceptors["decide"] = decide
+    yield
+    del stream.interceptors["decide"]
 
 
 def poisonous(schema_id, number):
     return framed(schema_id, TRADES, trade(number, userid="kill"))
 
 
-@pytest.mark.usefixtures("fragile")
 def test_ingest_records_that_fail_tasks_are_dead_letters(resources):
     """One record has a schema of its subject, the other one a schema of another subject."""
     stream = Stream(resources, partitions=2)
@@ -121,7 +110,8 @@ def test_ingest_records_that_fail_tasks_are_dead_letters(resources):
     for n in poison:
         values[n] = poisonous(ids[n], n)
     stream.produce([{"value": value, "partition": n % 2} for n, value in enumerate(values)])
-    stream.ingest()
+    with fragile_decoder(stream):
+        stream.ingest()
 
     letters = stream.dead_letters()
     assert len(stream.rows()) == 6 - len(poison)
@@ -177,29 +167,29 @@ def poisoned(resources):
     values[5] = poisonous(schema_id, 45)
     stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
     stream.topic = with_checks(stream.topic, CHEAP)
-    with fragile_decoder():
+    with fragile_decoder(stream):
         stream.ingest()
     return stream
 
 
-@pytest.mark.usefixtures("fragile")
 def test_replay_with_poisonous_dead_letter_rewrites_the_rows(poisoned):
     before, letters = poisoned.rows(), poisoned.dead_letters()
 
-    replayed = replay(poisoned.namespace, poisoned.topic, poisoned.systems, "earliest")
+    with fragile_decoder(poisoned):
+        replayed = replay(poisoned.namespace, poisoned.topic, poisoned.systems, "earliest")
 
     assert replayed.counts.consumed == 19
     assert poisoned.rows() == before
     assert poisoned.dead_letters() == letters
 
 
-@pytest.mark.usefixtures("fragile")
 def test_redrive_with_poisonous_dead_letter_recovers_the_others(poisoned):
     stream, quarantined = poisoned, len(poisoned.dead_letters()) - 1
     assert quarantined > 0
     stream.topic = with_checks(stream.topic, {})
 
-    assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(quarantined, quarantined)
+    with fragile_decoder(stream):
+        assert redrive(stream.namespace, stream.topic, stream.systems) == Redriven(quarantined, quarantined)
 
     newest = {trade(40 + offset)["userid"]: offset for offset in range(20) if offset != 5}
     assert sorted(row["kafka_offset"] for row in stream.rows()) == sorted(newest.values())
@@ -214,7 +204,7 @@ def test_redrive_of_poison_recovers_it_after_the_fix(poisoned):
     waiting = [letter for letter in letters if letter["redriven_timestamp"] is None]
     assert "poison" in {letter["error_reason"] for letter in waiting}
     stream.topic = with_checks(stream.topic, {})
-    with fragile_decoder(), pytest.raises(LakehouseError, match=r"was aborted.*without --poison"):
+    with fragile_decoder(stream), pytest.raises(LakehouseError, match=r"was aborted.*without --poison"):
         redrive(stream.namespace, stream.topic, stream.systems, poison=True)
     assert (stream.dead_letters(), stream.rows()) == (letters, rows)
 
@@ -224,7 +214,7 @@ def test_redrive_of_poison_recovers_it_after_the_fix(poisoned):
     newest = {"kill" if offset == 5 else trade(40 + offset)["userid"]: offset for offset in range(20)}
     assert sorted(row["kafka_offset"] for row in stream.rows()) == sorted(newest.values())
     rows = stream.rows()
-    with fragile_decoder(), pytest.raises(LakehouseError, match="was aborted.*No row was changed.*--since"):
+    with fragile_decoder(stream), pytest.raises(LakehouseError, match="was aborted.*No row was changed.*--since"):
         replay(stream.namespace, stream.topic, stream.systems, "earliest")
     assert stream.rows() == rows
 

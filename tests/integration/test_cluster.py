@@ -3,6 +3,7 @@
 import pytest
 from confluent_kafka.schema_registry import Schema
 
+from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.maintenance import maintain
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import Stream, registry
@@ -37,7 +38,9 @@ def test_cluster_derives_totals_and_maintains_tables(on_cluster, on_both_workers
     totals.trades.produce([{"value": b"not a trade"}])
     totals.trades.ingest()
 
-    [trades, letters] = maintain(totals.trades.namespace, totals.trades.topic, on_cluster.catalog, on_cluster.spark)
+    [trades, letters] = maintain(
+        totals.trades.namespace, totals.trades.topic, on_cluster.catalog, engine_client(on_cluster.spark)
+    )
 
     assert trades.before.data_files > trades.after.data_files
     assert letters.table.endswith("__dead_letters") and len(totals.trades.dead_letters()) == 1

@@ -33,6 +33,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
 from resources.kafka.kafka import Kafka
+from spark.engine import SparkEngines
 from tests.support.processes.cluster import free_ports
 from tests.support.servers import strangers
 from tests.support.topics import TRADES, framed, trade
@@ -73,12 +74,23 @@ def ui(home):
 
 
 @pytest.fixture(scope="module")
-def systems(home, ui):
-    """Return the systems of the environment `local`, with a Spark session that no other test uses."""
+def local(home, ui):
+    """Return the resources of the environment `local`."""
     with dg.build_resources(build_resources(load(PROJECT / "lakehouse.yaml"), "local")) as resolved:
-        own_spark = resolved.spark.with_own_session()
-        yield Clients(resolved.kafka, resolved.schema_registry, own_spark, resolved.catalog)
-        own_spark.close()
+        yield resolved
+
+
+@pytest.fixture(scope="module")
+def server(local):
+    """Return the Spark server, with a session that no other test uses."""
+    with closing(local.spark.with_own_session()) as spark:
+        yield spark
+
+
+@pytest.fixture(scope="module")
+def systems(local, server):
+    """Return the systems of the environment `local`, with that session."""
+    return Clients(local.kafka, local.schema_registry, SparkEngines(server), local.catalog)
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +124,7 @@ def produce_trades(systems, kafka, name):
 def count_ingested(systems, kafka, name):
     """Ingest a topic, and return the number of its table's rows."""
     topic = produce_trades(systems, kafka, name)
-    list(ingest("sasl", topic, Clients(kafka, systems.schema_registry, systems.spark, systems.catalog)))
+    list(ingest("sasl", topic, Clients(kafka, systems.schema_registry, systems.engines, systems.catalog)))
     return systems.catalog.load(TableRef("sasl", topic.table)).scan().to_arrow().num_rows
 
 
@@ -176,8 +188,8 @@ def test_client_logs_in_with_rotated_password(special_user, monkeypatch):
             assert consumer.list_topics(timeout=60).topics.keys() <= set(kafka.topics())
 
 
-def test_spark_output_contains_no_password(home, ui, systems, special_user):
-    session = systems.spark.session(systems.catalog.spark_settings())
+def test_spark_output_contains_no_password(home, ui, server, systems, special_user):
+    session = server.session(systems.catalog.spark_settings())
     # Spark does not redact settings of a session in its events: none is secret, and the environment has the keys of S3.
     assert not [name for name in systems.catalog.spark_settings() if re.search("secret|password|token|key", name)]
     options = special_user.spark_options() | {"subscribe": "odd_password"}

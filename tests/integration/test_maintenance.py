@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from lakehouse.core.errors import ConfigError
+from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.maintenance import maintain, size
 from resources.iceberg.snapshots import live_rows
 from tests.support.topics import Stream
@@ -12,7 +13,7 @@ from tests.support.topics import Stream
 
 def run_maintenance(stream, **changes):
     topic = stream.topic.model_copy(update=changes)
-    return list(maintain(stream.namespace, topic, stream.resources.catalog, stream.resources.spark))
+    return list(maintain(stream.namespace, topic, stream.resources.catalog, engine_client(stream.resources.spark)))
 
 
 def shortest_retention(stream):
@@ -51,7 +52,11 @@ def test_maintain_recent_orphan_is_kept(resources):
     with table.io.new_output(f"{table.location()}/data/orphan.parquet").create() as file:
         file.write(b"may be a batch's")
     with pytest.raises(ConfigError, match="may belong to a batch"):
-        list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark, timedelta(hours=1)))
+        list(
+            maintain(
+                stream.namespace, stream.topic, resources.catalog, engine_client(resources.spark), timedelta(hours=1)
+            )
+        )
 
     run_maintenance(stream)
 

@@ -11,9 +11,9 @@ from pyspark.sql.connect.merge import MergeIntoWriter
 from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine_values import Target
 from spark.decoding.decoded import PREFIX
 from spark.tables import merge
-from spark.tables.target import Target
 
 NAMESPACE = "merged"
 

@@ -1,5 +1,7 @@
 """Checks before every publication: batches, replays, redriven letters, dead letters and recorded decisions."""
 
+from dataclasses import replace
+
 import pytest
 
 from lakehouse.core.errors import CommitConflict
@@ -10,8 +12,6 @@ from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import redrive
 from resources.schema_registry import SchemaRegistry
-from spark.tables import dead_letters
-from spark.tables.target import Target
 from tests.support.faults.moments import once_before
 from tests.support.topics import CHEAP, TRADES, Stream, framed, registry, trade, with_checks, with_types
 
@@ -30,10 +30,10 @@ def register_quantity_as_text(stream):
     return stream.schema(QUANTITY_AS_TEXT)
 
 
-def test_resume_without_position_is_not_published(resources, monkeypatch):
+def test_resume_without_position_is_not_published(resources):
     stream = create_stream(resources)
     before = stream.table().current_snapshot()
-    monkeypatch.setattr(Target, "options", {})
+    stream.interceptors["write_nothing"] = lambda write, target: write(replace(target, properties={}))
 
     with pytest.raises(AuditFailed, match="no snapshot has exactly the properties of this batch"):
         resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
@@ -62,53 +62,54 @@ def test_new_table_continues_after_concurrent_batch(resources, monkeypatch):
     assert stream.dead_letters() == []
 
 
-def test_redrive_marks_with_missing_file_are_not_published(resources, monkeypatch):
+def test_redrive_marks_with_missing_file_are_not_published(resources):
     stream = Stream(resources, partitions=1)
     unchecked, stream.topic = stream.topic, with_checks(stream.topic, CHEAP)
     stream.produce_trades(range(40, 60))
     stream.ingest()
-    stream.topic, mark = unchecked, dead_letters.mark
+    stream.topic = unchecked
 
-    def mark_and_delete_files(pending, target, topic_id):
-        mark(pending, target, topic_id)
+    def mark_and_delete_files(mark, attempt, target, topic_id):
+        mark(attempt, target, topic_id)
         table = stream.table(target.ref.name)
         snapshot = table.snapshot_by_name(target.branch)
         for file in audit.added_files(table, snapshot):
             table.io.delete(file.file_path)
 
-    monkeypatch.setattr(dead_letters, "mark", mark_and_delete_files)
+    stream.interceptors["letters.mark"] = mark_and_delete_files
     with pytest.raises(AuditFailed, match="missing or incomplete"):
         redrive(stream.namespace, stream.topic, stream.systems)
 
     assert {letter["attempts"] for letter in stream.dead_letters()} == {1}
 
 
-def test_ingest_letters_of_other_writer_are_not_published(resources, monkeypatch):
-    stream = Stream(resources, partitions=1)
-    stream.schema()
+@pytest.mark.parametrize(
+    ("library", "error", "message"),
+    [
+        ("Spark", AuditFailed, "2 commits belong to this batch, expected 1"),
+        ("pyiceberg", CommitConflict, "another program committed to it"),
+    ],
+)
+def test_ingest_letters_of_other_writer_are_not_published(resources, library, error, message):
+    stream = create_stream(resources)
     stream.produce([{"value": b"bad 1"}])
     stream.ingest()
     stream.produce([{"value": b"bad 2"}])
-    append = dead_letters.append
+    spark = resources.spark.session(resources.catalog.spark_settings())
 
-    def append_by_spark(letters, target):
-        append(letters, target)
-        letters.sparkSession.table(target.ref.spark_path()).writeTo(target.path).append()
+    def put_twice(put, decided, target, origin):
+        put(decided, target, origin)
+        if library == "Spark":
+            spark.table(target.ref.spark_path()).writeTo(target.path).append()
+        else:
+            table = stream.table(target.ref.name)
+            table.append(table.scan().to_arrow(), branch=target.branch)
 
-    def append_by_pyiceberg(letters, target):
-        append(letters, target)
-        table = stream.table(target.ref.name)
-        table.append(table.scan().to_arrow(), branch=target.branch)
+    stream.interceptors["letters.put"] = put_twice
+    with pytest.raises(error, match=message):
+        stream.ingest()
 
-    for append_twice, error, message in (
-        (append_by_spark, AuditFailed, "2 commits belong to this batch, expected 1"),
-        (append_by_pyiceberg, CommitConflict, "another program committed to it"),
-    ):
-        monkeypatch.setattr(dead_letters, "append", append_twice)
-        with pytest.raises(error, match=message):
-            stream.ingest()
-
-    monkeypatch.undo()
+    del stream.interceptors["letters.put"]
     stream.ingest()
     assert [letter["value"] for letter in stream.dead_letters()] == [b"bad 1", b"bad 2"]
 

@@ -1,5 +1,6 @@
 """Replays of ranges and redrives of dead letters: afterwards, the table has each record of the topic once."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -13,8 +14,6 @@ from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY_TAG, STAGING_PREFI
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.replay import redrive, replay
-from spark.tables import write
-from spark.tables.target import Target
 from tests.support.compaction import compact, set_compaction
 from tests.support.faults.moments import once_before
 from tests.support.topics import TRADES, Stream, framed, register, trade
@@ -106,17 +105,17 @@ def test_replay_of_topic_compacted_meanwhile_keeps_rows(resources, monkeypatch):
     stream.ingest()
     before = stream.rows()
     assert [row["kafka_offset"] for row in before] == [1, 2, 3, 4, 5, 6, 7]
-    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 4})
-    upsert, offsets = write.upsert, lambda: [message.offset for message in stream.messages()]
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 1})
+    offsets = lambda: [message.offset for message in stream.messages()]  # noqa: E731
 
-    def upsert_and_compact(*args, **keywords):
-        written = upsert(*args, **keywords)
+    def write_and_compact(write, *args, **keywords):
+        written = write(*args, **keywords)
         if 7 in offsets():
             set_compaction(stream)
             compact(stream, lambda: 7 not in offsets(), user="User_3")
         return written
 
-    monkeypatch.setattr(write, "upsert", upsert_and_compact)
+    stream.interceptors["write"] = write_and_compact
     with pytest.raises(TransientError, match=r"compacted .* \(partition 0 offset 7\)\. Nothing was published"):
         replay_since(stream, "earliest")
     assert stream.rows() == before
@@ -176,12 +175,15 @@ def test_resume_keeps_position_of_other_partitions(replayed):
     assert replayed.ingest() == [] and replayed.rows() == before
 
 
-def test_replay_without_position_fails_audit(replayed, monkeypatch):
+def test_replay_without_position_fails_audit(replayed):
     before = replayed.rows()
-    monkeypatch.setattr(Target, "options", {})
+    replayed.interceptors["write"] = lambda write, decided, target, *rest, **settings: write(
+        decided, replace(target, properties={}), *rest, **settings
+    )
 
     with pytest.raises(AuditFailed, match="no snapshot has exactly the properties of this batch"):
         replay_since(replayed, "earliest")
+    replayed.interceptors.clear()
     assert replayed.rows() == before
 
 

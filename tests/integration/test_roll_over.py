@@ -5,6 +5,7 @@ import pytest
 from lakehouse.core.errors import BadRecords, LakehouseError, UnclearState
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.offsets import resume
+from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
@@ -181,7 +182,7 @@ def test_maintain_drops_branches_of_closed_table(resources):
     closed, killed = stream.table(), naming.dry_run_name(0)
     closed.manage_snapshots().create_branch(closed.metadata.current_snapshot_id, killed).commit()
 
-    list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark))
+    list(maintain(stream.namespace, stream.topic, resources.catalog, engine_client(resources.spark)))
 
     assert killed in closed.metadata.refs
     assert killed not in stream.table().metadata.refs

@@ -30,7 +30,7 @@ def seconds(work):
 
 
 def read(stream, systems):
-    session = systems.spark.session(systems.catalog.spark_settings())
+    session = stream.resources.spark.session(systems.catalog.spark_settings())
     everything = next_batch(None, read_log(systems.kafka, stream.name), stream.topic.table)
     records = read_range(session, systems.kafka.spark_options(), everything)
     records.write.format("noop").mode("overwrite").save()

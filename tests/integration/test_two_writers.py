@@ -4,13 +4,14 @@ tests/simulation/described/test_races.py lets the other writer run in each phase
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from pyspark.sql import functions as F
 
 from lakehouse.core import polling
 from lakehouse.core.errors import UnclearState
-from spark.tables.target import Target
+from lakehouse.pipeline.commits.audit import AuditFailed
 from tests.support.topics import TRADES, Stream, framed, trade
 
 
@@ -27,13 +28,29 @@ def test_concurrent_processes_publish_each_record_once(resources, tmp_path):
     assert stream.rows() == stream.expected_rows()
 
 
-def test_ingest_into_branch_created_again_is_repeated(resources, monkeypatch, tmp_path):
+def test_ingest_snapshot_without_position_is_not_published(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(10))
+    stream.interceptors["write"] = lambda write, decided, target, *rest, **settings: write(
+        decided, replace(target, properties={}), *rest, **settings
+    )
+
+    with pytest.raises(AuditFailed, match="no snapshot has exactly the properties of this batch"):
+        stream.ingest()
+    assert stream.rows() == []
+
+    stream.interceptors.clear()
+    stream.ingest()
+    assert stream.rows() == stream.expected_rows()
+
+
+def test_ingest_into_branch_created_again_is_repeated(resources, tmp_path):
     """Iceberg creates the branch of a commit if it does not exist, without what Spark has read on the dropped one."""
     stream = Stream(resources, partitions=1)
     stream.produce_trades(range(10))
     stream.ingest()
     stream.produce_trades(range(10, 20))
-    append, running, dropped = Target.append, tmp_path / "running", tmp_path / "dropped"
+    running, dropped = tmp_path / "running", tmp_path / "dropped"
 
     def await_drop(value):
         running.touch()
@@ -44,17 +61,19 @@ def test_ingest_into_branch_created_again_is_repeated(resources, monkeypatch, tm
         stream.table().manage_snapshots().remove_branch(branch).commit()
         dropped.touch()
 
-    def append_while_dropped(target, rows):
-        monkeypatch.setattr(Target, "append", append)
+    def write_while_dropped(write, decided, target, *rest, **settings):
+        stream.interceptors.clear()
+        waiting = replace(decided, frame=decided.frame.filter(F.udf(await_drop, "boolean")(F.lit(1))))
         with ThreadPoolExecutor() as pool:
             dropping = pool.submit(drop_branch, target.branch)
-            target.append(rows.filter(F.udf(await_drop, "boolean")(F.lit(1))))
+            written = write(waiting, target, *rest, **settings)
             dropping.result()
         ref = stream.table().metadata.refs[target.branch]
         ages.append(ref.max_ref_age_ms)
+        return written
 
     ages, phases = [], []
-    monkeypatch.setattr(Target, "append", append_while_dropped)
+    stream.interceptors["write"] = write_while_dropped
     stream.ingest(phases.append)
 
     assert ages == [None]

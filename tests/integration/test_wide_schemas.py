@@ -11,9 +11,11 @@ from confluent_kafka.schema_registry import Schema
 
 from lakehouse.formats import format_of
 from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.engine_values import Decoding
 from lakehouse.pipeline.schemas.decoding import side_schema
-from spark.decoding.decode import Decoding, decode
+from spark.decoding.decode import decode
 from spark.decoding.decoded import record, table_columns
+from spark.engine import codec_of
 from tests.support.protobuf_messages import message_class
 from tests.support.topics import Stream, framed, registry
 
@@ -115,15 +117,13 @@ SCHEMAS = {"avro": avro_schema, "json_schema": json_schema, "protobuf": protobuf
 )
 def test_decode_many_columns_is_planned(resources, format_, within, count, beside):
     # Of 1,500 columns, at least 125 have the same type. The column around the others is one of the 1,500.
-    codec = codec_of(format_, SCHEMAS[format_](count, within, beside))
-
-    decoded = undecodable(resources, codec)
+    decoded = undecodable(resources, codec(format_, SCHEMAS[format_](count, within, beside)))
 
     assert len(table_columns(decoded.columns)) == (1 + beside if within else count)
 
 
-def codec_of(format_, schema):
-    return side_schema(format_, [RegisteredSchema(1, schema, format_of(format_).schema_type)], "").codec
+def codec(format_, schema):
+    return codec_of(side_schema(format_, [RegisteredSchema(1, schema, format_of(format_).schema_type)], "").side)
 
 
 def undecodable(resources, codec):

@@ -45,7 +45,6 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.schemas import decoding, schema_decision
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
-from spark.tables import dead_letters
 from tests.simulation.systems.memory_files import MemoryFile
 from tests.simulation.world import INHERITED, replaced
 
@@ -186,7 +185,6 @@ PURE: dict[Any, dict[str, Any]] = {
     filters: {"of_batch": by(_batch_key, filters.of_batch)},
     TopicSchemas: {"decoding": by_identity(TopicSchemas.decoding)},
     Batch: {"from_json": by(lambda token: token, Batch.from_json)},
-    dead_letters: {"schema": functools.cache(dead_letters.schema)},
 }
 """Functions whose result depends on their arguments only, which are computed once."""
 

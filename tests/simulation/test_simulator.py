@@ -14,8 +14,6 @@ from lakehouse.streaming.worker import StreamContext
 from resources.kafka import stream_group
 from tests.simulation import simulate
 from tests.simulation.choices import Choices, shrink
-from tests.simulation.engine.derivation_jobs import DERIVATION
-from tests.simulation.engine.jobs import REPLACED, simulated_engine
 from tests.simulation.kinds import KINDS
 from tests.simulation.mutations.patches import PATCHES, PROJECT
 from tests.simulation.schedules.schedule import Schedule, run, simulation
@@ -39,8 +37,7 @@ def test_same_seed_in_another_process_has_the_same_trace():
 def test_trace_without_sharing_results_is_the_same(kind, seed):
     with simulation():
         shared = run(Choices(seed), KINDS[kind])
-    with simulated_engine():
-        plain = run(Choices(seed), KINDS[kind])
+    plain = run(Choices(seed), KINDS[kind])
     assert plain.world.trace == shared.world.trace
 
 
@@ -78,26 +75,6 @@ def test_shrinking_keeps_only_the_choices_that_matter():
 @pytest.mark.parametrize("patch", PATCHES, ids=lambda patch: patch.stem)
 def test_mutation_patch_applies_to_the_project(patch):
     subprocess.run(["git", "apply", "--check", str(patch)], cwd=PROJECT, check=True)
-
-
-def test_simulation_replaces_only_functions_that_run_in_spark():
-    with simulation():
-        replaced = {module.__name__ for module in REPLACED}
-    assert replaced == {
-        "spark.records",
-        "spark.decoding.control",
-        "spark.decoding.decode",
-        "spark.decoding.explain",
-        "spark.tables.dead_letters",
-        "spark.tables.lost_rows",
-        "spark.tables.maintenance_procedures",
-        "spark.tables.staged_checks",
-        "spark.tables.write",
-    }
-
-
-def test_derivation_replaces_only_functions_that_run_in_spark():
-    assert {module.__name__ for module in DERIVATION} == {"spark.derive", "spark.avro_schema", "spark.column_lineage"}
 
 
 def test_streams_replace_only_threads_and_connections():

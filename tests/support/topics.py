@@ -10,7 +10,7 @@ import struct
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -33,6 +33,7 @@ from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
+from tests.support.intercepted import InterceptedEngines, Interceptor, acting_once
 from tests.support.processes import killed
 from tests.support.processes.forked import Forked, fork
 
@@ -113,6 +114,8 @@ class Stream:
     partitions: int = 3
     settings: dict[str, Any] = field(default_factory=dict)
     namespace: str = field(default_factory=lambda: f"t{uuid.uuid4().hex[:10]}")
+    interceptors: dict[str, Interceptor] = field(default_factory=dict)
+    """Interceptors of operations of the engine, by name (intercepted.py)."""
 
     def __post_init__(self) -> None:
         self.settings = {"key": "userid", "errors": "log"} | self.settings
@@ -129,8 +132,13 @@ class Stream:
 
     @property
     def systems(self) -> Clients:
-        r = self.resources
-        return Clients.of(r)
+        clients = Clients.of(self.resources)
+        return replace(clients, engines=InterceptedEngines(clients.engines, self.interceptors))
+
+    def before_first(self, operation: str, act: Callable[[], Any]) -> list[Any]:
+        """Act before the first call of an operation of the engine; the result is in the list then."""
+        self.interceptors[operation], done = acting_once(act)
+        return done
 
     def show(self, reader: str, **clients: Any) -> Registration:
         """Publish the table in a reader, with the clients_of_run clients in place of the resources."""

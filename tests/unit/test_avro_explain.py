@@ -13,6 +13,7 @@ import pytest
 
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
+from spark.engine import codec_of
 from tools.import_budgets import IN_WORKERS
 
 
@@ -23,7 +24,7 @@ def record(**fields):
 
 def codec(*versions):
     registered = [RegisteredSchema(n, json.dumps(schema)) for n, schema in enumerate(versions, 1)]
-    return side_schema("avro", registered, "").codec
+    return codec_of(side_schema("avro", registered, "").side)
 
 
 def framed(body, version=1):
@@ -131,14 +132,14 @@ def test_explain_incompatible_reader_schema_names_both_types(case):
 def test_explain_missing_required_field_names_it():
     old, new = record(a="int"), record(a="int", b="int")
     registered = [RegisteredSchema(n, json.dumps(schema)) for n, schema in enumerate((old, new), 1)]
-    decoder = side_schema("avro", registered, "", registered[1:]).codec
+    decoder = codec_of(side_schema("avro", registered, "", registered[1:]).side)
     assert decoder.explain(framed(b"\x02")).startswith("the record: the record has no 'b', which has no default")
 
 
 def test_explain_symbol_that_reader_lacks_names_it_despite_default():
     old, new = (record(a={**LETTERS, "symbols": symbols, "default": "A"}) for symbols in (["A", "B"], ["A", "C"]))
     registered = [RegisteredSchema(n, json.dumps(schema)) for n, schema in enumerate((old, new), 1)]
-    decoder = side_schema("avro", registered, "", registered[:1]).codec
+    decoder = codec_of(side_schema("avro", registered, "", registered[:1]).side)
     assert decoder.explain(framed(b"\x02", 2)) == "'a': the enum of the reader schema does not have the symbol (byte 5)"
 
 

@@ -8,8 +8,8 @@ import pytest
 from lakehouse.config.model import Topic
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
+from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
 from resources.iceberg.catalog import Catalog
-from spark.tables import dead_letters
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 def catalog(tmp_path):
     catalog = Catalog(type="sql", warehouse=f"file://{tmp_path}", uri=f"sqlite:///{tmp_path}/catalog.db")
     catalog.iceberg().create_namespace("n")
-    catalog.iceberg().create_table(("n", "orders__dead_letters"), dead_letters.schema())
+    catalog.iceberg().create_table(("n", "orders__dead_letters"), letter_schema())
     return catalog
 
 

@@ -2,13 +2,13 @@
 
 from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import BadRecords
-from spark.decoding.decode import REASONS
-from spark.tables import dead_letters
+from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
+from lakehouse.pipeline.engine_values import REASONS
 
 
 def test_docs_dead_letter_columns_and_reasons_are_complete():
     section = (PROJECT / "docs/rejected-data.md").read_text().split("## Columns of a dead letter")[1].split("\n## ")[0]
-    columns = [field.name for field in dead_letters.schema().fields]
+    columns = [field.name for field in letter_schema().fields]
     assert [name for name in (*columns, *REASONS) if f"`{name}`" not in section] == []
 
 

@@ -11,6 +11,7 @@ from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.primitive_formats import StringFormat
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
+from spark.engine import codec_of
 
 ORDER = RegisteredSchema(1, json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": "int"}]}))
 ORDER_IN_JSON = RegisteredSchema(1, '{"type": "object", "properties": {"id": {"type": "integer"}}}', "JSON")
@@ -29,9 +30,8 @@ def test_side_schema_every_format_has_codec_columns(name):
 
     side = side_schema(name, versions)
 
-    assert (
-        [field.name for field in side.shape.struct.fields] == side.codec.columns == (["id"] if versions else ["value"])
-    )
+    names = [field.name for field in side.shape.struct.fields]
+    assert names == codec_of(side.side).columns == (["id"] if versions else ["value"])
 
 
 def test_registered_schema_types_and_suffixes_are_unique():

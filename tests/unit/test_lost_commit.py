@@ -13,9 +13,9 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError, Unreachable
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
+from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
 from lakehouse.query.engines import run
 from resources.iceberg.catalog import Catalog
-from spark.tables import dead_letters
 
 ORDERS = TableRef("trading", "orders")
 WIDER = Schema(NestedField(1, "a", LongType(), required=False), NestedField(2, "b", LongType(), required=False))
@@ -67,7 +67,7 @@ QUERIES = {
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
 def test_query_names_storage_that_does_not_respond(catalog, staged, tmp_path, query):
-    letters = catalog.iceberg().create_table(ORDERS.dead_letters.identifier, dead_letters.schema())
+    letters = catalog.iceberg().create_table(ORDERS.dead_letters.identifier, letter_schema())
     letters.append(pa.Table.from_pylist([], schema=letters.schema().as_arrow()))
     for file in tmp_path.rglob("snap-*.avro"):
         file.unlink()

@@ -9,6 +9,7 @@ from lakehouse.formats.protobuf.protobuf_format import message
 from lakehouse.formats.protobuf.protobuf_messages import other_indexes, own_indexes
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
+from spark.engine import codec_of
 
 FILE = """syntax = "proto3"; message First { int32 x = 1; } message Outer { map<string, int32> counts = 1;
 message Inner { int32 x = 1; message Deep { int32 x = 1; } } } message Last { int32 x = 1; }"""
@@ -39,7 +40,7 @@ def test_message_has_indexes_of_both_ways_to_number_it(record, indexes):
 
 @pytest.mark.parametrize("index", ["040202", "040200"])
 def test_explain_message_numbered_in_either_way_is_good(index):
-    codec = side_schema("protobuf", [schema(FILE)], "Outer.Inner").codec
+    codec = codec_of(side_schema("protobuf", [schema(FILE)], "Outer.Inner").side)
     head = struct.pack(">bI", 0, 1)
     assert codec.explain(head + bytes.fromhex(index) + b"\x08\x01") is None
     assert "does not select message 'Outer.Inner'" in codec.explain(head + b"\x02\x04\x08\x01")
@@ -50,4 +51,4 @@ def test_message_with_index_of_another_message_is_refused():
     with pytest.raises(SchemaError, match="'Outer.A' in two ways, .* Declare the maps below the nested messages"):
         side_schema("protobuf", [schema(TWO)], "Outer.A")
     below = TWO.replace("map<string, int32> counts = 1;", "").replace("} }", "} map<string, int32> counts = 1; }")
-    assert side_schema("protobuf", [schema(below)], "Outer.A").codec.columns == ["x"]
+    assert codec_of(side_schema("protobuf", [schema(below)], "Outer.A").side).columns == ["x"]

@@ -9,6 +9,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
 from spark.codecs.protobuf_codec import decoded
+from spark.engine import codec_of
 from tests.support.protobuf_messages import message_class
 
 
@@ -19,7 +20,7 @@ def versions(*messages):
 
 def rows(schemas, *values):
     """Return messages of each version in turn as rows, with None for an undecodable one."""
-    codec = side_schema("protobuf", schemas, "").codec
+    codec = codec_of(side_schema("protobuf", schemas, "").side)
     bodies = [
         message_class(s.text, "M")(**value).SerializeToString() for s, value in zip(schemas, values, strict=False)
     ]
@@ -84,7 +85,7 @@ def test_field_with_new_type_decodes_only_where_unset(older, newer, value, path)
 
     def explanation(fields):
         body = message_class(schemas[0].text, "M")(**message(fields)).SerializeToString()
-        return side_schema("protobuf", schemas, "").codec.explain(struct.pack(">bI", 0, 1) + b"\0" + body)
+        return codec_of(side_schema("protobuf", schemas, "").side).explain(struct.pack(">bI", 0, 1) + b"\0" + body)
 
     schemas = versions(text(older), text(newer))
     assert rows(schemas, message({})) in ([message({"a": None})], [message({"a": []})])
@@ -118,4 +119,4 @@ def test_other_first_message_needs_configured_record():
     schemas = versions(f"{order} {refund}", f"{refund} {order}")
     with pytest.raises(SchemaError, match="'Refund', but was 'Order' .* 'record'"):
         side_schema("protobuf", schemas, "")
-    assert side_schema("protobuf", schemas, "Order").codec.columns == ["id", "a"]
+    assert codec_of(side_schema("protobuf", schemas, "Order").side).columns == ["id", "a"]

@@ -11,6 +11,7 @@ from google.protobuf import json_format
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import side_schema
 from spark.codecs.protobuf_codec import decoded
+from spark.engine import codec_of
 from tests.support.protobuf_messages import message_class
 
 ORDER = """syntax = "proto3"; import "google/protobuf/timestamp.proto"; message M {
@@ -92,7 +93,7 @@ INVALID = {
 
 
 def codec(text):
-    return side_schema("protobuf", [RegisteredSchema(1, text, "PROTOBUF")], "").codec
+    return codec_of(side_schema("protobuf", [RegisteredSchema(1, text, "PROTOBUF")], "").side)
 
 
 def read(text, *bodies):
@@ -185,9 +186,8 @@ def test_explain_valid_message_returns_none():
 @pytest.mark.parametrize("name", ["a", "DESCRIPTOR", "HasField"])
 def test_explain_value_of_incompatible_version_names_types(name):
     texts = [f'syntax = "proto3"; message M {{ {type_} {name} = 1; }}' for type_ in ("int64", "int32")]
-    protobuf_codec = side_schema(
-        "protobuf", [RegisteredSchema(i, text, "PROTOBUF") for i, text in enumerate(texts, 1)], ""
-    ).codec
+    versions = [RegisteredSchema(i, text, "PROTOBUF") for i, text in enumerate(texts, 1)]
+    protobuf_codec = codec_of(side_schema("protobuf", versions, "").side)
     assert (
         protobuf_codec.explain(struct.pack(">bI", 0, 1) + b"\x00\x08\x01")
         == f"{name}: values of type long do not fit the column's int"

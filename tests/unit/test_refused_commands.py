@@ -10,7 +10,7 @@ from lakehouse.cli.commands import tables
 from lakehouse.cli.main import main
 from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
-from spark.tables.staged_checks import Result
+from lakehouse.pipeline.engine_values import CheckedRows
 
 SQL = "SELECT * FROM orders VERSION AS OF 5 WHERE id > 9"
 
@@ -33,7 +33,7 @@ def test_refused_command_prints_query_of_failing_rows(monkeypatch, command, func
     monkeypatch.setattr(tables.loader, "load", lambda: config)
 
     def refused(*arguments, **options):
-        findings = [CheckResult("small", False, "1 of 2 rows fail", result=Result(2, 1, SQL))]
+        findings = [CheckResult("small", False, "1 of 2 rows fail", result=CheckedRows(2, 1, SQL))]
         raise AuditFailed("orders", "ingest_1", findings, "the next run replaces the branch")
 
     monkeypatch.setattr(tables, function, refused)

@@ -15,6 +15,7 @@ from lakehouse.streaming.stream_events import TopicServed
 from resources.kafka import stream_group
 from resources.kafka.kafka import Kafka, Offsets
 from resources.kafka.stream_group import GroupUnavailable, is_assigned
+from spark.engine import SparkEngines
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
 from tests.unit.test_stream_without_kafka import Brokers, systems_with
@@ -54,7 +55,9 @@ def running(folder, servers, namespace, names=NAMES):
     config = Config(namespace=namespace, topics={topic.name: topic for topic in topics}, environments={})
     clients = systems_with(folder)
     kafka = Grouped(bootstrap_servers=servers)
-    stream = Stream(config, topics, Clients(kafka, clients.schema_registry, clients.spark, clients.catalog))
+    stream = Stream(
+        config, topics, Clients(kafka, clients.schema_registry, SparkEngines(clients.spark), clients.catalog)
+    )
     events = []
 
     def run():

@@ -17,6 +17,7 @@ from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry
 from resources.spark.spark import Spark
+from spark.engine import SparkEngines
 
 ROWS = pa.table({"a": pa.array([1], pa.int64())})
 
@@ -43,8 +44,8 @@ def lake(tmp_path):
 def test_ingest_brokers_without_topic_ids_are_refused(lake):
     catalog = Catalog(type="sql", **lake)
     address = "127.0.0.1:1"
-    registry, spark = SchemaRegistry(url=f"http://{address}"), Spark(remote=f"sc://{address}")
-    systems = Clients(OldBrokers(bootstrap_servers=address), registry, spark, catalog)
+    registry, engines = SchemaRegistry(url=f"http://{address}"), SparkEngines(Spark(remote=f"sc://{address}"))
+    systems = Clients(OldBrokers(bootstrap_servers=address), registry, engines, catalog)
 
     with pytest.raises(UnclearState, match="Topic 'orders' has no topic id"):
         list(ingest("trading", Topic(name="orders"), systems))

@@ -17,7 +17,7 @@ from lakehouse.core.text import pluralize
 from lakehouse.pipeline import maintenance
 from lakehouse.pipeline.batches.offsets import resume as resume_at
 from lakehouse.pipeline.bookmarks import set_bookmark
-from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.clients import Clients, engine_client
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ledger import ledger_page
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
@@ -178,7 +178,9 @@ def maintain(topics: tuple[str, ...]) -> None:
         for entry in entries or all_spark_topics(declared, resources):
             try:
                 with hide_values(entry):
-                    for result in maintenance.maintain(declared.namespace, entry, resources.catalog, resources.spark):
+                    for result in maintenance.maintain(
+                        declared.namespace, entry, resources.catalog, engine_client(resources.spark)
+                    ):
                         echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
             except Exception as error:
                 why = logged_reason(f"The maintenance of {entry.name} failed", error)

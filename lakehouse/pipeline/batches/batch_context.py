@@ -8,24 +8,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import RowCount
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.batches.poison import Place, first_aborting_record, unreadable_record
+from lakehouse.pipeline.batches.poison import first_aborting_record, unreadable_record
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
+from lakehouse.pipeline.engine import Decided, Engine
+from lakehouse.pipeline.engine_values import JobFailed, LogRange, Place
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
-from spark import records as kafka_records
-from spark.decoding import control, decode
-from spark.tables import dead_letters
 
 _LOG = logging.getLogger(__name__)
 
@@ -62,9 +59,9 @@ class BatchContext:
     left_out: Sequence[Place] = ()
 
     @property
-    def spark(self) -> SparkSession:
-        """The Spark session."""
-        return self.clients.session
+    def engine(self) -> Engine:
+        """The engine that reads and writes the batch."""
+        return self.clients.engine
 
     @property
     def commit(self) -> StagedCommit:
@@ -76,45 +73,41 @@ class BatchContext:
         _LOG.debug("%s: %s", self.topic.name, phase)
         self.on_phase(phase)
 
-    def decoded(self, *, headers: bool = False) -> DataFrame:
-        """Return the decoded records of the batch. Each action on the DataFrame reads Kafka again.
+    def decided(self, *, headers: bool = False) -> Decided:
+        """Return the decided records of the batch. Each use of them reads Kafka again.
 
         Args:
-            headers: Whether to return the message headers.
+            headers: Whether the message headers are needed.
         """
-        decoding = self.schemas.decoding()
-        records = self.records(self.batch, headers=headers or decoding.needs_headers)
-        if self.is_poison:
-            return decode.refused(records, decoding, "poison", headers=headers)
-        return decode.decode(records, decoding, headers=headers)
+        refused = "poison" if self.is_poison else None
+        return self.engine.decide(self.records(self.batch), self.schemas.decoding(), headers=headers, refused=refused)
 
     def with_foreign_writers(self) -> BatchContext:
         """Return the context extended by the schemas of other subjects that records of the batch refer to."""
         registry = self.clients.schema_registry
-        return replace(self, schemas=with_foreign_writers(registry, self.schemas, self.decoded(), BATCH))
+        return replace(self, schemas=with_foreign_writers(registry, self.schemas, self.decided(), BATCH))
 
     def is_decodable(self, batch: Batch) -> bool:
-        """Return whether Spark can decode all records of a batch without aborting. Dead letters count as decoded.
+        """Return whether the engine can decode all records of a batch without aborting. Dead letters count as decoded.
 
         Raises:
-            PySparkException: The records cannot be read at all, whether decoded or not.
+            JobFailed: The records cannot be read at all, whether decoded or not.
         """
         records = self.records(batch)
-        if decode.is_decodable(decode.decode(records, replace(self.schemas.decoding(), metadata={}))):
+        if self.engine.decide(records, replace(self.schemas.decoding(), metadata={})).completes():
             return True
-        kafka_records.is_readable(records)
+        self.engine.is_readable(records)
         return False
 
-    def records(self, batch: Batch, *, headers: bool = False) -> DataFrame:
+    def records(self, batch: Batch) -> LogRange:
         """Return the records of a part of the batch, except those that are left out."""
-        records = kafka_records.read_range(self.spark, self.clients.kafka.spark_options(), batch, headers=headers)
-        return dead_letters.without(records, self.left_out) if self.left_out else records
+        return LogRange(batch, tuple(self.left_out))
 
     def aborting_record(self) -> Place | None:
         """Return the first record of the batch whose decoding aborts the Spark job; None if none does.
 
         Raises:
-            PySparkException: The records cannot be read at all, whether decoded or not.
+            JobFailed: The records cannot be read at all, whether decoded or not.
             TransientError: Spark does not decode messages at all.
         """
         place = first_aborting_record(self.is_decodable, self.batch)
@@ -128,7 +121,7 @@ class BatchContext:
         Raises:
             UnclearState: It does not.
         """
-        if not kafka_records.is_readable(self.records(self.batch)):
+        if not self.engine.is_readable(self.records(self.batch)):
             raise unreadable_record(self.topic, self.batch)
 
     def require_decoder(self) -> None:
@@ -138,12 +131,12 @@ class BatchContext:
             TransientError: It does not, for example because executors lack a library.
         """
         try:
-            control.decode_controls(self.spark, self.schemas.decoding(), explained=self.topic.keeps_dead_letters)
-        except PySparkException as error:
+            self.engine.require_decoder(self.schemas.decoding(), explained=self.topic.keeps_dead_letters)
+        except JobFailed as error:
             causes = _CAUSE.findall(str(error))
             raise TransientError(
                 f"Spark fails with an empty message of '{self.topic.name}' as well, so no record is to blame: "
-                f"{causes[0] if causes else error.getCondition()}",
+                f"{causes[0] if causes else error.condition}",
                 "No record was skipped, and nothing was published",
                 "Install what the executors need (docs/clusters.md), and retry the run",
             ) from error
@@ -172,4 +165,4 @@ class BatchContext:
             for name, check in topic.checks.items()
             if name not in topic.quarantine and not (again and isinstance(check, RowCount))
         }
-        return column_checks.run_checks(self.spark, self.clients.catalog, topic, declared, table, snapshot_id, since)
+        return column_checks.run_checks(self.engine, self.clients.catalog, topic, declared, table, snapshot_id, since)

@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 
 from pyiceberg.table import Table
 
@@ -24,7 +23,6 @@ from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.snapshots import batch_of, last_batch
 from resources.protocols import KafkaClient
-from spark.tables import write
 
 OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*")
 """Format of offsets by partition, such as `0:12,1:40`."""
@@ -249,5 +247,5 @@ def _record(
     summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}
     # An empty snapshot has no keys to check.
     commit = StagedCommit(clients, ref, base, position)
-    stage, _ = commit.stage(table, partial(write.nothing, clients.session), summary)
+    stage, _ = commit.stage(table, clients.engine.write_nothing, summary)
     commit.publish(commit.audit(stage, [Counts()], 0), properties=properties)

@@ -4,14 +4,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 
-from pyspark.errors import PySparkException
-
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.offsets.batch import Batch, head
-
-Place = tuple[int, int]
-"""The partition and offset of a record."""
+from lakehouse.pipeline.engine_values import JobFailed, Place
 
 
 def largest_decodable_prefix(decodable: Callable[[Batch], bool], batch: Batch) -> tuple[Batch, bool]:
@@ -58,13 +54,13 @@ def report_aborted(
     """Raise an error with the effect and the remedy if Spark aborts a job, which names the record if `find` does."""
     try:
         yield
-    except PySparkException as error:
+    except JobFailed as error:
         place = None
-        with suppress(PySparkException):
+        with suppress(JobFailed):
             place = find()
         by = f" by the record in partition {place[0]} at offset {place[1]}" if place else ""
         # The text of Spark's error may quote values.
-        problem = f"The Spark job that decodes records of '{topic.name}' was aborted{by} ({error.getCondition()})"
+        problem = f"The Spark job that decodes records of '{topic.name}' was aborted{by} ({error.condition})"
         raise TransientError(f"{problem}; the log of Spark has the cause", effect, remedy) from error
 
 

@@ -10,7 +10,6 @@ from lakehouse.core.errors import BadRecords
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import AuditFailed, is_incomplete
-from spark.decoding import explain
 
 T = TypeVar("T")
 
@@ -94,4 +93,4 @@ def _is_decodable_now(context: BatchContext) -> bool:
     """Return whether all records can be decoded now, for example because a schema was registered under another
     subject."""
     context = context.with_foreign_writers()
-    return not explain.first_faults(context.decoded(), context.schemas.decoding(), limit=1)
+    return not context.decided().first_faults(limit=1)

@@ -14,18 +14,15 @@ from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import Counts
-from lakehouse.core.sql import SPARK
 from lakehouse.core.table_protocol import OWN, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine import Engine
+from lakehouse.pipeline.engine_values import CheckedRows, JobFailed
 from resources.iceberg.snapshots import history, require_position_deletes, summary_of
-from spark.tables.staged_checks import Result
 
 MAX_SNAPSHOTS_BY_FILE = 5
 """Maximum number of snapshots whose files are inspected one by one; above it, Iceberg's scan planning is faster."""
@@ -56,7 +53,7 @@ class CheckResult:
     message: str
     numbers: dict[str, Any] = field(default_factory=dict)
     severity: Severity = "blocking"
-    result: Result | None = None
+    result: CheckedRows | None = None
 
     @property
     def blocks(self) -> bool:
@@ -123,11 +120,11 @@ class Staged:
     writes: Sequence[Counts]
 
 
-def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
+def audit(engine: Engine, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
     """Run the built-in guards, which apply whatever lakehouse.yaml declares.
 
     Args:
-        spark: The Spark session.
+        engine: The engine.
         table: The table, loaded after the rows were written.
         key: The columns that must not be null.
         staged: The rows.
@@ -138,9 +135,9 @@ def audit(spark: SparkSession, table: Table, key: tuple[str, ...], staged: Stage
     """
     findings = [_record_count(table, staged)]
     try:
-        findings.append(_key_not_null(spark, table, key, staged.branch))
-    except PySparkException:
-        # Spark cannot read a file that is missing, which the first guard has found.
+        findings.append(_key_not_null(engine, table, key, staged.branch))
+    except JobFailed:
+        # The engine cannot read a file that is missing, which the first guard has found.
         if not is_incomplete(findings):
             raise
     return findings
@@ -274,17 +271,14 @@ def committed_rows(snapshot: Snapshot) -> int:
     return int(summary.get("added-records", 0))
 
 
-def _key_not_null(spark: SparkSession, table: Table, key: tuple[str, ...], branch: str) -> CheckResult:
+def _key_not_null(engine: Engine, table: Table, key: tuple[str, ...], branch: str) -> CheckResult:
     """Check that no row of the branch has a null in a key column.
 
-    Spark reads rows only if the file statistics do not rule out nulls.
+    Rows are read only if the file statistics do not rule out nulls.
     """
     nulls = 0
     if key and _may_hold_nulls(table, branch, key):
-        any_null = F.lit(False)
-        for column in key:
-            any_null |= F.col(SPARK.identifier(column)).isNull()
-        nulls = spark.table(TableRef(*table.name()).spark_path(branch)).filter(any_null).count()
+        nulls = engine.null_keys(TableRef(*table.name()), branch, key)
     if key and not nulls:
         _NULL_FREE_SNAPSHOTS[table.metadata.table_uuid, _ids(table, key)] = table.metadata.refs[branch].snapshot_id
     columns = ", ".join(key) or "no key is declared"

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config import checks
 from lakehouse.config.checks import MAX_HISTORY, Check, RowCount, Scope
@@ -13,14 +12,14 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.engine import Decided, Engine
+from lakehouse.pipeline.engine_values import CheckedRows
 from resources.iceberg.snapshots import counts_by_snapshot, history
 from resources.protocols import ReadableCatalog
-from spark.tables import staged_checks
-from spark.tables.staged_checks import Result
 
 
 def run_checks(
-    spark: SparkSession,
+    engine: Engine,
     catalog: ReadableCatalog,
     topic: Topic,
     declared: Mapping[str, Check],
@@ -31,7 +30,7 @@ def run_checks(
     """Run declared checks on a snapshot.
 
     Args:
-        spark: The Spark session.
+        engine: The engine.
         catalog: The catalog of the table.
         topic: The topic.
         declared: The checks by name.
@@ -48,19 +47,17 @@ def run_checks(
     ref = TableRef(*table.name(), spark_catalog=catalog.spark_name)
     snapshots = referenced_snapshots(catalog, ref.namespace, declared)
     scope = checks.scope(ref.spark_path(), snapshot_id, since, topic.metadata.names, snapshots)
-    results = staged_checks.run(
-        spark, declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()}
-    )
+    results = engine.check(declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()})
     return [_result(topic, name, check, results[name], table) for name, check in declared.items()]
 
 
 def quarantine_results(
-    decoded: DataFrame, topic: Topic, ref: TableRef, table: Table, since: Positions, checked: int, quarantined: int
+    decided: Decided, topic: Topic, ref: TableRef, table: Table, since: Positions, checked: int, quarantined: int
 ) -> list[CheckResult]:
     """Return the results of a topic's quarantining checks.
 
     Args:
-        decoded: The decoded records of a batch.
+        decided: The records of a batch.
         topic: The topic.
         ref: The table.
         table: The table as loaded.
@@ -73,11 +70,12 @@ def quarantine_results(
     for name, check in topic.quarantine.items():
         sql = checks.quarantined_rows(letters, name, since)
         columns = _shown(topic, check, table)
-        results[name] = staged_checks.quarantine_result(decoded, name, columns, sql, checked, bool(quarantined))
+        failing, sample = decided.quarantined(name, columns) if quarantined else (0, [])
+        results[name] = CheckedRows(checked, failing, sql, sample)
     return [_result(topic, name, check, results[name], table) for name, check in topic.quarantine.items()]
 
 
-def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> None:
+def validate_quarantine(engine: Engine, topic: Topic, ref: TableRef) -> None:
     """Require that the quarantining checks fit the table.
 
     They are part of decoding, where an error would be attributed to a record.
@@ -86,7 +84,7 @@ def validate_quarantine(spark: SparkSession, topic: Topic, ref: TableRef) -> Non
         ConfigError: A check does not fit.
     """
     path = ref.spark_path()
-    staged_checks.validate(spark, topic.quarantine, Scope(path, path, {}))
+    engine.validate(topic.quarantine, Scope(path, path, {}))
 
 
 def referenced_snapshots(catalog: ReadableCatalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:
@@ -133,7 +131,7 @@ def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
     return list(dict.fromkeys([*origin, *(name for name in (*topic.key, *check_columns) if name in allowed)]))
 
 
-def _result(topic: Topic, name: str, check: Check, result: Result, table: Table) -> CheckResult:
+def _result(topic: Topic, name: str, check: Check, result: CheckedRows, table: Table) -> CheckResult:
     numbers = {"rows_checked": result.checked, "failing_rows": result.failing}
     message, passed = f"{result.failing:,} of {result.checked:,} rows fail", result.failing == 0
     if isinstance(check, RowCount):

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from pyiceberg.table import Table
-from pyspark.errors import PySparkException
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Counts
@@ -16,9 +15,8 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
+from lakehouse.pipeline.engine_values import JobFailed, Target
 from resources.iceberg.commits import dropped_error
-from spark.tables import write
-from spark.tables.target import Target
 
 T = TypeVar("T")
 
@@ -140,20 +138,19 @@ class StagedCommit:
         self.on_phase("audit")
         self._require_same_topic()
         branch = stage.target.branch
-        spark = self.clients.session
         with self._detect_lost_branch(branch):
             table = self.clients.catalog.load(self.ref)
             if table is None or self._is_lost(table, branch):
                 raise self._dropped(branch)
             table = self._exclude_others(table, branch)
             staged = Staged(branch, stage.start, stage.target.properties, offsets, writes)
-            findings = audit.audit(spark, table, self.key, staged)
+            findings = audit.audit(self.clients.engine, table, self.key, staged)
             snapshot_id = table.metadata.refs[branch].snapshot_id
             try:
                 for check in audits:
                     findings += check(table, snapshot_id)
-            except PySparkException:
-                # Spark cannot read a file that is missing, which the guards have found.
+            except JobFailed:
+                # The engine cannot read a file that is missing, which the guards have found.
                 if not audit.is_incomplete(findings):
                     raise
         return Audited(table, branch, snapshot_id, findings)
@@ -177,7 +174,7 @@ class StagedCommit:
         branch = f"{STAGING_PREFIX}{uuid.uuid4().hex[:12]}"
         # Not at the head of main, which may have moved since: if main is then rolled back to the base and the branch
         # dropped, Spark recreates it there, and no guard would find that the rows were read from another snapshot.
-        write.create_branch(self.clients.session, self.ref, branch, self.base)
+        self.clients.engine.create_branch(self.ref, branch, self.base)
         return branch
 
     def _exclude_others(self, table: Table, branch: str) -> Table:
@@ -215,7 +212,7 @@ class StagedCommit:
                 f"to main after an audit"
             )
         if ref is None:
-            write.create_branch(self.clients.session, self.ref, branch)
+            self.clients.engine.create_branch(self.ref, branch)
             table = self.clients.catalog.refreshed(table)
             if branch not in table.metadata.refs:
                 raise self._dropped(branch)

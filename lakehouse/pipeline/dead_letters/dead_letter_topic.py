@@ -29,7 +29,6 @@ from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
 from resources.protocols import KafkaClient
-from spark.tables import dead_letters
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,8 +85,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
         )
     since = _since(bookmark, last) if bookmark and bookmark.target_id == target_id else {}
     upto = {p: max(end, since.get(p, 0)) for p, end in last.end.items()}
-    all_letters = clients.session.table(ref.dead_letters.spark_path())
-    new = dead_letters.between(all_letters, last.topic_id, since, upto).toArrow()
+    new = clients.engine.letters.read(ref.dead_letters, last.topic_id, since, upto)
     produced, remaining = dict(since), new.num_rows
 
     def with_bookmark(part: Iterator[Outgoing]) -> Iterator[Outgoing]:

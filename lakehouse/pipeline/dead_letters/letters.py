@@ -6,7 +6,6 @@ A batch defines its dead letters. Those of an earlier attempt at the same offset
 from collections.abc import Sequence
 
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
@@ -17,10 +16,10 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult, committed_rows
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import filters
+from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
+from lakehouse.pipeline.engine import Decided, LetterAttempt
+from lakehouse.pipeline.engine_values import LetterOrigin, LetterSet, Target, WaitingLetters
 from resources.iceberg.catalog import Catalog
-from spark.tables import dead_letters
-from spark.tables.decision import Decision
-from spark.tables.target import Target
 
 
 def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
@@ -40,12 +39,12 @@ def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
     return table
 
 
-def keep(context: BatchContext, decided: Decision, branch: str) -> None:
+def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
     """Replace the dead letters of a batch's offsets by exactly those that were decided on.
 
     Args:
         context: The batch.
-        decided: Its dead letters.
+        expected: Its dead letters.
         branch: The branch on which the batch is staged.
 
     Raises:
@@ -55,31 +54,30 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
     """
     topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
     table = load(catalog, topic, ref)
-    if table is None and not decided.count:
+    if table is None and not expected.count:
         return
-    table = catalog.ensure_table(ref, dead_letters.schema(), existing=table)
-    previous = Decision()
+    table = catalog.ensure_table(ref, letter_schema(), existing=table)
+    previous, letters = LetterSet(), context.engine.letters
     if may_hold(catalog, table, batch):
-        previous = dead_letters.decision(context.spark.table(ref.spark_path()), batch)
-    if previous == decided:
+        previous = letters.of_batch(ref, batch)
+    if previous == expected:
         return
 
     def replace_letters(target: Target) -> None:
         if previous.count:
-            dead_letters.discard(context.spark, target, batch)
-        if decided.count:
-            records, decoding = context.decoded(headers=True), context.schemas.decoding()
-            written = dead_letters.of_batch(records, decoding, topic, context.ref, batch)
-            dead_letters.append(written, target.completing() if previous.count else target)
+            letters.discard(target, batch)
+        if expected.count:
+            target = target.completing() if previous.count else target
+            letters.put(context.decided(headers=True), target, _origin(context))
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, replace_letters, {})
 
     def same_decision(*_: object) -> list[CheckResult]:
-        written = dead_letters.decision(context.spark.table(stage.target.path), batch)
-        if written != decided:
+        written = letters.of_batch(ref, batch, stage.target.branch)
+        if written != expected:
             raise UnclearState(
-                f"{decided.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
+                f"{expected.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
                 f"{written.count:,} (or others) when the dead letters were written. The batch was not published. Retry "
                 f"the run or command, because a schema or the log may have changed; if it fails again, correct "
                 f"the quarantining check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
@@ -88,8 +86,14 @@ def keep(context: BatchContext, decided: Decision, branch: str) -> None:
         _require_not_excluded(context, branch)
         return []
 
-    writes = [Counts(consumed=decided.count, rows=decided.count)] if decided.count else []
+    writes = [Counts(consumed=expected.count, rows=expected.count)] if expected.count else []
     commit.publish(commit.audit(stage, writes, batch.offsets, same_decision))
+
+
+def _origin(context: BatchContext) -> LetterOrigin:
+    topic = context.topic
+    # Without the policy `log`, records that do not decode are skipped, and only quarantined rows are kept.
+    return LetterOrigin(topic.topic, context.batch.topic_id, topic.name, context.ref, topic.errors != "log")
 
 
 def _require_not_excluded(context: BatchContext, branch: str) -> None:
@@ -108,14 +112,14 @@ def _require_not_excluded(context: BatchContext, branch: str) -> None:
         )
 
 
-def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Target) -> None:
+def add_missing(context: BatchContext, pieces: Sequence[Decided], staged: Target) -> None:
     """Add the dead letters of records that are neither waiting as dead letters nor rows: a replay reads what
     `lakehouse resume` skipped, and in a table with one row per key, an older row may return if the newer one fails a
     check by now. If a redrive had added the newer one, its dead letter waits again.
 
     Args:
         context: The range that is replayed.
-        pieces: Its decoded records, with headers.
+        pieces: Its records, with headers.
         staged: The branch with the rows of the replay.
 
     Raises:
@@ -123,24 +127,21 @@ def add_missing(context: BatchContext, pieces: Sequence[DataFrame], staged: Targ
     """
     topic, batch, ref = context.topic, context.batch, context.ref.dead_letters
     previous = load(context.clients.catalog, topic, ref)
-    table = context.clients.catalog.ensure_table(ref, dead_letters.schema(), existing=previous)
-    decoding = context.schemas.decoding()
-    of_range = [dead_letters.of_batch(piece, decoding, topic, context.ref, batch) for piece in pieces]
-    existing, rows = (context.spark.table(path) for path in (ref.spark_path(), staged.path))
-    columns = topic.metadata.place
-    missing = dead_letters.missing(of_range, existing, batch, rows, *columns)
-    if not (count := missing.count()):
+    table = context.clients.catalog.ensure_table(ref, letter_schema(), existing=previous)
+    letters = context.engine.letters
+    missing = letters.missing(pieces, _origin(context), ref, batch, staged, topic.metadata.place)
+    if not missing.count:
         return
     has_earlier = table.current_snapshot() is not None
 
     def add(target: Target) -> None:
         if has_earlier:
-            dead_letters.discard_earlier(missing, target, batch)
-        dead_letters.append(missing, target.completing() if has_earlier else target)
+            letters.discard_earlier(missing, target, batch)
+        letters.put_missing(missing, target.completing() if has_earlier else target)
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, add, {})
-    commit.publish(commit.audit(stage, [Counts(consumed=count, rows=count)], batch.offsets))
+    commit.publish(commit.audit(stage, [Counts(consumed=missing.count, rows=missing.count)], batch.offsets))
 
 
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
@@ -150,20 +151,17 @@ def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
     table = load(context.clients.catalog, context.topic, ref)
     if table is None or not may_hold(context.clients.catalog, table, context.batch):
         return []
-    return dead_letters.poisonous(context.spark.table(ref.spark_path()), context.batch)
+    return context.engine.letters.poisonous(ref, context.batch)
 
 
-def mark(
-    clients: Clients, topic: Topic, ref: TableRef, attempted: DataFrame, count: int, topic_id: str, source: Batch
-) -> None:
+def mark(clients: Clients, topic: Topic, ref: TableRef, attempt: LetterAttempt, topic_id: str, source: Batch) -> None:
     """Publish one more attempt at each dead letter, and mark those that are rows now.
 
     Args:
         clients: Clients of the systems.
         topic: The topic.
         ref: The table of the dead letters.
-        attempted: The dead letters, as `spark.tables.dead_letters.attempt` returns them.
-        count: The number of dead letters in `attempted`.
+        attempt: The dead letters.
         topic_id: Id of the topic that the dead letters come from.
         source: A batch of the present topic, which must not be recreated meanwhile.
 
@@ -181,14 +179,14 @@ def mark(
 
     def each_is_marked(staged: Table, snapshot_id: int) -> list[CheckResult]:
         snapshot = staged.snapshot_by_id(snapshot_id)
-        if snapshot is None or committed_rows(snapshot) != count:
+        if snapshot is None or committed_rows(snapshot) != attempt.count:
             raise changed
         return []
 
     commit = StagedCommit(clients, ref, table.metadata.current_snapshot_id, source)
-    stage, _ = commit.stage(table, lambda target: dead_letters.mark(attempted, target, topic_id), {})
-    counts = Counts(consumed=count, rows=count)
-    commit.publish(commit.audit(stage, [counts], count, each_is_marked))
+    stage, _ = commit.stage(table, lambda target: clients.engine.letters.mark(attempt, target, topic_id), {})
+    counts = Counts(consumed=attempt.count, rows=attempt.count)
+    commit.publish(commit.audit(stage, [counts], attempt.count, each_is_marked))
 
 
 def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: Batch, source: Batch) -> None:
@@ -211,12 +209,10 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
     snapshot = table.current_snapshot() if table else None
     if snapshot is None:
         return
-    spark = clients.session
-    waiting = dead_letters.waiting(spark, ref.dead_letters, snapshot.snapshot_id, previous, {})
-    existing = dead_letters.existing_rows(waiting, spark.table(ref.spark_path()), *topic.metadata.place)
-    count, _ = dead_letters.remaining(existing)
-    if count:
-        mark(clients, topic, ref.dead_letters, existing, count, previous.topic_id, source)
+    waiting = WaitingLetters(ref.dead_letters, snapshot.snapshot_id, previous)
+    existing = clients.engine.letters.existing_rows(waiting, ref, topic.metadata.place)
+    if existing.count:
+        mark(clients, topic, ref.dead_letters, existing, previous.topic_id, source)
 
 
 def may_hold(catalog: Catalog, table: Table, batch: Batch) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pyiceberg.table import Table
-from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import visible_columns
@@ -15,15 +14,11 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.engine_values import LetterPlaces, LogRange, RowPlaces
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.catalog import Catalog
-from spark import derive
-from spark import records as kafka_records
-from spark.decoding import decode
-from spark.tables import ledger_counts
-from spark.tables.dead_letters import places as letter_places
 
 
 @dataclass(frozen=True)
@@ -77,46 +72,42 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
     findings = ledger.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:
         return ReconciliationReport(entries, findings)
-    spark = clients.session
-    snapshot = derive.published(spark, ref, table.metadata.current_snapshot_id, {})
-    frame = ledger_counts.places(snapshot, topic.metadata.names, () if topic.mode == "append" else topic.key)
+    counts = clients.engine.ledger
+    key = () if topic.mode == "append" else topic.key
+    rows = RowPlaces(ref, table.metadata.current_snapshot_id, topic.metadata.names, key)
     # Read after the table: dead letters are published before their batch, and those of a later batch are in no range.
-    dead_letters = _dead_letters(spark, clients.catalog, topic, ref.dead_letters, entries)
+    dead_letters = _dead_letters(clients.catalog, topic, ref.dead_letters, entries)
     topic_ranges = ledger.ranges(entries)
     ranges = [*topic_ranges, *ledger.uncounted_ranges(entries)]
-    row_counts = ledger_counts.held(frame, ranges)
-    letter_counts = ledger_counts.held(dead_letters, ranges) if dead_letters is not None else {}
+    row_counts = counts.contents([rows], ranges)
+    letter_counts = counts.contents([dead_letters], ranges) if dead_letters else {}
     append = topic.mode == "append"
     replayed = any(entry.kind == "replay" for entry in entries)
-    combined_counts = (
-        ledger_counts.held(ledger_counts.together([frame, dead_letters]), ranges)
-        if not topic.replaces_rows and replayed
-        else None
-    )
+    both: list[RowPlaces | LetterPlaces] = [rows, dead_letters] if dead_letters else [rows]
+    combined_counts = counts.contents(both, ranges) if not topic.replaces_rows and replayed else None
     findings += ledger.held_findings(
         entries, row_counts, letter_counts, combined_counts, append=not topic.replaces_rows
     )
     topics = len({r.topic for r in topic_ranges}) if ledger.snapshots_with_shared_offsets(topic_ranges) else 1
-    for label, frame_, counts in (("rows", frame, row_counts), ("dead letters", dead_letters, letter_counts)):
-        if frame_ is not None and any(h.rows != h.distinct for h in counts.values()):
-            findings += ledger.duplicate_findings(ledger_counts.duplicates(frame_, topics), label)
+    for label, places, held in (("rows", rows, row_counts), ("dead letters", dead_letters, letter_counts)):
+        if places is not None and any(h.rows != h.distinct for h in held.values()):
+            findings += ledger.duplicate_findings(counts.duplicates(places, topics), label)
     if not append:
-        findings += ledger.key_findings(ledger_counts.duplicate_keys(frame, topic.key, visible_columns(topic, table)))
+        findings += ledger.key_findings(counts.duplicate_keys(rows, visible_columns(topic, table)))
     incomplete = {f.snapshot_id for f in findings if f.kind.startswith("missing_")}
     if suspect_ranges := [r for r in topic_ranges if whole_log or r.snapshot_id in incomplete]:
-        findings += _ask_log(spark, clients, topic, table, entries, suspect_ranges, frame, dead_letters)
+        findings += _ask_log(clients, topic, table, entries, suspect_ranges, rows, dead_letters)
     return ReconciliationReport(entries, findings, row_counts, letter_counts)
 
 
 def _ask_log(
-    spark: SparkSession,
     clients: Clients,
     topic: Topic,
     table: Table,
     entries: Sequence[Entry],
     ranges: Sequence[OffsetRange],
-    frame: DataFrame,
-    dead_letters: DataFrame | None,
+    rows: RowPlaces,
+    dead_letters: LetterPlaces | None,
 ) -> list[LedgerFinding]:
     """Return findings about records in the log that have no outcome, as far back as the log goes."""
     log = read_log(clients.kafka, topic.topic)
@@ -131,15 +122,14 @@ def _ask_log(
     batch = _readable(current, ledger.ranges(entries), log)
     if not batch.offsets:
         return notes
-    options = clients.kafka.spark_options()
-    outcomes = ledger_counts.together([frame, dead_letters]) if topic.mode == "append" else None
-    findings = ledger.log_findings(
-        entries, *ledger_counts.logged(kafka_records.read_range(spark, options, batch), current, outcomes)
-    )
+    both: list[RowPlaces | LetterPlaces] = [rows, dead_letters] if dead_letters else [rows]
+    logged = clients.engine.ledger.logged(batch, current, both if topic.mode == "append" else [])
+    findings = ledger.log_findings(entries, *logged)
     if topic.replaces_rows:
         schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
-        decoded = decode.decode(kafka_records.read_range(spark, options, batch), schemas.decoding())
-        findings += ledger.newest_findings(ledger_counts.wrong_newest(decoded, dead_letters, frame, topic.key))
+        decided = clients.engine.decide(LogRange(batch), schemas.decoding())
+        wrong_newest = clients.engine.ledger.wrong_newest(decided, dead_letters, rows)
+        findings += ledger.newest_findings(wrong_newest)
     return notes + findings
 
 
@@ -153,9 +143,7 @@ def _readable(requested: Sequence[OffsetRange], ranges: Sequence[OffsetRange], l
     return Batch(log.cluster_id, log.topic, log.topic_id, start, end)
 
 
-def _dead_letters(
-    spark: SparkSession, catalog: Catalog, topic: Topic, ref: TableRef, entries: Sequence[Entry]
-) -> DataFrame | None:
+def _dead_letters(catalog: Catalog, topic: Topic, ref: TableRef, entries: Sequence[Entry]) -> LetterPlaces | None:
     """Return the dead letters of the topics in the ledger; None if there is no table of them.
 
     Those of a topic that was recreated before the table was created are left out: the new topic reuses their offsets.
@@ -167,5 +155,4 @@ def _dead_letters(
     if table is None or table.metadata.current_snapshot_id is None:
         return None
     topic_ids = {e.batch.topic_id for e in entries if e.batch}
-    snapshot = derive.published(spark, ref, table.metadata.current_snapshot_id, {})
-    return letter_places(snapshot.filter(snapshot["topic_id"].isin(*topic_ids)))
+    return LetterPlaces(ref, table.metadata.current_snapshot_id, topic_ids)

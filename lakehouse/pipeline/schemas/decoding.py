@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pkgutil import resolve_name
 from typing import Literal
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -12,10 +11,10 @@ from lakehouse import formats
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import evolution, format_of, of_type
-from lakehouse.formats.format import Format, MessageSchema, RegisteredFormat
+from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
+from lakehouse.pipeline.engine_values import Decoding, Side
 from resources.protocols import RegistryClient
-from spark.decoding.decode import Codec, Decoding
 
 
 @dataclass(frozen=True)
@@ -23,14 +22,22 @@ class SideSchema:
     """Schema of the key or value of a topic's messages.
 
     Attributes:
-        schema: The registered versions, and which of them define the columns.
+        side: The format, the registered versions, and which of them define the columns.
         shape: The columns.
-        codec: The codec that decodes messages into the columns.
     """
 
-    schema: MessageSchema
+    side: Side
     shape: Shape
-    codec: Codec
+
+    @property
+    def schema(self) -> MessageSchema:
+        """The registered versions, and which of them define the columns."""
+        return self.side.schema
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns, in order."""
+        return [field.name for field in self.shape.struct.fields]
 
     @property
     def versions(self) -> tuple[RegisteredSchema, ...]:
@@ -98,13 +105,13 @@ class TopicSchemas:
         versions = (*self.value.versions, *(self.key.versions if self.key else ()))
         return {str(version.id): version.fingerprint for version in versions if version.id}
 
-    def decoding(self) -> Decoding:
+    def decoding(self) -> Decoding[Side]:
         """Return the instructions that decode records into rows."""
         value_columns = [field.name for field in self.struct.fields]
-        from_key = [name for name in (self.key.codec.columns if self.key else ()) if name not in value_columns]
+        from_key = [name for name in (self.key.columns if self.key else ()) if name not in value_columns]
         return Decoding(
-            value=self.value.codec,
-            key=self.key.codec if self.key else None,
+            value=self.value.side,
+            key=self.key.side if self.key else None,
             columns=(*value_columns, *from_key),
             key_columns=self.topic.key,
             mode=self.topic.mode,
@@ -232,7 +239,7 @@ def side_schema(
         SchemaError: The newest version cannot become columns.
         ConfigError: The format is unknown.
     """
-    return _read(format_of(name), MessageSchema(tuple(versions), tuple(read_by or versions), record))
+    return _read(name, MessageSchema(tuple(versions), tuple(read_by or versions), record))
 
 
 def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key", "value"]) -> SideSchema:
@@ -242,12 +249,11 @@ def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key
     if format_.file_type and which == "value" and topic.value_schema:
         return side_schema(name, [RegisteredSchema(0, topic.value_schema, format_.file_type)])
     column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
-    return _read(format_, MessageSchema(column=column))
+    return _read(name, MessageSchema(column=column))
 
 
-def _read(format_: Format, schema: MessageSchema) -> SideSchema:
-    reader = format_.reader(schema)
-    return SideSchema(schema, format_.columns(reader), resolve_name(format_.decoder)(schema, reader))
+def _read(name: str, schema: MessageSchema) -> SideSchema:
+    return SideSchema(Side(name, schema), format_of(name).shape(schema))
 
 
 def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:

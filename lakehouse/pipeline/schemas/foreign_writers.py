@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from pyspark.sql import DataFrame
-
 from lakehouse import formats
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
@@ -14,9 +12,9 @@ from lakehouse.formats import format_of, of_type
 from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.engine import Decided
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema, without_columns
 from resources.protocols import RegistryClient
-from spark.decoding import decode
 
 FOREIGN_WRITERS = 64
 """Maximum number of schemas of other subjects per topic. Each adds an expression to every query."""
@@ -48,7 +46,7 @@ BY_HAND = Lookup(10_000, 600)
 
 
 def with_foreign_writers(
-    registry: RegistryClient, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
+    registry: RegistryClient, known: TopicSchemas, decided: Decided, lookup: Lookup
 ) -> TopicSchemas:
     """Extend the schemas by those of other subjects whose ids occur in the records.
 
@@ -59,17 +57,17 @@ def with_foreign_writers(
     Args:
         registry: The schema registry.
         known: The schemas so far, which treat all other ids as unknown.
-        decoded: The records, decoded with `known`.
+        decided: The records, decoded with `known`.
         lookup: Limits on the lookup.
 
     Raises:
         Unreachable: The registry does not answer. A missing answer is never treated as an unknown id.
     """
     assert known.unusable_ids is None
-    known = _with_foreign_keys(registry, known, decoded, lookup)
+    known = _with_foreign_keys(registry, known, decided, lookup)
     # Dead letters keep the records, so a cached response suffices: `lakehouse redrive` queries the registry again.
     missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
-    ids = decode.foreign_schema_ids(decoded, lookup.ids + 1, missing_ids)
+    ids = decided.unknown_schema_ids(lookup.ids + 1, missing_ids)
     is_limited = len(ids) > lookup.ids
     foreign, other_type_ids, unusable_ids = list(known.foreign), set(known.other_type_ids), set(missing_ids)
     examined, used = 0, sum(schema.characters for schema in foreign)
@@ -109,9 +107,7 @@ def with_foreign_writers(
     return replace(extended, foreign=tuple(foreign), value=value, conflicts=conflicts)
 
 
-def _with_foreign_keys(
-    registry: RegistryClient, known: TopicSchemas, decoded: DataFrame, lookup: Lookup
-) -> TopicSchemas:
+def _with_foreign_keys(registry: RegistryClient, known: TopicSchemas, decided: Decided, lookup: Lookup) -> TopicSchemas:
     """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
     name = known.topic.effective_key_format
     if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):
@@ -121,7 +117,7 @@ def _with_foreign_keys(
     skipped = {version.id for version in of_subject} | missing_ids
     deadline, used = time.monotonic() + lookup.seconds, 0
     foreign: list[RegisteredSchema] = []
-    for id_ in decode.foreign_schema_ids(decoded, lookup.ids, skipped, "key"):
+    for id_ in decided.unknown_schema_ids(lookup.ids, skipped, "key"):
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             continue

@@ -25,7 +25,7 @@ def test_replay_into_table_with_rows_of_lost_records_is_refused() -> None:
     with simulation(), empty_store():
         schedule = Schedule(Choices(None), modes=("append",))
         topic, clients, kafka = schedule.topic, schedule.clients, schedule.kafka
-        values = lambda: sorted(row.record.value for row in schedule.spark.rows(TableRef(NAMESPACE, NAME)))  # noqa: E731
+        values = lambda: sorted(row.record.value for row in schedule.engine.rows(TableRef(NAMESPACE, NAME)))  # noqa: E731
         with simulated_time(schedule.world):
             kafka.produce(0, [record(10), record(11)])
             exhaust(ingest(NAMESPACE, topic, clients))

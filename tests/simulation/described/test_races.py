@@ -13,9 +13,9 @@ from lakehouse.core.errors import CommitConflict
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.replay import Redriven, redrive
-from spark.tables import dead_letters
 from tests.simulation.choices import Choices
 from tests.simulation.described.steps import FAILS_CHECK, Derivation, Steps, record
+from tests.simulation.engine.letters import MemoryLetters
 from tests.simulation.schedules.schedule import NAMESPACE, exhaust, simulation
 from tests.simulation.systems.memory_files import empty_store
 from tests.simulation.systems.registry import LATE
@@ -122,7 +122,7 @@ def letters(schedule: Steps) -> list[tuple[int, int, bool]]:
 def test_redrive_beside_concurrent_marks_is_conflict(monkeypatch):
     with begun("append") as schedule:
         run = ingest_letters(schedule)
-        others = once_before(monkeypatch, dead_letters, "mark", run)
+        others = once_before(monkeypatch, MemoryLetters, "mark", run)
 
         with pytest.raises(CommitConflict):
             run()
@@ -138,7 +138,7 @@ def test_redrive_of_concurrently_recovered_letters_is_conflict(monkeypatch):
         schedule.kafka.produce(0, [record(1), record(2) | {"value": FAILS_CHECK}])
         schedule.change_check()
         schedule.complete("ingest")
-        once_before(monkeypatch, dead_letters, "attempt", unchecked)
+        once_before(monkeypatch, MemoryLetters, "attempt", unchecked)
 
         with pytest.raises(CommitConflict, match="changed by another writer while they were decoded again"):
             redrive(NAMESPACE, schedule.topic, schedule.clients)
@@ -152,7 +152,7 @@ def test_resume_after_redrive_interrupted_before_marks_sets_marks(monkeypatch):
 
     with begun("append") as schedule:
         run = ingest_letters(schedule)
-        once_before(monkeypatch, dead_letters, "mark", interrupt)
+        once_before(monkeypatch, MemoryLetters, "mark", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run()
         assert offsets(schedule) == [0, 1]
@@ -169,7 +169,7 @@ def test_ingest_that_loses_publishes_no_dead_letters(monkeypatch):
         unchecked = partial(ingest, NAMESPACE, schedule.topic, schedule.clients)
         schedule.kafka.produce(0, [record(1), record(2) | {"value": FAILS_CHECK}])
         schedule.change_check()
-        once_before(monkeypatch, dead_letters, "of_batch", lambda: exhaust(unchecked()))
+        once_before(monkeypatch, MemoryLetters, "put", lambda: exhaust(unchecked()))
 
         assert list(ingest(NAMESPACE, schedule.topic, schedule.clients)) == []
 

@@ -15,8 +15,8 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.table_protocol import COUNTS, DEAD_LETTERS, STAGING_PREFIX
 from lakehouse.pipeline.commits.audit import AuditFailed, added_files
-from tests.simulation.engine.check_jobs import fails
-from tests.simulation.engine.memory_spark import MemorySpark, Row, data_files
+from tests.simulation.engine.checks import fails
+from tests.simulation.engine.tables import MemoryTables, Row, data_files
 from tests.simulation.oracles.oracle import Oracle, Place, Violation, place_of
 from tests.simulation.schedules.schedule import NAME
 from tests.simulation.systems.kafka import MemoryKafka, Record
@@ -34,8 +34,8 @@ class AuditOracle(Oracle):
 
     retention: timedelta | None = None
 
-    def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark):
-        super().__init__(mode, kafka, spark)
+    def __init__(self, mode: str, kafka: MemoryKafka, tables: MemoryTables):
+        super().__init__(mode, kafka, tables)
         self._programs: dict[Process, tuple[Topic, float]] = {}
         self._branches: dict[str, Process] = {}
         self._last: dict[Process, str] = {}
@@ -43,7 +43,7 @@ class AuditOracle(Oracle):
 
     def begin(self, process: Process, topic: Topic) -> None:
         """Note the configuration with which a program runs, and when it began."""
-        self._programs[process] = topic, self._spark.world.now()
+        self._programs[process] = topic, self._tables.world.now()
 
     def refused(self, process: Process, error: LakehouseError) -> None:
         """Judge that nothing of a refused batch is visible, and that a redrive is refused because of its own rows."""
@@ -54,7 +54,7 @@ class AuditOracle(Oracle):
 
     def _judge_refused_redrive(self, process: Process, error: AuditFailed) -> None:
         """Judge that a check which refused a redrive fails in a partition to which the redrive adds rows."""
-        table = self._spark.iceberg.find(NAME)
+        table = self._tables.iceberg.find(NAME)
         branches = [branch for branch, author in self._branches.items() if author is process]
         if table is None or branches[-1] not in table.metadata.refs:
             return
@@ -72,7 +72,7 @@ class AuditOracle(Oracle):
 
     def committed(self, name: str, before: TableMetadata | None, after: TableMetadata) -> None:
         """Judge a commit to a table."""
-        process = self._spark.world.current
+        process = self._tables.world.current
         refs = before.refs if before else {}
         for branch in after.refs:
             if process and branch not in refs and branch.startswith(STAGING_PREFIX):
@@ -84,7 +84,7 @@ class AuditOracle(Oracle):
         if previous == after.current_snapshot_id or name.startswith("dry_run"):
             super().committed(name, before, after)
             return
-        table = self._spark.iceberg.loaded(name)
+        table = self._tables.iceberg.loaded(name)
         self._judge_files(name, table)
         branches = [
             b for b, ref in refs.items() if ref.snapshot_id == after.current_snapshot_id and b in self._branches
@@ -202,7 +202,7 @@ class AuditOracle(Oracle):
         ]
         if not (deleted := before - {row.record for row in rows}):
             return
-        now = self._spark.world.now()
+        now = self._tables.world.now()
         # The clock of the program may have jumped since it began.
         times = now, self._programs[process][1] if process in self._programs else now
         age = self.retention.total_seconds() if self.retention else float("inf")

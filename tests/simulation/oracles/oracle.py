@@ -15,7 +15,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
-from tests.simulation.engine.memory_spark import Letter, MemorySpark, Row, data_files
+from tests.simulation.engine.tables import Letter, MemoryTables, Row, data_files
 from tests.simulation.systems.kafka import MemoryKafka, Record
 from tests.simulation.systems.memory_files import data_rows
 from tests.simulation.systems.registry import OWN
@@ -57,8 +57,8 @@ class Oracle:
         every_letter: Places of all records that ever were dead letters. After a rollback, some become rows in a batch.
     """
 
-    def __init__(self, mode: str, kafka: MemoryKafka, spark: MemorySpark, *, is_shared: bool = False):
-        self.mode, self._kafka, self._spark, self.is_shared = mode, kafka, spark, is_shared
+    def __init__(self, mode: str, kafka: MemoryKafka, tables: MemoryTables, *, is_shared: bool = False):
+        self.mode, self._kafka, self._tables, self.is_shared = mode, kafka, tables, is_shared
         self.violations: list[str] = []
         self.rolled_back_to: int | None = None
         self.uncertain: set[Place] = set()
@@ -84,7 +84,7 @@ class Oracle:
         """Judge a commit to a table."""
         if name.startswith("dry_run"):
             return
-        table = self._spark.iceberg.loaded(name)
+        table = self._tables.iceberg.loaded(name)
         self._judge_history(name, after)
         for snapshot in reversed(after.snapshots):
             if snapshot.snapshot_id in self._parents:
@@ -143,7 +143,7 @@ class Oracle:
         """Forget the table, because an operator dropped it; a program drops tables of dry runs only."""
         if table.name()[-1].startswith("dry_run"):
             return
-        if self._spark.world.current:
+        if self._tables.world.current:
             self._violate("a program dropped the table")
         if table.name()[-1].endswith("__dead_letters"):
             return
@@ -222,13 +222,13 @@ class Oracle:
             for (topic_id, p, offset), record in self._kafka.every_record.items()
         )
         waiting = {p for p in self._pending & end.keys() if end[p] == start[p]}
-        has_failed = any(fault != "none" for _, fault in self._spark.world.covered)
+        has_failed = any(fault != "none" for _, fault in self._tables.world.covered)
         is_judged = self.is_shared and self._machine is self._present_machine() and not is_halved and not has_failed
         if waiting and is_judged:
             self._violate(f"a batch has no records of partitions {waiting}, which had some before it was chosen")
 
     def _present_machine(self) -> Machine | None:
-        process = self._spark.world.current
+        process = self._tables.world.current
         return process.machine if process else None
 
     # Contents

@@ -8,15 +8,15 @@ from datetime import timedelta
 from functools import partial
 
 from pyiceberg.manifest import DataFile
-from pyspark.errors.exceptions.connect import SparkException
 
 from lakehouse.config.checks import RECORD_COUNT, Check, Range, RowCount
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, ClockSkew
 from lakehouse.core.table_protocol import PART, STAGING_PREFIX
 from lakehouse.pipeline.commits.audit import AuditFailed
+from lakehouse.pipeline.engine_values import JobFailed
 from tests.simulation.choices import Choices
-from tests.simulation.engine.memory_spark import Row, data_file
+from tests.simulation.engine.tables import Row, data_file
 from tests.simulation.oracles.audits import AuditOracle
 from tests.simulation.oracles.oracle import Violation
 from tests.simulation.schedules.interruptions import Interruptions
@@ -61,7 +61,7 @@ class AuditedSchedule(Interruptions):
         self.topic = self.topic.model_copy(update=update)
         self.oracle.retention = rows
         self.damage_percent = choices.of((0, 10, 30))
-        self.spark.on_write = self.damage
+        self.engine.on_write = self.damage
         self.source.schema_ids = [OWN, OWN, REFUNDED] if self.topic.record else [OWN]
 
     # Programs and events
@@ -161,7 +161,7 @@ class AuditedSchedule(Interruptions):
             head, log = table.metadata.refs[branch].snapshot_id, [*self.kafka.every_record.values()]
             rows = [Row(self.choices.of(log))] if log and self.choices.below(2) else []
             try:
-                self.spark.commit_files(table, branch, head, [data_file(self.spark, table, rows)] if rows else ())
+                self.engine.commit_files(table, branch, head, [data_file(self.world, table, rows)] if rows else ())
             except ClockSkew:
                 return
             self.world.record(f"another writer: committed to branch {branch}")
@@ -200,7 +200,7 @@ class AuditedSchedule(Interruptions):
             case "wrong count":
                 return [*others, with_count(file, len(rows) + 1)]
             case "extra file":
-                return [*files, data_file(self.spark, self.iceberg.loaded(NAME), rows[:1])]
+                return [*files, data_file(self.world, self.iceberg.loaded(NAME), rows[:1])]
             case "left out file":
                 return others
         return files
@@ -241,7 +241,7 @@ class AuditedSchedule(Interruptions):
             Violation: One does.
         """
         super().judge_error(error)
-        if isinstance(error, SparkException) and "file memory" in str(error):
+        if isinstance(error, JobFailed) and "file memory" in str(error):
             raise Violation(f"a lost file is reported as an error of a check: {error}")
         if isinstance(error, AuditFailed | BadRecords) and self.choices.below(2):
             self.follow(error)

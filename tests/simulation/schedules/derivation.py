@@ -17,7 +17,6 @@ from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from tests.simulation.choices import Choices
-from tests.simulation.engine.derivation_jobs import DERIVATION
 from tests.simulation.oracles.oracle import Place, Violation, place_of
 from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, UNLIMITED, Schedule
 from tests.simulation.schedules.source_topic import GOOD
@@ -30,7 +29,7 @@ TARGET = "derived"
 
 def derived_topic(*, is_grouped: bool) -> Topic:
     """Return a topic that is derived from single rows, or from groups of rows."""
-    source = {"type": "derived", "from": NAME, "transform": "tests.simulation.engine.derivation_jobs:transform"}
+    source = {"type": "derived", "from": NAME, "transform": "tests.simulation.engine.derived_rows:transform"}
     grouped = {"mode": "upsert", "key": ("id",), "key_format": "avro"} if is_grouped else {}
     groups = {"group_by": ("id",)} if is_grouped else {}
     return Topic(name=TARGET, partitions=1, source=source | groups, max_records_per_batch=4, **grouped)
@@ -179,10 +178,10 @@ class DerivationSchedule(Schedule):
 
     @contextmanager
     def derivation(self) -> Iterator[None]:
-        """Simulate the jobs of derivations, in which polling takes simulated time."""
+        """Let polling take simulated time."""
         clock = Clock(self.world.now, self.world.advance)
         waiting = {resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}
-        with replaced(DERIVATION), replaced(waiting):
+        with replaced(waiting):
             yield
 
     def recover(self) -> None:

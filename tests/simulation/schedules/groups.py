@@ -22,8 +22,7 @@ from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Event
 from resources.kafka.stream_group import GroupUnavailable
 from tests.simulation.choices import Choices
-from tests.simulation.engine.derivation_jobs import DERIVATION
-from tests.simulation.engine.memory_spark import MemorySpark
+from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.oracles.oracle import RESUMED, Oracle, Place, TruncationOracle, Violation, place_of
 from tests.simulation.schedules.derivation import TARGET, derived_topic
 from tests.simulation.schedules.schedule import NAMESPACE
@@ -77,9 +76,9 @@ class GroupSchedule(StreamSchedule):
             Topic(name="refunds", errors="log", **limits),
         )
 
-    def _oracle(self, topic: Topic, spark: MemorySpark) -> Oracle:
+    def _oracle(self, topic: Topic, tables: MemoryTables) -> Oracle:
         kind = TruncationOracle if topic.name == "refunds" else Oracle
-        return kind(topic.mode, self._kafka.topics[topic.topic], spark, is_shared=topic.name == "orders")
+        return kind(topic.mode, self._kafka.topics[topic.topic], tables, is_shared=topic.name == "orders")
 
     # The oracle
 
@@ -250,10 +249,10 @@ class GroupSchedule(StreamSchedule):
     # The schedule
 
     def replacements(self) -> AbstractContextManager[None]:
-        """Simulate the threads, and the jobs of derivations, in which waiting takes simulated time."""
+        """Simulate the threads, in which waiting takes simulated time."""
         clock = Clock(self.world.monotonic, self._kafka.pause)
         waiting = {resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}
-        return replaced(threads_in_memory(self.world, self._note) | DERIVATION | waiting)
+        return replaced(threads_in_memory(self.world, self._note) | waiting)
 
     def _recover(self) -> None:
         self.world.end_pauses()

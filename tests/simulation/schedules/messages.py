@@ -4,63 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
-
-import pyarrow as pa
 
 import resources.kafka.transactions
-import spark.tables.dead_letters
 from lakehouse.core.errors import TransientError
-from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from tests.simulation.choices import Choices
-from tests.simulation.engine.decoding_jobs import is_of
-from tests.simulation.engine.memory_spark import Letter, Rows
 from tests.simulation.oracles.oracle import Violation, place_of
-from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule
+from tests.simulation.schedules.schedule import ACTIONS, NAMESPACE, RECOVERIES, Schedule
 from tests.simulation.systems.messages import MessageKafka
 from tests.simulation.world import replaced
 
 TARGET = "letters"
-RECORD = pa.struct(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
-LETTERS = pa.schema([("error_reason", pa.string()), ("error_message", pa.string()), ("source_record", RECORD)])
-
-
-@dataclass(frozen=True)
-class Selected:
-    """A lazy DataFrame of dead letters in order."""
-
-    letters: Rows
-    includes: Callable[[Letter], bool]
-
-    def toArrow(self) -> pa.Table:  # noqa: N802
-        """Read the letters."""
-        letters = sorted(filter(self.includes, self.letters.collect()), key=lambda letter: place_of(letter.record))
-        return pa.Table.from_pylist([_row(letter) for letter in letters], schema=LETTERS)
-
-
-def _row(letter: Letter) -> dict[str, Any]:
-    record = letter.record
-    identity = ":".join(map(str, place_of(record))).encode()
-    source = {"topic": NAME, "partition": record.partition, "offset": record.offset, "headers": [], "value": identity}
-    return {"error_reason": letter.reason, "error_message": letter.reason, "source_record": {**source, "key": b"k"}}
-
-
-def between(letters: Rows, topic_id: str, since: Positions, upto: Positions) -> Selected:
-    """Return the dead letters of a range of offsets."""
-    return Selected(letters, lambda letter: is_of(letter.record, topic_id, since, upto))
 
 
 class MessageSchedule(Schedule):
@@ -104,12 +60,7 @@ class MessageSchedule(Schedule):
     def run(self) -> None:
         """Run the schedule, in which polling takes simulated time."""
         clock = Clock(self.world.now, self.world.advance)
-        with replaced(
-            {
-                spark.tables.dead_letters: {"between": between},
-                resources.kafka.transactions: {"poll": partial(poll, clock=clock)},
-            }
-        ):
+        with replaced({resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}):
             super().run()
 
     def recover(self) -> None:

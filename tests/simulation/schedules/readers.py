@@ -19,7 +19,7 @@ from lakehouse.pipeline import maintenance
 from lakehouse.readers import publish, reader_of
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
-from tests.simulation.engine.memory_spark import data_files
+from tests.simulation.engine.tables import data_files
 from tests.simulation.oracles.oracle import Violation
 from tests.simulation.oracles.readers import ReaderOracle
 from tests.simulation.schedules.roll_overs import SuccessiveOracle

@@ -11,7 +11,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakehouse.core.table_protocol import SUCCESSOR
 from tests.simulation.choices import Choices
-from tests.simulation.engine.memory_spark import Row
+from tests.simulation.engine.tables import Row
 from tests.simulation.oracles.oracle import Oracle, Position, Range, rows_of
 from tests.simulation.schedules.derivation import DerivationSchedule
 from tests.simulation.schedules.schedule import NAME
@@ -44,7 +44,7 @@ class SuccessiveOracle(Oracle):
         """Judge a commit; the table does not change once its successor has a batch."""
         if name.startswith(NAME) and not name.endswith("__dead_letters") and name != self.newest:
             if name == NAME:
-                if {*rows_of(self._spark.iceberg.loaded(name))} != {*self.rows_before()}:
+                if {*rows_of(self._tables.iceberg.loaded(name))} != {*self.rows_before()}:
                     self._violate(f"rows of {name} have changed after {self.newest} continued it")
                 return
             self.closed = Closed(self._rows, self._main, self._states, [*self._ranges], self.position)
@@ -92,7 +92,7 @@ class RollOverSchedule(DerivationSchedule):
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return the events of derivation, those of a table for the newest one."""
-        of_table = table_events(self.world, self.spark, self.oracle, self.oracle.newest)
+        of_table = table_events(self.world, self.engine, self.oracle, self.oracle.newest)
         return super().events() | of_table | {"drop table": self.drop_table}
 
     def measure(self) -> None:

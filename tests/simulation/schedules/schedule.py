@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 from lakehouse.config.checks import Range
 from lakehouse.config.model import Config, Topic
@@ -19,8 +20,7 @@ from lakehouse.pipeline.maintenance import compact_incrementally, maintain
 from lakehouse.pipeline.replay import redrive, replay
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
-from tests.simulation.engine.jobs import simulated_engine
-from tests.simulation.engine.memory_spark import MemorySpark
+from tests.simulation.engine.memory_engine import MemoryEngine
 from tests.simulation.immutable import computed_once, parsed_once
 from tests.simulation.oracles.oracle import RESUMED, Oracle, Violation, place_of
 from tests.simulation.schedules.source_topic import KINDS, SourceTopic
@@ -93,9 +93,9 @@ class Schedule:
         self.kafka = kafka(self.world, NAME, partitions=choices.of((1, 2)))
         self.registry = MemoryRegistry(self.world, NAME)
         self.iceberg = MemoryIcebergCatalog(self.world)
-        spark = self.spark = MemorySpark(self.world, self.kafka, self.iceberg)
-        self.clients = Clients(self.kafka, self.registry, spark, SimulatedCatalog.on(self.iceberg))
-        self.oracle = self.oracle_type(mode, self.kafka, spark)
+        engine = self.engine = MemoryEngine(self.world, self.kafka, self.iceberg)
+        self.clients = Clients(self.kafka, self.registry, engine, SimulatedCatalog.on(self.iceberg))
+        self.oracle = self.oracle_type(mode, self.kafka, engine)
         self.iceberg.on_commit = self.oracle.committed
         self.iceberg.on_drop = self.oracle.dropped
         self.source = SourceTopic(choices, self.world, self.kafka, self.oracle)
@@ -110,8 +110,8 @@ class Schedule:
             "ingest": lambda: exhaust(ingest(NAMESPACE, topic, clients)),
             "redrive": lambda: redrive(NAMESPACE, topic, clients),
             "replay": lambda: replay(NAMESPACE, topic, clients, "earliest"),
-            "maintain": lambda: exhaust(maintain(NAMESPACE, topic, clients.catalog, clients.spark)),
-            "compact": lambda: compact_incrementally(NAMESPACE, topic, clients.catalog, clients.spark),
+            "maintain": lambda: exhaust(maintain(NAMESPACE, topic, clients.catalog, clients.engines)),
+            "compact": lambda: compact_incrementally(NAMESPACE, topic, clients.catalog, clients.engines),
             "replay branch": lambda: replay(NAMESPACE, topic, clients, "earliest", branch=self.choices.of(BRANCHES)),
             "dry run": lambda: dry_run(NAMESPACE, topic, clients, 2),
             "resume": lambda: resume(clients, NAMESPACE, topic, self.source.resumable(self.oracle), RESUMED),
@@ -124,7 +124,8 @@ class Schedule:
 
     def measure(self) -> None:
         """Compare the verdict about freshness with the truth."""
-        lag = measure_lag("iceberg", CONFIG, self.topic, self.clients)
+        resources: Any = self.clients
+        lag = measure_lag("iceberg", CONFIG, self.topic, resources)
         if "unexpected" in lag.failure:
             raise Violation(f"the freshness could not be measured: {lag.failure}")
         (topic_id, position), log = self.oracle.position, self.kafka.log
@@ -143,7 +144,7 @@ class Schedule:
 
     def events(self) -> dict[str, Callable[[], object]]:
         """Return what happens at once, by name."""
-        of_table = table_events(self.world, self.spark, self.oracle, NAME)
+        of_table = table_events(self.world, self.engine, self.oracle, NAME)
         return (
             self.source.events()
             | of_table
@@ -391,7 +392,6 @@ def simulation() -> ExitStack:
     # Programs report what they retry.
     logging.disable(logging.CRITICAL)
     stack.callback(logging.disable, logging.NOTSET)
-    stack.enter_context(simulated_engine())
     stack.enter_context(replaced(RECORD_FILES))
     stack.enter_context(computed_once())
     return stack

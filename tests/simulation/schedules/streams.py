@@ -22,7 +22,8 @@ from lakehouse.streaming.publishers import reader_publishers, request_publicatio
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Event, TopicBackedOff
 from tests.simulation.choices import Choices
-from tests.simulation.engine.memory_spark import MemorySpark
+from tests.simulation.engine.memory_engine import MemoryEngine
+from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.oracles.oracle import RESUMED, Oracle, Violation
 from tests.simulation.oracles.readers import ReaderOracle, newest_batch
 from tests.simulation.schedules.schedule import NAMESPACE, RECOVERIES, UNLIMITED, exhaust
@@ -67,12 +68,12 @@ class StreamSchedule:
         self._kafka = self.cluster(world, {"orders": choices.of((1, 2)), "refunds": 1})
         self._registry = MemoryRegistry(world, "orders", "refunds")
         self._iceberg = MemoryIcebergCatalog(world)
-        spark = MemorySpark(world, self._kafka, self._iceberg)
-        self._clients = Clients(self._kafka, self._registry, spark, SimulatedCatalog.on(self._iceberg))
+        engine = MemoryEngine(world, self._kafka, self._iceberg)
+        self._clients = Clients(self._kafka, self._registry, engine, SimulatedCatalog.on(self._iceberg))
         topics = self._declared({"max_records_per_batch": choices.of((4, 2)), "continuous": True})
         by_name = {topic.name: topic for topic in topics}
         self._config = Config(namespace=NAMESPACE, topics=by_name, environments={environment_name(): {}})
-        self._oracles = {t.name: self._oracle(t, spark) for t in topics}
+        self._oracles = {t.name: self._oracle(t, engine) for t in topics}
         self._sources = {
             name: SourceTopic(choices, world, log, *(self._oracles[t.name] for t in topics if t.topic == name))
             for name, log in self._kafka.topics.items()
@@ -99,8 +100,8 @@ class StreamSchedule:
             Topic(name="refunds", errors=self.choices.of(("log", "suspend")), **limits),
         )
 
-    def _oracle(self, topic: Topic, spark: MemorySpark) -> Oracle:
-        return Oracle(topic.mode, self._kafka.topics[topic.topic], spark, is_shared=True)
+    def _oracle(self, topic: Topic, tables: MemoryTables) -> Oracle:
+        return Oracle(topic.mode, self._kafka.topics[topic.topic], tables, is_shared=True)
 
     # The oracle
 
@@ -223,7 +224,7 @@ class StreamSchedule:
         return resuming | {
             "stream": partial(self._stream, once=False),
             "stream once": partial(self._stream, once=True),
-            "maintain orders": lambda: exhaust(maintain(NAMESPACE, topics["orders"], clients.catalog, clients.spark)),
+            "maintain orders": lambda: exhaust(maintain(NAMESPACE, topics["orders"], clients.catalog, clients.engines)),
         }
 
     def _events(self) -> dict[str, Callable[[], object]]:

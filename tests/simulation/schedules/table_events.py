@@ -13,8 +13,8 @@ from pyiceberg.table.snapshots import Snapshot
 
 from lakehouse.core.errors import ClockSkew
 from lakehouse.core.tables.naming import TableRef
-from tests.simulation.engine.maintenance_jobs import expire
-from tests.simulation.engine.memory_spark import MemorySpark, branch_at
+from tests.simulation.engine.maintenance import MemoryMaintenance
+from tests.simulation.engine.tables import MemoryTables, branch_at
 from tests.simulation.oracles.oracle import Oracle
 from tests.simulation.systems.catalog import MemoryIcebergCatalog
 from tests.simulation.world import World
@@ -88,40 +88,40 @@ def drop(world: World, iceberg: MemoryIcebergCatalog, name: str) -> None:
         world.record(f"operator: dropped {name}")
 
 
-def commit_as_other_writer(world: World, spark: MemorySpark, name: str, *, token: bool = False) -> None:
+def commit_as_other_writer(world: World, tables: MemoryTables, name: str, *, token: bool = False) -> None:
     """Commit an empty snapshot to main: without a token, as another program does, or with one of a newer release."""
-    table = spark.iceberg.find(name)
+    table = tables.iceberg.find(name)
     if table is None or not table.current_snapshot():
         return
     properties = {"lakehouse.batch": json.dumps({"version": NEWER})} if token else {}
     try:
-        spark.commit_files(table, "main", table.metadata.current_snapshot_id, (), properties=properties)
+        tables.commit_files(table, "main", table.metadata.current_snapshot_id, (), properties=properties)
     except ClockSkew:
         return
     world.record(f"another writer: committed to {name}{' in a newer format' if token else ''}")
 
 
-def maintain_as_other_program(world: World, spark: MemorySpark, name: str) -> None:
+def maintain_as_other_program(world: World, tables: MemoryTables, name: str) -> None:
     """Commit an empty snapshot to main, as a compaction by another program does, and expire all that no ref names."""
-    if spark.iceberg.find(name) is None:
+    if tables.iceberg.find(name) is None:
         return
-    commit_as_other_writer(world, spark, name)
+    commit_as_other_writer(world, tables, name)
     try:
-        expire(spark, TableRef("lake", name), datetime.fromtimestamp(world.now(), UTC), 1)
+        MemoryMaintenance(tables).expire(TableRef("lake", name), datetime.fromtimestamp(world.now(), UTC), 1)
     except ClockSkew:
         return
     world.record(f"another program: expired snapshots of {name}")
 
 
-def table_events(world: World, spark: MemorySpark, oracle: Oracle, name: str) -> dict[str, Callable[[], object]]:
+def table_events(world: World, tables: MemoryTables, oracle: Oracle, name: str) -> dict[str, Callable[[], object]]:
     """Return the events of a table by name."""
-    rolling_back = partial(roll_back, world, spark.iceberg, oracle, name)
+    rolling_back = partial(roll_back, world, tables.iceberg, oracle, name)
     return {
         "roll back": rolling_back,
-        "drop table": partial(drop, world, spark.iceberg, name),
-        "other writer": partial(commit_as_other_writer, world, spark, name),
-        "newer release": partial(commit_as_other_writer, world, spark, name, token=True),
-        "other maintenance": partial(maintain_as_other_program, world, spark, name),
+        "drop table": partial(drop, world, tables.iceberg, name),
+        "other writer": partial(commit_as_other_writer, world, tables, name),
+        "newer release": partial(commit_as_other_writer, world, tables, name, token=True),
+        "other maintenance": partial(maintain_as_other_program, world, tables, name),
     }
 
 

@@ -34,6 +34,7 @@ from lakehouse.local.home import Home
 from lakehouse.local.processes import ports, process
 from lakehouse.local.servers import spark_server
 from lakehouse.pipeline.batches.dry_run import dry_run
+from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.query import duckdb
 from lakehouse.readers import reader_of
@@ -190,7 +191,7 @@ def run(chain: Chain) -> None:
     dry_run(stream.namespace, stream.topic, stream.systems, 10)
     _tableflow_table(chain)
     _leave_orphan(chain, table.location())
-    done = list(maintain(stream.namespace, stream.topic, resources.catalog, resources.spark))
+    done = list(maintain(stream.namespace, stream.topic, resources.catalog, engine_client(resources.spark)))
     assert "removed 1 orphaned files" in done[0].actions, done
     assert duckdb.query(f'SELECT count(*) FROM "{ref.namespace}"."{ref.name}"', resources).rows == [(300,)]
     resources.athena.query("SELECT 1")

@@ -22,6 +22,7 @@ from lakehouse.pipeline.schemas import decoding
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from spark.decoding.decode import Codec, decode
 from spark.decoding.decoded import record
+from spark.engine import codec_of, with_codecs
 from tests.support.fuzz.cells import Column, fits, of_arrow, of_iceberg, plain
 from tests.support.fuzz.model import METADATA_NAMES, Case
 
@@ -81,9 +82,9 @@ class Decoder:
             except LakehouseError as error:
                 planned.append(error)
                 continue
-            rows = decode(self._records([record.value for record in case.records]), known.decoding())
+            rows = decode(self._records([record.value for record in case.records]), with_codecs(known.decoding()))
             planned.append(_packed(rows, tables[number], number))
-            codecs[number] = known.value.codec
+            codecs[number] = codec_of(known.value.side)
         frames = [frame for frame in planned if isinstance(frame, DataFrame)]
         rows = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames).toArrow() if frames else None
         return [

@@ -1,8 +1,6 @@
-"""The simulated engine: the semantics of the Spark jobs in `spark/` on rows in memory.
+"""The tables of the simulated engine: rows in memory, which it reads and commits as Spark does.
 
-The functions of `spark/` that read Kafka, decode and write are replaced (jobs.py); what they return, and all that calls
-them, is production code. Reads are lazy, as in Spark: each action on a DataFrame reads Kafka again. A write commits to
-Iceberg as Iceberg's Java library does, with pyiceberg's metadata code.
+A write commits to Iceberg as Iceberg's Java library does, with pyiceberg's metadata code.
 """
 
 from __future__ import annotations
@@ -34,11 +32,10 @@ from pyiceberg.table.snapshots import (
 )
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record as PartitionRecord
-from pyspark.errors.exceptions.connect import AnalysisException, SparkException
 
 from lakehouse.core.errors import Stalled
 from lakehouse.core.tables.naming import TableRef
-from spark.tables.target import Target
+from lakehouse.pipeline.engine_values import JobFailed, Target
 from tests.simulation.systems.catalog import MemoryIcebergCatalog
 from tests.simulation.systems.cluster import MemoryCluster
 from tests.simulation.systems.kafka import MemoryKafka, Record
@@ -65,8 +62,8 @@ class Letter:
     recovered: bool = False
 
 
-class MemorySpark:
-    """The client protocol resources.protocols.SparkClient, and its own session.
+class MemoryTables:
+    """Tables whose rows are in memory.
 
     Attributes:
         on_write: Returns the files of a commit, given by its branch and properties, as a faulty engine commits them.
@@ -76,54 +73,36 @@ class MemorySpark:
         self.world, self.kafka, self.iceberg = world, kafka, iceberg
         self.on_write: OnWrite = lambda branch, properties, files: files
 
-    def session(self, settings: Mapping[str, str]) -> Any:
-        """Return the session."""
-        return self
-
-    def with_own_session(self) -> MemorySpark:
-        """Return the same session: sessions have no state here."""
-        return self
-
-    def close(self) -> None:
-        """Close nothing."""
-
-    def table(self, path: str) -> Rows:
-        """Return the rows of a table or branch."""
-        _, namespace, name, *branch = path.replace("`", "").split(".")
-        return Rows(self, TableRef(namespace, name), branch[0].removeprefix("branch_") if branch else "main")
-
-    # What jobs do
-
     def job(self, name: str, effect: Callable[[], Any]) -> Any:
         """Run a job: it may fail, its response may be lost, and it may run on after its client was killed."""
         return self.world.call(f"spark.{name}", effect, partial(Stalled, "Spark Connect", "its address"))
 
     def load(self, ref: TableRef) -> Table:
-        """Load a table, as Spark does.
+        """Load a table.
 
         Raises:
-            AnalysisException: It does not exist.
+            JobFailed: It does not exist.
         """
         try:
             return self.iceberg._load(ref.identifier)
         except NoSuchTableError as error:
-            raise AnalysisException(f"[TABLE_OR_VIEW_NOT_FOUND] {error}") from error
+            raise JobFailed(f"[TABLE_OR_VIEW_NOT_FOUND] {error}") from error
 
     def rows(self, ref: TableRef, branch: str = "main", snapshot_id: int | None = None) -> list[Any]:
         """Return the rows of a table, a branch or a snapshot.
 
         Raises:
-            SparkException: The snapshot has expired, or a file was lost.
+            JobFailed: The snapshot has expired, or a file was lost.
         """
         table = self.load(ref)
         if snapshot_id is None:
             snapshot_id = self.head(ref, branch)
         elif table.metadata.snapshot_by_id(snapshot_id) is None:
-            raise SparkException(f"cannot find snapshot {snapshot_id}")
+            raise JobFailed(f"cannot find snapshot {snapshot_id}")
         try:
             return [row for file in data_files(table, snapshot_id) for row in data_rows(file.file_path)]
         except FileNotFoundError as error:
-            raise SparkException(f"file {error} does not exist") from error
+            raise JobFailed(f"file {error} does not exist") from error
 
     def files(self, ref: TableRef) -> list[DataFile]:
         """Return the data files of main."""
@@ -134,13 +113,13 @@ class MemorySpark:
         """Return the snapshot of a branch.
 
         Raises:
-            SparkException: The branch does not exist.
+            JobFailed: The branch does not exist.
         """
         refs = self.load(ref).metadata.refs
         if branch == "main" and branch not in refs:
             return None
         if branch not in refs:
-            raise SparkException(f"branch {branch} does not exist")
+            raise JobFailed(f"branch {branch} does not exist")
         return refs[branch].snapshot_id
 
     def commit(
@@ -167,7 +146,7 @@ class MemorySpark:
         refs, current = table.metadata.refs, table.metadata.current_snapshot_id
         head = refs[target.branch].snapshot_id if target.branch in refs else current
         if (keep or change) and head != planned:
-            raise SparkException("the table changed while the job ran")
+            raise JobFailed("the table changed while the job ran")
         changed, removed, rewritten = 0, [], []
         for file in data_files(table, head) if keep or change else ():
             before = data_rows(file.file_path)
@@ -180,7 +159,7 @@ class MemorySpark:
         if change:
             properties["spark.merge-into.num-target-rows-inserted"] = "0"
             properties["spark.merge-into.num-target-rows-updated"] = str(changed)
-        added = [data_file(self, table, rows) for rows in (rewritten, list(add)) if rows]
+        added = [data_file(self.world, table, rows) for rows in (rewritten, list(add)) if rows]
         self.commit_files(table, target.branch, head, added, removed, properties)
         return changed
 
@@ -245,20 +224,6 @@ class MemorySpark:
         self.iceberg.commit_now(table, (), (AddSnapshotUpdate(snapshot=snapshot), head))
 
 
-@dataclass(frozen=True)
-class Rows:
-    """A lazy DataFrame of the rows of a table or branch."""
-
-    spark: MemorySpark
-    ref: TableRef
-    branch: str
-    snapshot_id: int | None = None
-
-    def collect(self) -> list[Any]:
-        """Read the rows."""
-        return self.spark.job("read table", lambda: self.spark.rows(self.ref, self.branch, self.snapshot_id))
-
-
 def branch_at(name: str, snapshot_id: int, max_age_ms: int | None = None) -> SetSnapshotRefUpdate:
     """Return the update that sets the head and the age limit of a branch."""
     return SetSnapshotRefUpdate(
@@ -283,10 +248,10 @@ def referenced(table: Table) -> set[str]:
     return {file.file_path for snapshot in table.metadata.snapshots for file in data_files(table, snapshot.snapshot_id)}
 
 
-def data_file(spark: MemorySpark, table: Table, rows: Sequence[Any]) -> DataFile:
+def data_file(world: World, table: Table, rows: Sequence[Any]) -> DataFile:
     """Write a data file, and describe it as Spark does: no column contains a null."""
     path = f"{table.location()}/data/{uuid.uuid4()}.parquet"
-    size = write_data(path, rows, spark.world.now())
+    size = write_data(path, rows, world.now())
     fields = tuple(field.field_id for field in table.schema().fields)
     file = DataFile.from_args(
         content=DataFileContent.DATA,

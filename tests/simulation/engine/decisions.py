@@ -1,0 +1,130 @@
+"""Decided records of the simulated engine: records of Kafka or dead letters, and a decision about each.
+
+Reads are lazy, as in Spark: each question reads the records again.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lakehouse.core.offsets.batch import Positions
+from lakehouse.pipeline.engine_values import Decoding, JobFailed, Records, Side, Target, WaitingLetters
+from tests.simulation.engine.checks import fails
+from tests.simulation.engine.tables import MemoryTables
+from tests.simulation.systems.kafka import Record
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The decision about a record, which belongs to another table if it is filtered."""
+
+    record: Record
+    reason: str | None
+    is_filtered: bool = False
+
+    @property
+    def is_good(self) -> bool:
+        """True if the record becomes a row or a deletion."""
+        return self.reason is None and not self.is_filtered
+
+
+@dataclass(frozen=True)
+class MemoryDecided:
+    """Records with a decision about each; see lakehouse.pipeline.engine.Decided."""
+
+    tables: MemoryTables
+    records: Records
+    decoding: Decoding[Side]
+    refused: str | None = None
+
+    def completes(self) -> bool:
+        try:
+            self.tables.job("is_decodable", self.decide)
+        except JobFailed:
+            return False
+        return True
+
+    def unknown_schema_ids(
+        self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
+    ) -> list[int]:
+        if side == "key":
+            return []
+        decisions = self.tables.job("foreign_schema_ids", self.decide)
+        ids = {d.record.schema_id for d in decisions if d.reason == "unknown_schema"}
+        return sorted(ids - set(known))[:most]
+
+    def first_faults(self, limit: int = 5, *, shows_keys: bool = False) -> list[tuple[int, int, str]]:
+        decisions = self.tables.job("first_faults", self.decide)
+        return [(d.record.partition, d.record.offset, d.reason) for d in decisions if d.reason][:limit]
+
+    def quarantined(self, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
+        decisions = self.tables.job("quarantine_result", self.decide)
+        return sum(d.reason == "check" for d in decisions), []
+
+    def decide(self) -> list[Decision]:
+        """Read and decide the records; a poisonous one aborts the job."""
+        return [self._decision(record) for record in read(self.tables, self.records)]
+
+    def _decision(self, record: Record) -> Decision:
+        reason = self.refused or self._reason(record)
+        is_filtered = reason == "other_type" and self.decoding.has_other_types
+        return Decision(record, None if is_filtered else reason, is_filtered)
+
+    def _reason(self, record: Record) -> str | None:
+        decoding = self.decoding
+        if record.value is None:
+            return None if decoding.mode == "upsert" else "null_value"
+        if record.is_poison:
+            raise JobFailed("the executor ran out of memory")
+        if record.schema_id in decoding.other_type_ids:
+            return "other_type"
+        if all(version.id != record.schema_id for version in decoding.value.schema.versions):
+            limited = decoding.unusable_ids is not None and record.schema_id not in decoding.unusable_ids
+            return "schema_limit" if limited else "unknown_schema"
+        if record.is_garbage:
+            return "undecodable"
+        return "check" if any(fails(sql, record) for sql in decoding.quarantine.values()) else None
+
+
+def read(tables: MemoryTables, records: Records) -> list[Record]:
+    """Read records from the log, or dead letters.
+
+    Raises:
+        JobFailed: The log lacks some of them.
+    """
+    if isinstance(records, WaitingLetters):
+        position = records.position
+        letters = (letter for letter in tables.rows(records.ref, "main", records.snapshot_id) if not letter.recovered)
+        waiting = (letter.record for letter in letters if records.poison or letter.reason != "poison")
+        return [record for record in waiting if is_of(record, position.topic_id, records.since, position.end)]
+    try:
+        logged = tables.kafka.read(records.batch)
+    except LookupError as error:
+        raise JobFailed(f"failOnDataLoss: {error}") from error
+    return [record for record in logged if (record.partition, record.offset) not in records.left_out]
+
+
+def is_of(record: Record, topic_id: str, start: Positions, end: Positions) -> bool:
+    """Return whether a record is of a topic and a range of offsets."""
+    p = record.partition
+    return record.topic_id == topic_id and p in end and start.get(p, 0) <= record.offset < end[p]
+
+
+def digest(records: Iterable[Record]) -> int:
+    """Return a number that identifies a set of records."""
+    return functools.reduce(lambda digest, r: digest ^ (r.partition * 1_000_003 + r.offset + 7) ** 3, records, 0)
+
+
+def planned(decided: MemoryDecided, target: Target) -> list[Decision]:
+    """Read and decide the records for a write to a branch, which must exist."""
+    tables = decided.tables
+
+    def plan() -> list[Decision]:
+        tables.head(target.ref, target.branch)
+        return decided.decide()
+
+    decisions: list[Decision] = tables.job("read", plan)
+    return decisions

@@ -1,0 +1,185 @@
+"""The tables of dead letters of the simulated engine; see lakehouse.pipeline.engine.LetterStore."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.table_protocol import DEAD_LETTERS
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine_values import LetterOrigin, LetterSet, Place, Target, WaitingLetters
+from tests.simulation.engine.decisions import Decision, digest, is_of, planned, read
+from tests.simulation.engine.tables import Letter, MemoryTables
+from tests.simulation.oracles.oracle import place_of
+from tests.simulation.systems.kafka import Record
+
+RECORD = pa.struct(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+    ]
+)
+LETTERS = pa.schema([("error_reason", pa.string()), ("error_message", pa.string()), ("source_record", RECORD)])
+
+
+@dataclass(frozen=True)
+class MemoryMissing:
+    """Dead letters that their table lacks."""
+
+    letters: Sequence[Letter]
+
+    @property
+    def count(self) -> int:
+        """Their number."""
+        return len(self.letters)
+
+
+@dataclass(frozen=True)
+class MemoryAttempt:
+    """Dead letters that were decided again; see lakehouse.pipeline.engine.LetterAttempt."""
+
+    decisions: Sequence[Decision]
+
+    @property
+    def count(self) -> int:
+        """Their number."""
+        return len(self.decisions)
+
+    @property
+    def remaining(self) -> LetterSet:
+        """Those that do not become rows."""
+        stay = [d.record for d in self.decisions if d.reason]
+        return LetterSet(len(stay), digest(stay))
+
+    def first_offsets(self) -> dict[int, int]:
+        first: dict[int, int] = {}
+        for record in (d.record for d in self.decisions if d.reason is None):
+            first[record.partition] = min(record.offset, first.get(record.partition, record.offset))
+        return first
+
+    def without_record(self, most: int) -> list[Place]:
+        return [(d.record.partition, d.record.offset) for d in self.decisions if d.reason == "compacted"][:most]
+
+
+@dataclass(frozen=True)
+class MemoryLetters:
+    """The tables of dead letters."""
+
+    tables: MemoryTables
+
+    def of_batch(self, ref: TableRef, batch: Batch, branch: str | None = None) -> LetterSet:
+        letters = self.tables.job("read table", lambda: self.tables.rows(ref, branch or "main"))
+        of = [letter for letter in letters if is_of(letter.record, batch.topic_id, batch.start, batch.end)]
+        return LetterSet(len(of), digest(letter.record for letter in of), sum(letter.recovered for letter in of))
+
+    def poisonous(self, ref: TableRef, batch: Batch) -> list[Place]:
+        letters = self.tables.job("read table", lambda: self.tables.rows(ref))
+        poison = (letter.record for letter in letters if letter.reason == "poison" and not letter.recovered)
+        return [(r.partition, r.offset) for r in poison if is_of(r, batch.topic_id, batch.start, batch.end)]
+
+    def read(self, ref: TableRef, topic_id: str, since: Positions, upto: Positions) -> pa.Table:
+        letters = self.tables.job("read table", lambda: self.tables.rows(ref))
+        of = [letter for letter in letters if is_of(letter.record, topic_id, since, upto)]
+        of.sort(key=lambda letter: place_of(letter.record))
+        return pa.Table.from_pylist([_row(letter, ref) for letter in of], schema=LETTERS)
+
+    def discard(self, target: Target, batch: Batch) -> None:
+        keep = lambda letter: not is_of(letter.record, batch.topic_id, batch.start, batch.end)  # noqa: E731
+        self._delete(target, keep)
+
+    def put(self, decided: Any, target: Target, origin: LetterOrigin) -> None:
+        decisions = planned(decided, target)
+        letters = [Letter(d.record, d.reason) for d in decisions if d.reason and _is_letter(d, origin)]
+        self.tables.job("commit", lambda: self.tables.commit(target, None, letters))
+
+    def missing(
+        self,
+        decided: Sequence[Any],
+        origin: LetterOrigin,
+        ref: TableRef,
+        batch: Batch,
+        rows: Target,
+        place: Sequence[str],
+    ) -> MemoryMissing:
+        def lacking() -> list[Letter]:
+            existing = {row.record for row in self.tables.rows(rows.ref, rows.branch)}
+            existing |= {letter.record for letter in self.tables.rows(ref) if not letter.recovered}
+            decisions = [d for piece in decided for d in piece.decide() if _is_letter(d, origin)]
+            return [Letter(d.record, d.reason) for d in decisions if d.reason and d.record not in existing]
+
+        return MemoryMissing(self.tables.job("missing letters", lacking))
+
+    def discard_earlier(self, missing: Any, target: Target, batch: Batch) -> None:
+        again = {letter.record for letter in missing.letters}
+        self._delete(target, lambda letter: letter.record not in again)
+
+    def put_missing(self, missing: Any, target: Target) -> None:
+        self.tables.job("commit", lambda: self.tables.commit(target, None, missing.letters))
+
+    def attempt(self, decided: Any, key: Sequence[str] = ()) -> MemoryAttempt:
+        return MemoryAttempt(self.tables.job("attempt", decided.decide))
+
+    def confirm(
+        self,
+        attempt: Any,
+        decided: Sequence[Any],
+        ref: TableRef,
+        key: Sequence[str],
+        place: Sequence[str],
+    ) -> MemoryAttempt:
+        def states() -> list[Record]:
+            good = [d.record for piece in decided for d in piece.decide() if d.is_good]
+            return [*good, *(row.record for row in self.tables.rows(ref))]
+
+        known = self.tables.job("replaced", states)
+        has_state = lambda r: any((r.key, r.partition) == (s.key, s.partition) and s.offset >= r.offset for s in known)  # noqa: E731
+        is_settled = lambda d: bool(d.reason) or d.is_filtered or has_state(d.record)  # noqa: E731
+        return MemoryAttempt([d if is_settled(d) else replace(d, reason="compacted") for d in attempt.decisions])
+
+    def existing_rows(self, waiting: WaitingLetters, ref: TableRef, place: Sequence[str]) -> MemoryAttempt:
+        def existing() -> list[Decision]:
+            places = {(row.record.partition, row.record.offset) for row in self.tables.rows(ref)}
+            return [Decision(r, None) for r in read(self.tables, waiting) if (r.partition, r.offset) in places]
+
+        return MemoryAttempt(self.tables.job("existing_rows", existing))
+
+    def mark(self, attempt: Any, target: Target, topic_id: str) -> None:
+        by_place = {(d.record.topic_id, d.record.partition, d.record.offset): d for d in attempt.decisions}
+
+        def change(letter: Letter) -> Letter:
+            decision = by_place.get((letter.record.topic_id, letter.record.partition, letter.record.offset))
+            if decision is None or letter.recovered:
+                return letter
+            return replace(letter, attempts=letter.attempts + 1, recovered=decision.reason is None)
+
+        planned = self.tables.job("plan", lambda: self.tables.head(target.ref, target.branch))
+        self.tables.job("commit", lambda: self.tables.commit(target, planned, change=change))
+
+    def _delete(self, target: Target, keep: Callable[[Letter], bool]) -> None:
+        planned = self.tables.job("plan", lambda: self.tables.head(target.ref, target.branch))
+        self.tables.job("commit deletes", lambda: self.tables.commit(target.deleting(), planned, keep=keep))
+
+
+def _is_letter(decision: Decision, origin: LetterOrigin) -> bool:
+    return decision.reason == "check" or (decision.reason is not None and not origin.only_quarantined)
+
+
+def _row(letter: Letter, ref: TableRef) -> dict[str, Any]:
+    record = letter.record
+    identity = ":".join(map(str, place_of(record))).encode()
+    source = {
+        "topic": ref.name.removesuffix(DEAD_LETTERS),
+        "partition": record.partition,
+        "offset": record.offset,
+        "headers": [],
+        "value": identity,
+    }
+    return {"error_reason": letter.reason, "error_message": letter.reason, "source_record": {**source, "key": b"k"}}

@@ -1,0 +1,207 @@
+"""The engine in memory: the semantics of the jobs in `spark/`; see lakehouse.pipeline.engine.
+
+All that calls it is production code.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from lakehouse.config.checks import Check, RowCheck, Scope
+from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine_values import (
+    CheckedRows,
+    Decoding,
+    JobFailed,
+    LogRange,
+    Mode,
+    Place,
+    Records,
+    Side,
+    Target,
+    Written,
+)
+from resources.protocols import KafkaClient
+from tests.simulation.engine.checks import checked_rows, fails
+from tests.simulation.engine.decisions import Decision, MemoryDecided, digest, planned, read
+from tests.simulation.engine.derived_rows import MemoryDerivation
+from tests.simulation.engine.letters import MemoryLetters
+from tests.simulation.engine.maintenance import MemoryMaintenance
+from tests.simulation.engine.tables import MemoryTables, Row, branch_at
+from tests.simulation.systems.kafka import Record
+
+AGE_LIMIT_MS = 36_500 * 86_400_000
+"""The age limit of branches that an engine creates."""
+
+
+class MemoryEngine(MemoryTables):
+    """The engine, and the client that returns it. A session has no state here."""
+
+    def engine(self, settings: Mapping[str, str], kafka: KafkaClient | None = None) -> MemoryEngine:
+        return self
+
+    def with_own_session(self) -> MemoryEngine:
+        return self
+
+    def close(self) -> None:
+        """Close nothing."""
+
+    @property
+    def letters(self) -> MemoryLetters:
+        return MemoryLetters(self)
+
+    @property
+    def derivation(self) -> MemoryDerivation:
+        return MemoryDerivation(self)
+
+    @property
+    def maintenance(self) -> MemoryMaintenance:
+        return MemoryMaintenance(self)
+
+    @property
+    def ledger(self) -> Any:
+        raise AssertionError("the simulation reconciles no ledger with the tables")
+
+    def is_readable(self, records: LogRange) -> bool:
+        self.job("is_readable", lambda: read(self, records))
+        return True
+
+    def decide(
+        self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
+    ) -> MemoryDecided:
+        return MemoryDecided(self, records, decoding, refused)
+
+    def require_decoder(self, decoding: Decoding[Side], *, explained: bool) -> None:
+        """Require nothing: the decoder always works."""
+
+    def create_branch(self, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
+        def create() -> None:
+            table = self.load(ref)
+            if branch in table.metadata.refs:
+                raise JobFailed(f"branch {branch} already exists")
+            if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:
+                raise JobFailed(f"snapshot {snapshot_id} does not exist")
+            if (head := snapshot_id or table.metadata.current_snapshot_id) is None:
+                self.commit_files(table, branch, None, [])
+                head = self.load(ref).metadata.refs[branch].snapshot_id
+            self.iceberg.commit_now(self.load(ref), (), (branch_at(branch, head, AGE_LIMIT_MS),))
+
+        self.job("create_branch", create)
+
+    def write_nothing(self, target: Target) -> None:
+        planned = self.job("plan", lambda: self.head(target.ref, target.branch))
+        self.job("commit", lambda: self.commit(target, planned))
+
+    def write(self, decided: Any, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
+        decisions = planned(decided, target)
+        match mode:
+            case "append":
+                return self._append(decisions, target)
+            case "dedup":
+                return self._add_first(decisions, target, empty)
+            case _:
+                return self._replace(decisions, target, key, empty)
+
+    def lost_rows(
+        self,
+        base: int | None,
+        target: Target,
+        decided: Sequence[Any],
+        batch: Batch,
+        key: Sequence[str],
+        place: Sequence[str],
+    ) -> list[Place]:
+        """Return the rows; it is no job of its own, since the error of one is that of the write before it."""
+        if base is None:
+            return []
+        after = {row.record.key: row.record for row in self.rows(target.ref, target.branch)}
+        decisions = [decision for piece in decided for decision in piece.decide()]
+        places = {(d.record.partition, d.record.offset) for d in decisions}
+        good = [d.record for d in decisions if d.is_good]
+        lost = []
+        for record in (row.record for row in self.rows(target.ref, "main", base)):
+            row_place, is_newer = (record.partition, record.offset), functools.partial(_is_as_new, record)
+            is_read = batch.start.get(record.partition, 0) <= record.offset < batch.end.get(record.partition, 0)
+            states = [*filter(None, [after.get(record.key)]), *good]
+            if is_read and row_place not in places and not any(map(is_newer, states)):
+                lost.append(row_place)
+        return lost
+
+    def null_keys(self, ref: TableRef, branch: str, key: Sequence[str]) -> int:
+        """Return 0: no column contains a null."""
+        return 0
+
+    def check(
+        self, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
+    ) -> dict[str, CheckedRows]:
+        rows: list[Row] = self.job("run checks", lambda: checked_rows(self, scope))
+        conditions = {name: check.failure_condition for name, check in declared.items() if isinstance(check, RowCheck)}
+        failing = {name: sum(fails(sql, row.record) for row in rows) for name, sql in conditions.items()}
+        return {name: CheckedRows(len(rows), failing.get(name, 0), scope.rows) for name in declared}
+
+    def validate(self, declared: Mapping[str, Check], scope: Scope) -> None:
+        """Require nothing: each check fits the table."""
+
+    def _append(self, decisions: Sequence[Decision], target: Target) -> Written:
+        """Append the good rows."""
+        good = [d.record for d in decisions if d.is_good]
+        self.job("commit", lambda: self.commit(target, None, [Row(record) for record in good]))
+        return _written(decisions, rows=len(good))
+
+    def _add_first(self, decisions: Sequence[Decision], target: Target, empty: bool) -> Written:
+        """Append the first good record of each key that the table lacks."""
+        good = [d.record for d in decisions if d.is_good]
+        present = set() if empty else {row.record.key for row in self.rows(target.ref, target.branch)}
+        first = {record.key: record for record in reversed(_in_order(good)) if record.key not in present}
+        self.job("commit", lambda: self.commit(target, None, [Row(record) for record in first.values()]))
+        return _written(decisions, rows=len(first), deduplicated=len(good) - len(first))
+
+    def _replace(self, decisions: Sequence[Decision], target: Target, key: tuple[str, ...], empty: bool) -> Written:
+        """Replace the row of each key by its newest good record, in two commits; a tombstone deletes the row."""
+        good = _in_order([d.record for d in decisions if d.is_good])
+        identity = _identity(key)
+        newest = {identity(record): record for record in good}
+        rows = [Row(record) for record in newest.values() if record.value is not None]
+        if empty:
+            self.job("commit", lambda: self.commit(target, None, rows))
+        else:
+            head = self.job("plan", lambda: self.head(target.ref, target.branch))
+            keep = lambda row: identity(row.record) not in newest  # noqa: E731
+            self.job("commit deletes", lambda: self.commit(target.deleting(), head, keep=keep))
+            self.job("plan", lambda: self.head(target.ref, target.branch))
+            self.job("commit", lambda: self.commit(target.completing(), None, rows))
+        tombstones = len(newest) - len(rows)
+        return _written(decisions, rows=len(rows), tombstones=tombstones, superseded=len(good) - len(newest))
+
+
+def _is_as_new(record: Record, other: Record) -> bool:
+    if record.key != other.key:
+        return False
+    return record.partition != other.partition or record.offset <= other.offset
+
+
+def _identity(key: tuple[str, ...]) -> Callable[[Record], Any]:
+    if key == ("kafka_partition", "kafka_offset"):
+        return lambda record: (record.partition, record.offset)
+    return lambda record: record.key
+
+
+def _in_order(records: Sequence[Record]) -> list[Record]:
+    return sorted(records, key=lambda record: (record.offset, record.at, record.partition))
+
+
+def _written(decisions: Sequence[Decision], **counts: int) -> Written:
+    dead = [d for d in decisions if d.reason]
+    failing = [d for d in dead if d.reason == "check"]
+    return Written(
+        Counts(
+            consumed=len(decisions), dead_letters=len(dead), filtered=sum(d.is_filtered for d in decisions), **counts
+        ),
+        unknown_schema=sum(d.reason == "unknown_schema" for d in dead),
+        quarantined=len(failing),
+        dead_digest=digest(d.record for d in dead),
+        check_digest=digest(d.record for d in failing),
+    )
