@@ -40,6 +40,7 @@ from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
+from resources.protocols import SparkClient
 
 DISTINCT = 20_000
 
@@ -103,7 +104,7 @@ def main() -> None:
         topic = fill(systems, arguments.records, arguments.format)
         rates: dict[str, list[float]] = {"read": [], "ingest": []}
         for number in range(arguments.rounds):
-            rates["read"].append(arguments.records / read(systems, topic))
+            rates["read"].append(arguments.records / read(systems, connected_systems.spark, topic))
             rates["ingest"].append(arguments.records / ingested(systems, topic, arguments.format, number))
             print(f"round {number + 1}: " + ", ".join(f"{kind} {r[-1]:,.0f} records/s" for kind, r in rates.items()))
         for kind, measured in rates.items():
@@ -187,11 +188,11 @@ def encoded(format_: str, text: str, avro: str, value: bytes) -> bytes:
     return value[:5] + b"\x00" + message(**record).SerializeToString()
 
 
-def read(systems: Clients, topic: str) -> float:
+def read(systems: Clients, server: SparkClient, topic: str) -> float:
     """Return the seconds of reading every record without further work."""
     from spark.records import read_range
 
-    spark = systems.spark.session(systems.catalog.spark_settings())
+    spark = server.session(systems.catalog.spark_settings())
     began = time.monotonic()
     batch = next_batch(None, read_log(systems.kafka, topic), topic)
     read_range(spark, systems.kafka.spark_options(), batch).write.format("noop").mode("overwrite").save()
