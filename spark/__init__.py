@@ -1,1 +1,1 @@
-"""Data work in PySpark: DataFrame in, DataFrame out. No Dagster."""
+"""The engine of the pipeline on Spark (engine.py), and its functions, which take and return DataFrames."""

@@ -1,7 +1,7 @@
 """Text of messages and descriptions.
 
 Dagster renders every description as Markdown, including images and links, so text from records, schemas, headers and
-other systems is escaped before it becomes part of one. Dagster's tables (assets/text_table.py) render no Markdown, so
+other systems is escaped before it becomes part of one. Dagster's tables (assets/results.py) render no Markdown, so
 they suit values better.
 """
 

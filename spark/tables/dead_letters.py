@@ -1,8 +1,6 @@
 """Store records that could not become rows, so that they can be decoded again later.
 
-The columns are those of Confluent's dead-letter queues (Confluent Cloud for Apache Flink, Error handling), except that
-headers are a list, since Kafka allows repeated keys, and that the schema id, the number of attempts, the time of
-redrive and the topic's id are added.
+The columns are those of lakehouse/pipeline/dead_letters/letter_columns.py.
 """
 
 from __future__ import annotations
