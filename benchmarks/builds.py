@@ -34,7 +34,7 @@ def python_of(checkout: Path) -> Path:
 
 @dataclass
 class Build:
-    """A process of a build that ingests batches when it is told to, with its own Spark server."""
+    """A process of a build that ingests batches on request, with its own Spark server."""
 
     name: str
     process: subprocess.Popen[str]

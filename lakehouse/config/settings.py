@@ -103,7 +103,7 @@ class Retention(ConfigModel):
 
 
 class TopicSettings(ConfigModel):
-    """What an entry of lakehouse.yaml says of a topic; `Topic` has the types of its source and of its checks."""
+    """Settings of an entry of lakehouse.yaml; `Topic` has the types of its source and of its checks."""
 
     description: str = Field("", description="Description of the asset and the table.")
     owners: tuple[Annotated[str, Field(pattern=r"^(team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+)$")], ...] = Field(
@@ -264,7 +264,7 @@ class TopicSettings(ConfigModel):
 
 
 class Declarations(ConfigModel):
-    """What sources and checks may read of lakehouse.yaml; `Config` has the rest."""
+    """The part of lakehouse.yaml that sources and checks may read; `Config` has the rest."""
 
     namespace: str = Field(
         pattern=r"^[a-z][a-z0-9_]{0,127}$", description="Iceberg namespace, Glue database and Snowflake schema."

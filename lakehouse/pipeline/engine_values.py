@@ -231,7 +231,7 @@ class CheckedRows:
 
 @dataclass(frozen=True)
 class LetterOrigin:
-    """What the dead letters of a batch record about their origin."""
+    """The origin that the dead letters of a batch record."""
 
     topic: str
     """The Kafka topic."""

@@ -2,6 +2,7 @@
 
 import json
 import time
+import uuid
 from datetime import UTC, datetime
 
 import pytest
@@ -10,6 +11,8 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError, TransientError, UnclearState
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.clients import engine_client
+from lakehouse.pipeline.engine_values import SnapshotRows
 from lakehouse.pipeline.group_rows import rows_of_groups
 from resources.kafka import transactions
 from spark.derive import messages
@@ -78,31 +81,47 @@ def test_derive_in_repeated_hour_gives_expected_totals(resources, monkeypatch):
         time.tzset()
 
 
-@pytest.mark.parametrize(("region", "expected"), [("north", [(1, "north", 5)]), (None, [(1, None, 7)])])
-def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources, region, expected):
+def snapshot_rows(resources, namespace, name, *rows):
+    """Return the rows of a new table as an engine reads them, given by tuples and, at the end, the columns in SQL."""
     spark = resources.spark.session(resources.catalog.spark_settings())
-    rows = spark.createDataFrame([(1, "north", 5)], "id long, region string, amount long")
-    closed = spark.createDataFrame([(1, 7), (2, 8)], "ID int, amount long")
-    touched = spark.createDataFrame([(1, region)], "id long, region string")
-    source = {"type": "derived", "from": "sales", "transform": "a:b", "group_by": ["id", "region"]}
-    topic = Topic.model_validate({"name": "totals", "mode": "upsert", "key": ["id"], "source": source})
+    spark.sql(f"CREATE NAMESPACE IF NOT EXISTS lake.{namespace}")
+    spark.createDataFrame(rows[:-1], rows[-1]).writeTo(f"lake.{namespace}.{name}").using("iceberg").create()
+    ref = TableRef(namespace, name)
+    return SnapshotRows(ref, resources.catalog.load(ref).metadata.current_snapshot_id, {})
 
-    inputs = rows_of_groups(topic, lambda frame: frame, rows, touched, [(TableRef("shop", "sales"), closed)])
 
-    assert [tuple(row) for row in inputs.collect()] == expected
+def derivation_of(resources):
+    return engine_client(resources.spark).engine(resources.catalog.spark_settings()).derivation
+
+
+def totals_by(*columns):
+    source = {"type": "derived", "from": "sales", "transform": "a:b", "group_by": columns}
+    return Topic.model_validate({"name": "totals", "mode": "upsert", "key": ["id"], "source": source})
+
+
+def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources):
+    derivation, namespace = derivation_of(resources), f"t{uuid.uuid4().hex[:10]}"
+    columns = "id long, region string, amount long"
+    rows = snapshot_rows(resources, namespace, "sales__v2", (1, "north", 5), columns)
+    closed = snapshot_rows(resources, namespace, "sales", (1, 7), (2, 8), "ID int, amount long")
+    for region, expected in (("north", [(1, "north", 5)]), (None, [(1, None, 7)])):
+        touched = snapshot_rows(resources, namespace, f"touched_{region}".lower(), (1, region, 0), columns)
+
+        inputs = rows_of_groups(derivation, totals_by("id", "region"), lambda frame: frame, rows, [touched], [closed])
+
+        assert [tuple(row) for row in derivation.derive(inputs, lambda frame: frame).result.collect()] == expected
 
 
 def test_rows_of_groups_lost_connection_is_no_use_of_a_column(resources):
-    spark = resources.spark.session(resources.catalog.spark_settings())
-    rows, closed = (spark.createDataFrame([(1, 5)], f"id long, amount {type_}") for type_ in ("int", "long"))
-    source = {"type": "derived", "from": "sales", "transform": "a:b", "group_by": ["id"]}
-    topic = Topic.model_validate({"name": "totals", "mode": "upsert", "key": ["id"], "source": source})
+    derivation, namespace = derivation_of(resources), f"t{uuid.uuid4().hex[:10]}"
+    rows = snapshot_rows(resources, namespace, "sales__v2", (1, 5), "id long, amount int")
+    closed = snapshot_rows(resources, namespace, "sales", (1, 5), "id long, amount long")
 
     def lost(frame):
         raise TransientError("the connection was lost")
 
     with pytest.raises(TransientError, match="the connection was lost"):
-        rows_of_groups(topic, lost, rows, rows.select("id"), [(TableRef("shop", "sales"), closed)])
+        rows_of_groups(derivation, totals_by("id"), lost, rows, [rows], [closed])
 
 
 class ContinuedTotals(Totals):
