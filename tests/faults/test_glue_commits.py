@@ -4,10 +4,10 @@ import time
 from datetime import timedelta
 
 import pytest
-from pyspark.errors import PySparkException
 
 from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.pipeline.clients import engine_client
+from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.pipeline.maintenance import maintain
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt
@@ -83,7 +83,7 @@ def test_maintenance_with_lost_response_keeps_live_files(stream):
     shortest = stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1})
     topic = stream.topic.model_copy(update={"retention": shortest})
     injected = inject_at(stream, 1, **TIMED_OUT)
-    with pytest.raises(PySparkException):
+    with pytest.raises(JobFailed):
         list(maintain(stream.namespace, topic, stream.catalog, engine_client(stream.resources.spark)))
 
     [maintained] = maintain(stream.namespace, topic, stream.catalog, engine_client(stream.resources.spark))

@@ -14,6 +14,7 @@ from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.replay import redrive
 from resources.kafka.kafka import Kafka
 from resources.spark.spark import Spark
+from spark.engine import SparkEngines
 from tests.support.hostile import HOSTILE
 from tests.support.topics import CHEAP, Stream, with_checks
 
@@ -94,7 +95,8 @@ def test_redrive_uses_own_session_next_to_another(resources, other_closes):
     if other_closes:
         other_spark.close()
 
-    result = redrive(stream.namespace, with_checks(stream.topic, {}), replace(stream.systems, spark=own_spark))
+    systems = replace(stream.systems, engines=SparkEngines(own_spark))
+    result = redrive(stream.namespace, with_checks(stream.topic, {}), systems)
 
     own_spark.close()
     other_spark.close()

@@ -20,6 +20,7 @@ from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
 from resources.spark.connection import Channel
 from resources.spark.spark import Spark
+from spark.engine import SparkEngines
 from tests.integration.test_stream import running, until
 from tests.support.topics import Stream
 
@@ -165,7 +166,7 @@ def test_batch_without_counts_is_not_published(resources, monkeypatch, mode):
         spark = Spark(remote=resources.spark.remote).with_own_session()
         spark.session({})
     with pytest.raises(Unreachable, match="counts of a write did not arrive"):
-        list(ingest(stream.namespace, stream.topic, replace(stream.systems, spark=spark)))
+        list(ingest(stream.namespace, stream.topic, replace(stream.systems, engines=SparkEngines(spark))))
     spark.close()
     assert not stream.rows()
     stream.ingest()
@@ -214,7 +215,7 @@ def test_stream_backs_off_while_spark_is_suspended_and_continues(stack, resource
     stream = Stream(resources)
     stream.produce_trades(range(20))
     # The first batch may take longer than STALL_SECONDS on a busy machine.
-    systems = replace(stream.systems, spark=Spark(remote=resources.spark.remote, stall_seconds=15))
+    systems = replace(stream.systems, engines=SparkEngines(Spark(remote=resources.spark.remote, stall_seconds=15)))
     with running(streams.Stream(stream.config, [stream.topic], systems)) as events:
         until(lambda: any(isinstance(event, Commit) for event in events))
         with suspended(stack):

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import dagster as dg
 import pyarrow as pa
 import pytest
-from pyspark.errors import PySparkException
 
 from assets.topics.iceberg_asset import tableflow_asset
 from lakehouse.cli.check_runner import run_declared_checks
@@ -15,6 +14,7 @@ from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.iceberg.tableflow_catalog import TableflowCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SECRET
@@ -118,7 +118,7 @@ def test_derive_from_table_in_confluent_storage_produces_new_rows(stored):
 def test_spark_reads_files_with_vended_credentials_only(stored):
     stored.append((0, 0))
     stored.server.vended["s3.secret-access-key"] = "wrong"
-    with pytest.raises(PySparkException, match="403"):
+    with pytest.raises(JobFailed, match="403"):
         stored.derive()
     assert not stored.materialize().success
 
