@@ -166,7 +166,7 @@ def test_ingest_with_special_characters_in_password_adds_rows(systems, special_u
 def test_client_logs_in_with_rotated_password(special_user, monkeypatch):
     """A client that lives longer than a password gets the one that its secret has now."""
     monkeypatch.setattr("resources.kafka.connection.LOGIN_SECONDS", 0.0)
-    monkeypatch.setattr("resources.aws.secrets_manager.MAX_AGE_SECONDS", 0.0)
+    monkeypatch.setattr("resources.aws.secret_reader.MAX_AGE_SECONDS", 0.0)
     monkeypatch.setenv("AWS_REGION", "eu-west-1")
     for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER"):
         monkeypatch.delenv(variable, raising=False)
