@@ -135,7 +135,6 @@ REST = (
     "tests/integration/test_rest_catalog.py",
     "tests/integration/test_roll_over.py",
     "tests/integration/test_routed_topics.py",
-    "tests/integration/test_row_wise.py",
     "tests/integration/test_sensitive_values.py",
     "tests/integration/test_spark_session.py",
     "tests/integration/test_stream.py",

@@ -131,6 +131,7 @@ def test_ui_shows_chain_that_a_failed_check_stops(page, stream, token):
     log_in(page, token)
     stream.produce_trades(range(2))
     stream.ingest()
+    stream.show("glue")
     stream.show("snowflake")
 
     schema_id = stream.schema()
