@@ -1,4 +1,4 @@
-"""Every name that is stored in a table: in properties, snapshots, branches, tags, comments, and beside it in bookmarks.
+"""Names stored in tables (properties, snapshots, branches, tags and comments) and in bookmarks.
 
 Tables outlive releases, and other programs read them. A name that is stored anywhere is therefore declared here and
 nowhere else, and is never given another meaning. docs/reference/table-protocol.md is generated from NAMES.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,7 +15,7 @@ Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
-class Collection(Generic[Kind]):
+class Collection(ABC, Generic[Kind]):
     """The objects of one kind, which are found by their display names and read by their ids."""
 
     client: ApiClient
@@ -27,9 +28,9 @@ class Collection(Generic[Kind]):
     """Whether the API refuses to delete an object that does not exist. The list then shows whether it exists."""
 
     @property
+    @abstractmethod
     def path(self) -> str:
         """The path of the list."""
-        raise NotImplementedError
 
     @property
     def query(self) -> Mapping[str, str]:

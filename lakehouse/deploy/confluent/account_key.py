@@ -216,7 +216,7 @@ class AccountKey:
         self.secrets.replace(self.secret, value, over=over)
 
     def rewrite(self) -> Key:
-        """Write the secret's key again with the present settings beside it, and return it."""
+        """Rewrite the secret with its key and the current settings, and return the key."""
         version = self.version(CURRENT)
         key = self.usable(version) if version else None
         if version is None or key is None:
