@@ -1,7 +1,7 @@
 """Run the test files of a tier in two processes of pytest: `python -m tests.run_tier first`.
 
 Each process collects only its own files. With pytest-xdist, each process collected all tests, which took 29 seconds of
-CPU time, and started the stack.
+CPU time, and started the stack. What is left of a tier when one of them has run its files, it runs in groups.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 
 from tests import tiers
 
-PROCESSES = 2
 PROJECT = tiers.FOLDER.parent
 REPORTS = PROJECT / "reports" / "tests"
 
@@ -30,29 +31,37 @@ CLOSING = re.compile(r"=+ .*\bin \d+\.\d+s\b.* =+$")
 class Part(threading.Thread):
     """A process of pytest with some files, whose progress is printed and whose summary is kept.
 
-    If the process dies, because a test hangs and cannot be interrupted or a library crashes, that is a failure, and
-    another process runs the files after the one that ran.
+    After its files, it runs groups that no other part has run. If the process dies, because a test hangs and cannot be
+    interrupted or a library crashes, that is a failure, and another process runs the files after the one that ran.
     """
 
-    def __init__(self, name: str, files: Sequence[str]) -> None:
+    def __init__(self, name: str, files: Sequence[str], shared: deque[Sequence[str]]) -> None:
         super().__init__(name=name)
         self.summary: list[str] = []
         self.closing: list[str] = []
         self.code = 0
-        self._files = list(files)
+        self._groups, self._shared = deque([files]), shared
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
     def run(self) -> None:
-        files, number = [os.path.relpath(file, PROJECT) for file in self._files], 1
-        while files and not self._stopped:
-            running, ended = self._run(files, f"{self.name}-{number}")
-            if ended:
-                return
-            self.code = 1
-            self.closing.append(f"A process of pytest died in {running}, with exit code {self._process.returncode}.")
-            files = files[files.index(running) + 1 :] if running in files else []
+        number = 0
+        while not self._stopped and (files := self._next()):
             number += 1
+            running, ended = self._run(files, f"{self.name}-{number}")
+            if not ended:
+                self.code = 1
+                code = self._process.returncode
+                self.closing.append(f"A process of pytest died in {running}, with exit code {code}.")
+                if running in files[:-1]:
+                    self._groups.append(files[files.index(running) + 1 :])
+
+    def _next(self) -> list[str]:
+        """Return the files that run next; none if all files have run."""
+        for groups in (self._groups, self._shared):
+            with suppress(IndexError):
+                return [os.path.relpath(file, PROJECT) for file in groups.popleft()]
+        return []
 
     def interrupt(self) -> None:
         """Let pytest end as after Ctrl-C: with the teardown of all fixtures, and a summary."""
@@ -95,13 +104,14 @@ class Part(threading.Thread):
         return running, ended
 
 
-def run(name: str, divided: Sequence[Sequence[str]]) -> int:
-    """Run each group of files in a process of pytest, print the output, and return the exit code."""
+def run(name: str, divided: Sequence[Sequence[str]], groups: Sequence[Sequence[str]] = ()) -> int:
+    """Run the files of each part and the groups that they share, print the output, and return the exit code."""
     REPORTS.mkdir(parents=True, exist_ok=True)
     for report in REPORTS.glob(f"{name}-*.xml"):
         report.unlink()
     started = time.monotonic()
-    parts = [Part(f"{name}-{number}", files) for number, files in enumerate(divided, 1)]
+    shared = deque(groups)
+    parts = [Part(f"{name}-{number}", files, shared) for number, files in enumerate(divided, 1)]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: [part.interrupt() for part in parts])
     for part in parts:
@@ -117,4 +127,4 @@ def run(name: str, divided: Sequence[Sequence[str]]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(run(sys.argv[1], tiers.split(tiers.files(sys.argv[1]), PROCESSES)))
+    sys.exit(run(sys.argv[1], *tiers.share(tiers.files(sys.argv[1]))))

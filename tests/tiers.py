@@ -8,6 +8,7 @@ seconds: who adds a slow file moves another one to `REST`.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
@@ -149,12 +150,17 @@ REST = (
 )
 
 
+SHARED = 0.12
+"""Share of a tier's duration that no process has from the start: the one that ends first runs it, in `GROUPS`."""
+
+GROUPS = 5
+
+
 def files(tier: str) -> list[str]:
-    """Return the files of the tier `first` or `rest`, those that use the stack first."""
+    """Return the files of the tier `first` or `rest`."""
     names = (path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob("test_*.py"))
     names = (name for name in names if not name.startswith(APART) and name not in CHAOS)
-    chosen = [name for name in names if (name in REST) == (tier == "rest")]
-    return sorted(chosen, key=lambda name: (not name.startswith(STACK), name))
+    return sorted(name for name in names if (name in REST) == (tier == "rest"))
 
 
 def durations() -> dict[str, float]:
@@ -162,17 +168,34 @@ def durations() -> dict[str, float]:
     return json.loads(DURATIONS.read_text())
 
 
-def split(names: list[str], parts: int) -> list[list[str]]:
-    """Divide files into consecutive parts of about equal durations; a file that was never measured has a second.
+def share(names: Sequence[str]) -> tuple[list[list[str]], list[list[str]]]:
+    """Divide files between two processes: those that each has from the start, and groups for the one that ends first.
 
-    Consecutive parts start the stack as few times as possible, because `files` lists the files that use it first.
+    Both have half of the tests that use the stack, because a process with a stack runs a test for the price of the
+    test. The second process runs them last: two stacks that start at the same time take twice as long, and the first
+    one of a virtual environment records the classes of Spark, for which the other one would wait.
     """
-    seconds = durations()
-    total = sum(seconds.get(name, 1) for name in names)
+    with_stack = [name for name in names if name.startswith(STACK)]
+    without = [name for name in names if not name.startswith(STACK)]
+    shared: list[str] = []
+    while without and _seconds(shared) < SHARED * _seconds(names):
+        shared.insert(0, without.pop())
+    first, second = split(with_stack, 2), split(without, 2)
+    return [first[0] + second[0], second[1] + first[1]], [group for group in split(shared, GROUPS) if group]
+
+
+def split(names: Sequence[str], parts: int) -> list[list[str]]:
+    """Divide files into consecutive parts of about equal durations."""
     divided: list[list[str]] = [[] for _ in range(parts)]
-    before = 0.0
+    total, before = _seconds(names), 0.0
     for name in names:
-        middle = before + seconds.get(name, 1) / 2
-        divided[min(int(middle / total * parts), parts - 1)].append(name)
-        before += seconds.get(name, 1)
-    return [part for part in divided if part]
+        seconds = _seconds([name])
+        divided[min(int((before + seconds / 2) / total * parts), parts - 1)].append(name)
+        before += seconds
+    return divided
+
+
+def _seconds(names: Sequence[str]) -> float:
+    """Return the duration of files; one that was never measured has a second."""
+    seconds = durations()
+    return sum(seconds.get(name, 1) for name in names)

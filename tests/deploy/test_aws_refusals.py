@@ -108,21 +108,6 @@ def test_apply_role_not_visible_yet_waits(aws, resources):
     assert {change.action for change in plan([role])} == {"no-op"}
 
 
-def test_destroy_bucket_written_meanwhile_is_emptied_again(aws, resources, clock):
-    apply([resources["aws/bucket"], resources["aws/glue_database"]], quiet)
-    late = [1, 2]
-    s3 = aws.strict.client("s3", region=REGION)
-
-    def write(request):
-        if request.method == "DELETE" and late:
-            s3.put_object(Bucket=aws.names().bucket, Key=f"late/{late.pop()}", Body=b"rows")
-
-    aws.on_send.append(write)
-    destroy([resources["aws/bucket"]], quiet, delete_data=True)
-    assert not aws.state()["buckets"]
-    assert clock.pauses == [2, 2]
-
-
 def test_destroy_bucket_written_until_deadline_times_out(aws, resources):
     apply([resources["aws/bucket"], resources["aws/glue_database"]], quiet)
     s3 = aws.strict.client("s3", region=REGION)

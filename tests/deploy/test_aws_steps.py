@@ -145,6 +145,22 @@ def test_delete_keeps_data_until_confirmed(aws, direct):
     destroy(resources, quiet, delete_data=True)
 
 
+def test_delete_bucket_written_meanwhile_is_emptied_again(aws, sleepless):
+    resources = {resource.address: resource for resource in aws.resources(config(), clock=sleepless.clock)}
+    apply([resources["aws/bucket"]], quiet)
+    late = [1, 2]
+    s3 = aws.strict.client("s3", region=REGION)
+
+    def write(request):
+        if request.method == "DELETE" and late:
+            s3.put_object(Bucket=aws.names().bucket, Key=f"late/{late.pop()}", Body=b"rows")
+
+    aws.on_send.append(write)
+    destroy([resources["aws/bucket"]], quiet, delete_data=True)
+    assert not aws.state()["buckets"]
+    assert sleepless.pauses == [2, 2]
+
+
 def test_delete_roles_after_removal_of_trusted_resource(aws):
     empty, all_resources = aws.state(), aws.resources(config())
     others = [resource for resource in all_resources if isinstance(resource, ForeignResource)]

@@ -40,12 +40,16 @@ def test_first_tier_has_twelve_minutes():
     assert sum(tiers.durations().get(name, 1) for name in tiers.files("first")) <= tiers.MOST
 
 
-def test_split_has_each_file_once_in_parts_of_equal_duration():
-    names = tiers.files("rest")
-    first, second = tiers.split(names, 2)
-    assert first + second == names
-    seconds = [sum(tiers.durations().get(name, 1) for name in part) for part in (first, second)]
-    assert abs(seconds[0] - seconds[1]) < 250
+@pytest.mark.parametrize("tier", ["first", "rest"])
+def test_share_has_each_file_once_and_stacks_that_start_apart(tier):
+    names, seconds = tiers.files(tier), tiers.durations()
+    parts, groups = tiers.share(names)
+    assert sorted(sum([*parts, *groups], [])) == names
+    first, second = (sum(seconds.get(name, 1) for name in part) for part in parts)
+    rest = sum(seconds.get(name, 1) for group in groups for name in group)
+    assert abs(first - second) < rest, "the process that ends first runs the groups meanwhile"
+    assert parts[0][0].startswith(tiers.STACK) and not parts[1][0].startswith(tiers.STACK)
+    assert not any(name.startswith(tiers.STACK) for group in groups for name in group)
 
 
 def test_run_fails_if_one_process_does(start):
@@ -60,12 +64,14 @@ def test_run_fails_if_one_process_does(start):
 def test_run_continues_after_death_of_a_process(tmp_path: Path):
     (tmp_path / "test_a.py").write_text("import os\ndef test_a(): os._exit(1)")
     (tmp_path / "test_b.py").write_text("def test_b(): pass")
-    paths = sorted(map(str, tmp_path.iterdir()))
-    script = f"import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [{paths}]))"
+    (tmp_path / "test_c.py").write_text("def test_c(): pass\ndef test_d(): pass")
+    *part, group = sorted(map(str, tmp_path.iterdir()))
+    script = f"import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [{part}], [[{group!r}]]))"
     run = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
     assert run.returncode == 1
-    assert "died in " in run.stdout and "test_a.py" in run.stdout.splitlines()[-3]
-    assert "1 passed" in run.stdout.splitlines()[-2]
+    died, own, shared = run.stdout.splitlines()[-4:-1]
+    assert "died in " in died and "test_a.py" in died
+    assert "1 passed" in own and "2 passed" in shared
 
 
 def test_run_interrupted_tears_down_in_each_process(start, tmp_path: Path):
