@@ -40,7 +40,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 
     @table_op(spec, pool=f"iceberg_{group(entry)}", resources=CLIENTS)
     def dead_letters(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
-        from lakehouse.pipeline.replay import redrive
+        from lakehouse.pipeline.redrive import redrive
 
         with dagster_failures(entry):
             topic = topic_of(entry, context)

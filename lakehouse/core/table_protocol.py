@@ -92,7 +92,7 @@ NAMES: Sequence[StoredName] = (
         REPLAY,
         "snapshot summary",
         "A redrive or replay: JSON with what it read. Such a snapshot has no token",
-        writers=("lakehouse/pipeline/replay.py",),
+        writers=("lakehouse/pipeline/rewriting.py",),
         readers=("lakehouse/pipeline/ledger/ledger_entries.py", "resources/iceberg/commits.py"),
     ),
     StoredName(
@@ -151,7 +151,11 @@ NAMES: Sequence[StoredName] = (
         "The table has rows of an earlier topic of this name, whose offsets overlap: cluster and topic id of the "
         "last such topic",
         writers=("lakehouse/pipeline/batches/offsets.py",),
-        readers=("lakehouse/pipeline/bookmarks.py", "lakehouse/pipeline/derivation.py", "lakehouse/pipeline/replay.py"),
+        readers=(
+            "lakehouse/pipeline/bookmarks.py",
+            "lakehouse/pipeline/derivation.py",
+            "lakehouse/pipeline/rewriting.py",
+        ),
     ),
     StoredName(
         SUCCESSOR,

@@ -138,7 +138,8 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
         prefix, is_poison = largest_decodable_prefix(context.is_decodable, context.batch)
         if prefix == context.batch and not is_poison:
             # The schema of such a record may be registered under another subject.
-            prefix, is_poison = largest_decodable_prefix(context.with_foreign_writers().is_decodable, context.batch)
+            known = context.with_foreign_writers(context.decided())
+            prefix, is_poison = largest_decodable_prefix(known.is_decodable, context.batch)
         if is_poison:
             replace(context, batch=prefix).require_readable()
         if is_poison or prefix == context.batch:
@@ -199,7 +200,7 @@ def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Wr
     token = {TOKEN: context.batch.to_json()}
     stage, written = context.commit.stage(table, rows, token)
     if written.unknown_schema or written.bad_key:
-        previous, context = context.schemas, context.with_foreign_writers()
+        previous, context = context.schemas, context.with_foreign_writers(context.decided())
         # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
         if replace(context.schemas, unusable_ids=None) != previous:
             schema_fingerprints.check(table, context.topic, context.schemas)

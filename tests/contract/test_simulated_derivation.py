@@ -19,7 +19,7 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_bookmark
 from lakehouse.pipeline.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import redrive
+from lakehouse.pipeline.redrive import redrive
 from tests.contract.sites import MemorySite, Sent, ServerSite, Site
 from tests.simulation.choices import Choices
 from tests.simulation.schedules.derivation import TARGET, DerivationSchedule, derived_topic

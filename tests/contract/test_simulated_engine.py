@@ -19,7 +19,8 @@ from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.engine_values import JobFailed, Target
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.redrive import Redriven, redrive
+from lakehouse.pipeline.replay import replay
 from tests.contract.sites import FILLER, GARBAGE, MemorySite, Sent, ServerSite, Site
 from tests.simulation.choices import Choices
 from tests.simulation.schedules.schedule import Schedule

@@ -18,7 +18,8 @@ from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.redrive import Redriven, redrive
+from lakehouse.pipeline.replay import replay
 from resources.build import build_resources
 from spark.decoding.decoded import PREFIX, record
 from tests.support.protobuf_messages import message_class

@@ -7,7 +7,7 @@ from confluent_kafka import TopicPartition
 
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.dead_letters.letters import may_hold
-from lakehouse.pipeline.replay import Redriven, redrive
+from lakehouse.pipeline.redrive import Redriven, redrive
 from tests.support.compaction import compact, set_compaction
 from tests.support.topics import CHEAP, TRADES, Stream, admin, framed, trade, with_checks
 

@@ -8,7 +8,8 @@ from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT, Topic
 from lakehouse.core.errors import BadRecords, ConfigError
 from lakehouse.pipeline.commits.audit import AuditFailed
-from lakehouse.pipeline.replay import redrive, replay
+from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.replay import replay
 from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, trade
 

@@ -3,7 +3,8 @@
 import json
 from decimal import Decimal
 
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.redrive import Redriven, redrive
+from lakehouse.pipeline.replay import replay
 from tests.support.topics import Stream, framed, register, registry
 
 

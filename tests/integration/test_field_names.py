@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka.schema_registry import Schema
 
 from lakehouse.pipeline.ledger.reconciliation import reconcile
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.redrive import Redriven, redrive
+from lakehouse.pipeline.replay import replay
 from tests.support.topics import Stream, framed, registry, with_checks
 
 WORDS = [

@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from lakehouse.core.errors import BadRecords, LakehouseError
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.redrive import Redriven, redrive
+from lakehouse.pipeline.replay import replay
 from resources import schema_registry
 from resources.schema_registry import SchemaRegistry
 from tests.support.servers.registry_server import RegistryServer

@@ -10,7 +10,7 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import redrive
+from lakehouse.pipeline.redrive import redrive
 from resources.schema_registry import SchemaRegistry
 from tests.support.faults.moments import once_before
 from tests.support.topics import CHEAP, TRADES, Stream, framed, registry, trade, with_checks, with_types

@@ -13,7 +13,8 @@ from lakehouse.core.errors import BadRecords, LakehouseError, SchemaError, Stall
 from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY_TAG, STAGING_PREFIX, TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
-from lakehouse.pipeline.replay import redrive, replay
+from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.replay import replay
 from tests.support.compaction import compact, set_compaction
 from tests.support.faults.moments import once_before
 from tests.support.topics import TRADES, Stream, framed, register, trade

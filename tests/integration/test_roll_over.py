@@ -11,7 +11,7 @@ from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_let
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from lakehouse.pipeline.ledger.reconciliation import reconcile
 from lakehouse.pipeline.maintenance import maintain
-from lakehouse.pipeline.replay import Redriven, redrive
+from lakehouse.pipeline.redrive import Redriven, redrive
 from tests.support.topics import CHEAP, TRADES, Stream, consume, framed, registry, trade, with_checks, with_types
 
 NUMBERS = with_types(TRADES, account="long")

@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.core.errors import ClockSkew, Unreachable
 from lakehouse.core.sql import SPARK
-from lakehouse.pipeline.replay import redrive
+from lakehouse.pipeline.redrive import redrive
 from resources.kafka.kafka import Kafka
 from resources.spark.spark import Spark
 from spark.engine import SparkEngines

@@ -21,7 +21,7 @@ from lakehouse.pipeline.clients import Clients, engine_client
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ledger import ledger_page
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
-from lakehouse.pipeline.replay import redrive as redrive_letters
+from lakehouse.pipeline.redrive import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
 from resources.protocols import Resources

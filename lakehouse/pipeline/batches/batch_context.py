@@ -22,7 +22,7 @@ from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommi
 from lakehouse.pipeline.engine import Decided, Engine
 from lakehouse.pipeline.engine_values import JobFailed, LogRange, Place
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
-from lakehouse.pipeline.schemas.foreign_writers import BATCH, with_foreign_writers
+from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 
 _LOG = logging.getLogger(__name__)
 
@@ -82,10 +82,10 @@ class BatchContext:
         refused = "poison" if self.is_poison else None
         return self.engine.decide(self.records(self.batch), self.schemas.decoding(), headers=headers, refused=refused)
 
-    def with_foreign_writers(self) -> BatchContext:
-        """Return the context extended by the schemas of other subjects that records of the batch refer to."""
+    def with_foreign_writers(self, decided: Decided, lookup: Lookup = BATCH) -> BatchContext:
+        """Return the context extended by the schemas of other subjects that records refer to."""
         registry = self.clients.schema_registry
-        return replace(self, schemas=with_foreign_writers(registry, self.schemas, self.decided(), BATCH))
+        return replace(self, schemas=with_foreign_writers(registry, self.schemas, decided, lookup))
 
     def is_decodable(self, batch: Batch) -> bool:
         """Return whether the engine can decode all records of a batch without aborting. Dead letters count as decoded.

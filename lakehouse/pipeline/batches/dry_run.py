@@ -19,7 +19,8 @@ from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
-from lakehouse.pipeline.replay import Replayed, read_again, replay_context
+from lakehouse.pipeline.replay import Replayed, read_again
+from lakehouse.pipeline.rewriting import rewriting_context
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.commits import detect_conflict
 
@@ -54,7 +55,7 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
     ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
     sample = _newest(read_log(clients.kafka, topic.topic), records)
     branch = naming.dry_run_name(time.time())
-    context = replay_context(topic, ref if table else replace(ref, name=branch), clients, sample, table)
+    context = rewriting_context(topic, ref if table else replace(ref, name=branch), clients, sample, table)
     try:
         replayed = read_again(context, branch)
         return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings])

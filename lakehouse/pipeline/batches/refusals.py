@@ -92,5 +92,5 @@ def _decided_by(context: BatchContext) -> tuple[object, ...]:
 def _is_decodable_now(context: BatchContext) -> bool:
     """Return whether all records can be decoded now, for example because a schema was registered under another
     subject."""
-    context = context.with_foreign_writers()
+    context = context.with_foreign_writers(context.decided())
     return not context.decided().first_faults(limit=1)

@@ -12,7 +12,8 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import Redriven, redrive, replay
+from lakehouse.pipeline.redrive import Redriven, redrive
+from lakehouse.pipeline.replay import replay
 from tests.simulation.choices import Choices
 from tests.simulation.described.steps import FAILS_CHECK, record
 from tests.simulation.oracles.oracle import place_of

@@ -8,7 +8,8 @@ from lakehouse.core.errors import UnclearState
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import redrive, replay
+from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.replay import replay
 from tests.simulation.choices import Choices
 from tests.simulation.schedules.schedule import NAME, NAMESPACE, Schedule, exhaust, simulation
 from tests.simulation.systems.memory_files import empty_store

@@ -12,7 +12,7 @@ import pytest
 from lakehouse.core.errors import CommitConflict
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
-from lakehouse.pipeline.replay import Redriven, redrive
+from lakehouse.pipeline.redrive import Redriven, redrive
 from tests.simulation.choices import Choices
 from tests.simulation.described.steps import FAILS_CHECK, Derivation, Steps, record
 from tests.simulation.engine.letters import MemoryLetters

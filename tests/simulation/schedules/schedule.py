@@ -17,7 +17,8 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally, maintain
-from lakehouse.pipeline.replay import redrive, replay
+from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.replay import replay
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
 from tests.simulation.engine.memory_engine import MemoryEngine

@@ -1,0 +1,176 @@
+"""Decode dead letters again; those that decode become rows. Repeating it changes nothing."""
+
+from dataclasses import dataclass, replace
+
+from lakehouse.config.model import Topic
+from lakehouse.core.errors import UnclearState
+from lakehouse.core.offsets.batch import Log
+from lakehouse.core.text import pluralize
+from lakehouse.pipeline import rewriting
+from lakehouse.pipeline.batches.batch_context import BatchContext
+from lakehouse.pipeline.batches.poison import listed, report_aborted
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.engine import Decided, LetterAttempt
+from lakehouse.pipeline.engine_values import JobFailed, Place, WaitingLetters
+from lakehouse.pipeline.rewriting import Rewrite
+from lakehouse.pipeline.schemas.foreign_writers import BY_HAND
+
+MOST_NAMED = 10
+"""Maximum number of dead letters that a redrive names."""
+
+
+@dataclass(frozen=True)
+class Redriven:
+    """Result of a redrive.
+
+    Attributes:
+        attempted: Number of dead letters that were decoded again.
+        recovered: Number of them that became rows.
+        gone: Number of those that decode, and remain because their records were not read again.
+        first_gone: The partitions and offsets of the first of the latter.
+        aborting: Records whose decoding aborts the Spark job, so that no earlier ones of their partitions were read.
+    """
+
+    attempted: int
+    recovered: int
+    gone: int = 0
+    first_gone: tuple[Place, ...] = ()
+    aborting: tuple[Place, ...] = ()
+
+    def describe(self) -> str:
+        """Return the result as a sentence."""
+        text = f"{pluralize(self.attempted, 'dead letter')} decoded again: {pluralize(self.recovered, 'new row')}"
+        if not self.gone:
+            return text
+        more = f", and {self.gone - len(self.first_gone):,} more" if self.gone > len(self.first_gone) else ""
+        text += f". No row for {pluralize(self.gone, 'decodable dead letter')} ({listed(self.first_gone)}{more}): "
+        if not self.aborting:
+            return f"{text}the broker deleted the record, and perhaps a newer one of its key"
+        return (
+            f"{text}the broker deleted the record, or a later one aborts the Spark job ({listed(self.aborting)}), and "
+            f"perhaps a newer one of its key. Give Spark what that one needs, such as more memory, and run "
+            f"`lakehouse redrive` again"
+        )
+
+
+def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = False) -> Redriven:
+    """Decode the table's dead letters again; those that decode become rows with their original offsets.
+
+    In a table where a record replaces the row of its key, a dead letter remains if neither its record nor a later one
+    of its key is read again: one that the broker deleted, or that aborts the job, may have replaced its row.
+
+    Args:
+        namespace: The namespace of the table.
+        topic: The topic.
+        clients: Clients of the systems.
+        poison: Whether to decode the records whose decoding aborted the Spark job, too.
+
+    Raises:
+        UnclearState: The table has rows of a topic that was recreated, or the topic was recreated meanwhile.
+        CommitConflict: Another writer changed the table or the dead letters meanwhile.
+        TransientError: The Spark job was aborted, for example by a poisonous record, or the broker compacted the topic.
+    """
+    others = f", or run `lakehouse redrive {topic.name}` without --poison for the others" if poison else ""
+    remedy = f"Give Spark what the records need, such as more memory for its executors{others}"
+    with report_aborted(topic, "No dead letter was marked as recovered, and published rows are complete", remedy):
+        return _redrive(namespace, topic, clients, poison)
+
+
+def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Redriven:
+    ref = clients.catalog.chain(topic.table_in(namespace)).newest[0].dead_letters
+    letter_table = letters.load(clients.catalog, topic, ref)
+    snapshot = letter_table.current_snapshot() if letter_table else None
+    if snapshot is None:
+        return Redriven(0, 0)
+    log, begin, context = rewriting.ingested(namespace, topic, clients, in_place=True)
+    position, engine = context.batch, context.engine
+    # Every step reads one snapshot: a dead letter added meanwhile must not be marked as recovered.
+    # Which rows of the table before a roll-over a dead letter would replace is unknown: their columns differ.
+    since = begin if topic.replaces_rows else {}
+    waiting = WaitingLetters(ref, snapshot.snapshot_id, position, since, poison)
+    context = context.with_foreign_writers(engine.decide(waiting, context.schemas.decoding()), BY_HAND)
+    # A dead letter whose schema id exceeded the lookup limit remains one.
+    context = replace(context, schemas=replace(context.schemas, unusable_ids=None))
+    decided = engine.decide(waiting, context.schemas.decoding())
+    attempt = engine.letters.attempt(decided, topic.key if topic.replaces_rows else ())
+    count, decodable = attempt.count, attempt.count - attempt.remaining.count
+    aborting: list[Place] = []
+    if decodable and topic.replaces_rows:
+        attempt, aborting = _replace_rows(context, log, attempt, poison)
+    elif decodable:
+        _add_rows(context, decided, attempt)
+    if count:
+        letters.mark(clients, topic, ref, attempt, position.topic_id, position)
+    recovered = count - attempt.remaining.count
+    gone = decodable - recovered
+    first_gone = attempt.without_record(MOST_NAMED) if gone else []
+    return Redriven(count, recovered, gone, tuple(first_gone), tuple(aborting) if gone else ())
+
+
+def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -> None:
+    """Add the rows of dead letters: exactly those that were decided on.
+
+    Raises:
+        AuditFailed: The rows did not pass their audit.
+        CommitConflict: Another writer published meanwhile.
+        UnclearState: Other records decode by now, or the topic was recreated.
+    """
+    remaining = attempt.remaining
+    # Partitions without a dead letter have no row to check.
+    since = dict(context.batch.end) | attempt.first_offsets()
+    rewrite = Rewrite([decided], attempt.count, since, {"dead_letters": attempt.count - remaining.count})
+    staged = rewriting.stage(context, rewrite)
+    dead = staged.written.dead
+    if dead != remaining:
+        raise UnclearState(
+            f"{remaining.count:,} dead letters of '{context.topic.name}' did not decode, but {dead.count:,} (or "
+            f"others) did not decode when the rows were written. Nothing was changed. Run `lakehouse redrive` again; "
+            f"if it fails again, correct the quarantining check that is not deterministic"
+        )
+    context.commit.publish(rewriting.audit(context, rewrite, staged))
+
+
+def _replace_rows(
+    context: BatchContext, log: Log, attempt: LetterAttempt, poison: bool
+) -> tuple[LetterAttempt, list[Place]]:
+    """Write the rows of the log from the first dead letter on.
+
+    A newer record may have replaced or deleted the row of a dead letter since, so the log must be read from there on.
+
+    Returns:
+        The dead letters that have become rows, and the records whose decoding aborts the Spark job.
+    """
+    first = dict(context.batch.end) | attempt.first_offsets()
+    since = {p: max(o, log.start[p]) for p, o in first.items()}
+    rewrite, aborting = _write_since(replace(context, batch=replace(context.batch, start=since)), poison)
+    topic = context.topic
+    confirm = context.engine.letters.confirm
+    return confirm(attempt, rewrite.pieces, context.ref, topic.key, topic.metadata.place), aborting
+
+
+def _write_since(context: BatchContext, poison: bool) -> tuple[Rewrite, list[Place]]:
+    """Write the rows of a range again, in each partition after the last record whose decoding aborts the Spark job.
+
+    An operator skipped such a record, which may have the key of any record before it.
+
+    Returns:
+        What was read, and those records.
+    """
+    aborting: list[Place] = []
+    context = context if poison else replace(context, left_out=letters.poisonous_records(context))
+    while True:
+        try:
+            decoding_context, rewrite = rewriting.of_range(context)
+            if rewrite.pieces:
+                rewriting.publish_range(decoding_context, rewrite)
+        except JobFailed:
+            place = None if poison else context.aborting_record()
+            if place is None:
+                raise
+            partition, offset = place
+            aborting.append(place)
+            batch = context.batch
+            context = replace(context, batch=replace(batch, start={**batch.start, partition: offset + 1}))
+        else:
+            return rewrite, aborting
