@@ -58,7 +58,7 @@ FORMATS: dict[str, Callable[[int], RegisteredSchema]] = {
 
 def main() -> None:
     """Measure each number of columns in each format, and print the medians."""
-    from resources.spark.spark import Spark
+    from resources.spark.servers import Connect
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--columns", type=int, nargs="+", default=[42, 150, 300, 600, 1500])
@@ -70,7 +70,7 @@ def main() -> None:
         stack.up(home, ["spark"])
         try:
             os.environ.update(environment(home))
-            spark = Spark(remote=os.environ["SPARK_REMOTE"])
+            spark = Connect(remote=os.environ["SPARK_REMOTE"])
             print("format       columns  seconds  ms/column")
             for format_ in arguments.formats:
                 for columns in arguments.columns:

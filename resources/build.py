@@ -1,7 +1,7 @@
 """Dagster resources of an environment in lakehouse.yaml: each system's settings are the fields of its resource."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, TypeVar, get_args
@@ -11,6 +11,7 @@ import dagster as dg
 from lakehouse.config.environment import SYSTEMS, EnvRef, SettingValue
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.registry import by_name
 from lakehouse.core.text import did_you_mean
 from resources.masked_field import is_secret
 
@@ -31,13 +32,30 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
         )
     settings, path = config.environments[environment], f"environments.{environment}"
     names = [name for name, classes in SYSTEMS.items() if name in settings or not classes.is_optional]
-    return {name: _build(f"{path}.{name}", system(name), settings.get(name)) for name in names}
+    return {name: _build(f"{path}.{name}", system(name, settings.get(name)), settings.get(name)) for name in names}
 
 
-def system(name: str) -> type[dg.ConfigurableResource]:
-    """Return the class of a system's resource, of this project or of another distribution."""
-    resource: type[dg.ConfigurableResource] = resolve_name(SYSTEMS[name].resource)
-    return resource
+def system(name: str, settings: Mapping[str, SettingValue] | None = None) -> type[dg.ConfigurableResource]:
+    """Return the class of a system's resource, of this project or of another distribution.
+
+    Args:
+        name: The system's key in an environment.
+        settings: Its settings, whose `type` is the kind of a system with several.
+    """
+    kind = (settings or {}).get("type")
+    if kind is None or SYSTEMS[name].kinds is None:
+        resource: type[dg.ConfigurableResource] = resolve_name(SYSTEMS[name].resource)
+        return resource
+    text = kind.env if isinstance(kind, EnvRef) else str(kind)
+    return by_name(kinds(name), text, f"The type '{text}' of '{name}' in lakehouse.yaml is not known.")
+
+
+def kinds(name: str) -> Mapping[str, type[dg.ConfigurableResource]]:
+    """Return the classes of a system's resource by the key `type`; none if the system has one kind."""
+    classes: Mapping[str, type[dg.ConfigurableResource]] = {}
+    if function := SYSTEMS[name].kinds:
+        classes = resolve_name(function)()
+    return classes
 
 
 def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], Any] | None:
@@ -55,7 +73,7 @@ def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], A
     @cache
     def create() -> Any:
         _require_variables(path, settings.values())
-        return _build(path, system(name), settings).process_config_and_initialize()
+        return _build(path, system(name, settings), settings).process_config_and_initialize()
 
     return create
 

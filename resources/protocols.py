@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
 from lakehouse.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from contextlib import AbstractContextManager
     from datetime import timedelta
 
@@ -118,6 +118,9 @@ class SparkClient(Protocol):
     engine: ClassVar[str]
     """The engine on this server: `module:function` that returns a lakehouse.pipeline.engine.EngineClient for it. It is
     not imported here, because PySpark takes seconds to load."""
+
+    def on_progress(self, report: Callable[[str], None]) -> None:
+        """Report the progress of long operations of the next session."""
 
     def session(self, settings: Mapping[str, str]) -> SparkSession:
         """Return the session with these settings applied."""

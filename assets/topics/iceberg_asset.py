@@ -26,8 +26,7 @@ from lakehouse.pipeline.table_location import catalog_of, table_of, table_resour
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.pauses import require_unpaused
 from resources.iceberg.snapshots import live_rows
-from resources.protocols import Resources, find_resource, resource_of
-from resources.spark.spark import Spark
+from resources.protocols import Resources, find_resource
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -93,7 +92,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         from lakehouse.pipeline.replay import replay
 
         clients = Clients.of(resources)
-        resource_of(resources, "spark", Spark).on_progress(context.log.info)
+        resources.spark.on_progress(context.log.info)
         published: list[Published] = []
         replayed: dict[str, Any] = {}
         with dagster_failures(entry), clients.catalog.translate_errors():

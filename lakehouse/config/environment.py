@@ -17,6 +17,9 @@ class SystemClasses:
 
     resource: str
     """The Dagster resource, whose fields are the system's keys in an environment."""
+    kinds: str | None = None
+    """A function that returns the resources of a system with several kinds by the key `type`; `resource` is the
+    default."""
     reader: str | None = None
     """The reader, if the system exposes published tables."""
     is_optional: bool = False
@@ -26,7 +29,7 @@ class SystemClasses:
 _OWN = {
     "kafka": SystemClasses("resources.kafka.kafka:Kafka"),
     "schema_registry": SystemClasses("resources.schema_registry:SchemaRegistry"),
-    "spark": SystemClasses("resources.spark.spark:Spark"),
+    "spark": SystemClasses("resources.spark.servers:Connect", kinds="resources.spark.servers:registered"),
     "catalog": SystemClasses("resources.iceberg.catalog:Catalog"),
     "glue": SystemClasses("resources.aws.glue:Glue", reader="lakehouse.readers.glue_reader:GlueReader"),
     "snowflake": SystemClasses(

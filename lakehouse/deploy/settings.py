@@ -1,39 +1,71 @@
 """The settings of a deployment as an environment of lakehouse.yaml."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from lakehouse.config.deployment import Deployment
+from lakehouse.config.environment import EnvRef, SettingValue
 from lakehouse.config.model import Config
 from lakehouse.deploy.aws.objects import WAREHOUSE
 from lakehouse.deploy.confluent.declared import DeclaredTopics
 from lakehouse.deploy.names import Names
+from resources.build import system
+from resources.spark.spark import Spark
 
 
 def settings_of(deployment: Deployment, names: Names, config: Config) -> dict[str, dict[str, Any]]:
     """Return the settings of each system of a deployment with the topics of lakehouse.yaml."""
     return settings(
         names,
+        spark=declared_spark(config, deployment),
         with_roles=bool(deployment.spark_principals),
         stored_by_confluent=bool(DeclaredTopics(config, deployment).stored_by_confluent),
     )
 
 
-def settings(names: Names, *, with_roles: bool = True, stored_by_confluent: bool = False) -> dict[str, dict[str, Any]]:
+def declared_spark(config: Config, deployment: Deployment) -> Mapping[str, SettingValue]:
+    """Return the settings of Spark in the environment of a deployment, if they name a kind of server."""
+    environments = (name for name, declared in config.deployments.items() if declared == deployment)
+    spark = config.environments.get(next(environments, ""), {}).get("spark", {})
+    return spark if "type" in spark else {}
+
+
+def spark_class(config: Config, deployment: Deployment) -> type[Spark]:
+    """Return the kind of Spark server of a deployment."""
+    class_ = system("spark", declared_spark(config, deployment))
+    assert issubclass(class_, Spark)
+    return class_
+
+
+def settings(
+    names: Names,
+    *,
+    spark: Mapping[str, SettingValue] | None = None,
+    with_roles: bool = True,
+    stored_by_confluent: bool = False,
+) -> dict[str, dict[str, Any]]:
     """Return the settings of each system, by the fields of its Dagster resource. None is a secret.
 
     Args:
         names: The names of the deployment's resources.
+        spark: Those of Spark, if the environment declares another kind than an address.
         with_roles: Whether the deployment has roles for the principals that run Spark and Dagster.
         stored_by_confluent: Whether tables of Tableflow are in Confluent's storage.
     """
     systems = _systems(names)
+    if spark:
+        systems["spark"] = {
+            key: value.model_dump(exclude_none=True) if isinstance(value, EnvRef) else value
+            for key, value in spark.items()
+        }
     if stored_by_confluent:
         systems["tableflow_catalog"] = {"secret": names.confluent_secret("spark", "tableflow"), "region": names.region}
         # Snowflake reads none of these tables.
         del systems["snowflake"]["tableflow_external_volume"]
     if with_roles:
-        for system in systems.keys() - {"spark", "athena"}:
-            systems[system]["role_arn"] = names.role_arn("writer")
+        for name in systems.keys() - {"athena"}:
+            if "role_arn" in system(name, systems[name]).model_fields:
+                systems[name]["role_arn"] = names.role_arn("writer")
         systems["catalog"]["maintenance_role_arn"] = names.role_arn("maintenance")
         systems["catalog"]["reader_role_arn"] = systems["athena"]["role_arn"] = names.role_arn("reader")
     return systems

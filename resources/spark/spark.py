@@ -1,4 +1,7 @@
-"""A client of Spark through Spark Connect, which needs no JVM in this process."""
+"""A client of Spark through Spark Connect, which needs no JVM in this process.
+
+Kinds of servers (servers.py) differ in how their address is known, and derive from `Spark`.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,11 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -16,7 +21,6 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import ClockSkew, Stalled, Unreachable
 from resources.iceberg.commits import require_spark_clock
-from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -77,14 +81,28 @@ class Progress:
         )
 
 
+@dataclass(frozen=True)
+class AwsRight:
+    """Actions in AWS that opening a session requires."""
+
+    actions: tuple[str, ...]
+    """Such as `emr-serverless:GetSessionEndpoint`."""
+    resources: tuple[str, ...]
+    """The ARNs of what they are allowed on."""
+
+
 class Spark(dg.ConfigurableResource):
-    """A Spark Connect server: the embedded one or a cluster's."""
+    """A Spark Connect server. The fields of its kind are the keys of `spark` in an environment."""
+
+    name: ClassVar[str]
+    """The kind's `type` in lakehouse.yaml."""
+
+    address_check: ClassVar[str]
+    """What to check if the address is invalid, for messages."""
 
     engine: ClassVar[str] = "spark.engine:SparkEngines"
 
-    remote: str = masked_field(
-        description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` if the server requires a token."
-    )
+    type: str = Field("connect", description="`connect`, or a type of another distribution.")
 
     stall_seconds: int = Field(
         600, ge=1, description="Seconds without progress (no task ends) after which an operation is cancelled."
@@ -95,12 +113,28 @@ class Spark(dg.ConfigurableResource):
     _report: Callable[[str], None] | None = PrivateAttr(default=None)
     _shared: bool = PrivateAttr(default=True)
 
-    def with_own_session(self) -> Spark:
+    @abstractmethod
+    def address(self) -> str:
+        """Return the address for a new session, with the login, as `sc://host:port/;use_ssl=true;token=…`."""
+
+    @classmethod
+    def aws_rights(cls, account: str, region: str) -> Sequence[AwsRight]:
+        """Return what the role of ingestion in a deployment is allowed, so that it can open sessions.
+
+        A kind that has a field `role_arn` gets the role's ARN.
+
+        Args:
+            account: The id of the deployment's account.
+            region: Its region.
+        """
+        return ()
+
+    def with_own_session(self) -> Self:
         """Return a resource for the same server with its own session, for use by another thread.
 
         A session's settings apply to all of its operations, so threads with different settings cannot share one.
         """
-        other = Spark(remote=self.remote, stall_seconds=self.stall_seconds)
+        other = type(self)(**{name: getattr(self, name) for name in type(self).model_fields})
         other._shared, other._report = False, self._report
         return other
 
@@ -138,7 +172,8 @@ class Spark(dg.ConfigurableResource):
 
         from resources.spark.connection import Deadlines, Retries, silence_failed_queries
 
-        channel = self._channel()
+        address = self.address()
+        channel = self._channel(address)
         where = channel.endpoint
         host, _, port = where.rpartition(":")
         check = "that the server is up (`lakehouse status`), and its address"
@@ -162,7 +197,7 @@ class Spark(dg.ConfigurableResource):
                         session = _SHARED[where] = builder.create()
                 # dagster-pyspark accepts no channel, but uses the active session of this thread.
                 SparkSession._active_session.session = session
-                session = LazyPySparkResource(spark_config={"spark.remote": self.remote}).spark_session
+                session = LazyPySparkResource(spark_config={"spark.remote": address}).spark_session
             else:
                 session = builder.create()
             session.client.set_retry_policies([Retries(where, session.client)])
@@ -180,21 +215,17 @@ class Spark(dg.ConfigurableResource):
             cause = error.symptom if isinstance(error, Stalled) else error
             raise Unreachable("Spark Connect", where, check, cause) from error
 
-    def _channel(self) -> Channel:
-        """Return the channel to the server."""
+    def _channel(self, address: str) -> Channel:
         from pyspark.errors import PySparkException
 
         from resources.spark.connection import Channel
 
         with suppress(PySparkException, ValueError):
-            return Channel(self.remote)
+            return Channel(address)
         # Raised outside of the handler of PySpark's error, which quotes the token: Dagster stores causes.
-        host = urlsplit(self.remote.partition(";")[0]).netloc.rpartition("@")[2]
-        check = (
-            "`spark.remote` in lakehouse.yaml (SPARK_REMOTE): its format is sc://host:port/;use_ssl=true;token=…, with "
-            "`=` in the token written as %3D"
-        )
-        raise Unreachable("Spark Connect", host or "its address", check, "PySpark cannot parse the address")
+        host = urlsplit(address.partition(";")[0]).netloc.rpartition("@")[2]
+        problem = "PySpark cannot parse the address"
+        raise Unreachable("Spark Connect", host or "its address", self.address_check, problem)
 
     def teardown_after_execution(self, context: dg.InitResourceContext) -> None:
         """Release the session on the server."""

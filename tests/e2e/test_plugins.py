@@ -95,6 +95,9 @@ def test_plugins_of_all_other_kinds_are_used(stream, run, tmp_path):
     database = Path(os.environ["LAKEHOUSE_HOME"]) / "plugged.db"
     database.touch(mode=0o600)
     content["environments"]["local"]["catalog"] |= {"type": "sqlite_file", "uri": str(database)}
+    address = tmp_path / "spark_address"
+    address.write_text(os.environ["SPARK_REMOTE"])
+    content["environments"]["local"]["spark"] = {"type": "file", "path": str(address)}
     file.write_text(yaml.safe_dump(content))
     run("-m", "lakehouse.cli.main", "validate")
 

@@ -26,7 +26,7 @@ from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake.snowflake import Snowflake
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from resources.webhook import Webhook
 
 LOADED = (boto3, dagster_snowflake, schema_registry)
@@ -110,7 +110,9 @@ def test_unresponsive_system_times_out(silent_address, tmp_path):
     calls = {
         "Kafka": lambda: Kafka(bootstrap_servers=silent_address).cluster_id(),
         "schema registry": lambda: SchemaRegistry(url=url).versions("trades-value"),
-        "Spark Connect": lambda: Spark(remote=f"sc://{silent_address}", stall_seconds=5).with_own_session().session({}),
+        "Spark Connect": lambda: (
+            Connect(remote=f"sc://{silent_address}", stall_seconds=5).with_own_session().session({})
+        ),
         "Glue": lambda: Glue(region="eu-west-1", catalog_id="1").registration("trading", "trades"),
         "Glue as the catalog": lambda: Catalog(type="glue", warehouse="s3://l/w").load(TableRef("trading", "trades")),
         "the catalog's database": lambda: locked.load(TableRef("trading", "trades")),

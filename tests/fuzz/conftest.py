@@ -7,7 +7,7 @@ import pytest
 from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from tests.support.fuzz.checking import COUNTS, ROWS
 from tests.support.fuzz.decoding import Decoder
 
@@ -20,7 +20,7 @@ def decoder(archive_of_spark, tmp_path_factory):
     try:
         local_stack.up(home, ("spark",))
         os.environ.update(environment(home))
-        spark = Spark(remote=os.environ["SPARK_REMOTE"])
+        spark = Connect(remote=os.environ["SPARK_REMOTE"])
         yield Decoder(spark.session({}))
         spark.close()
     finally:

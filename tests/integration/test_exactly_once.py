@@ -13,7 +13,7 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
 from resources.schema_registry import SchemaRegistry
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.support.topics import Stream
 
@@ -127,7 +127,11 @@ def behind(resources):
     [
         ("kafka", Kafka(bootstrap_servers="127.0.0.1:1"), "Kafka does not answer at 127.0.0.1:1"),
         ("schema_registry", SchemaRegistry(url="http://127.0.0.1:1"), "registry does not answer at http://127.0.0.1:1"),
-        ("engines", SparkEngines(Spark(remote="sc://localhost:1")), "Spark Connect does not answer at localhost:1"),
+        (
+            "engines",
+            SparkEngines(Connect(remote="sc://localhost:1")),
+            "Spark Connect does not answer at localhost:1",
+        ),
     ],
 )
 def test_ingest_system_down_is_named_and_changes_nothing(behind, monkeypatch, system, unreachable, message):

@@ -13,7 +13,7 @@ from lakehouse.core.errors import ClockSkew, Unreachable
 from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.redrive import redrive
 from resources.kafka.kafka import Kafka
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.support.hostile import HOSTILE
 from tests.support.topics import CHEAP, Stream, with_checks
@@ -50,7 +50,7 @@ def test_session_of_another_server_is_not_reused(resources):
     port = other.add_insecure_port("127.0.0.1:0")
     other.start()
     with pytest.raises(Unreachable, match=f"127.0.0.1:{port}"):
-        Spark(remote=f"sc://127.0.0.1:{port}").session({})
+        Connect(remote=f"sc://127.0.0.1:{port}").session({})
     other.stop(grace=None).wait()
     assert resources.spark.session({}).range(1).count() == 1
 

@@ -19,7 +19,7 @@ from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
 from resources.spark.connection import Channel
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.integration.test_stream import running, until
 from tests.support.topics import Stream
@@ -33,7 +33,7 @@ SLEEP = "SELECT reflect('java.lang.Thread', 'sleep', CAST({ms} AS BIGINT) + id -
 def spark(resources):
     """Return an own session with a short time limit. The server has run a query, since the first takes seconds."""
     resources.spark.session({}).sql(SLEEP.format(ms=1, tasks=4)).collect()
-    own_spark = Spark(remote=resources.spark.remote, stall_seconds=STALL_SECONDS).with_own_session()
+    own_spark = Connect(remote=resources.spark.remote, stall_seconds=STALL_SECONDS).with_own_session()
     yield own_spark
     own_spark.close()
 
@@ -89,7 +89,7 @@ def test_lost_server_is_an_error_of_the_project(resources, monkeypatch):
     sessions = []
     with forwarded(address.port) as port:
         for _ in range(3):
-            spark = Spark(remote=resources.spark.remote.replace(f":{address.port}", f":{port}")).with_own_session()
+            spark = Connect(remote=resources.spark.remote.replace(f":{address.port}", f":{port}")).with_own_session()
             sessions.append(spark.session({}))
             assert sessions[-1].range(10).count() == 10
     counted, analyzed, configured = sessions
@@ -117,7 +117,7 @@ def test_restarted_server_is_an_error_of_the_project(stack, resources, monkeypat
     """Not PySpark's error: a command would print its traceback, and a batch would be searched for a bad record."""
     # The server starts again within the retries of the query that runs, even on a busy machine.
     monkeypatch.setattr("resources.spark.connection.RETRIES", 20)
-    connections = [Spark(remote=resources.spark.remote).with_own_session() for _ in range(4)]
+    connections = [Connect(remote=resources.spark.remote).with_own_session() for _ in range(4)]
     counted, analyzed, configured, running_query = [spark.session({}) for spark in connections]
     progress = []
     running_query.registerProgressHandler(lambda **stages: progress.append(stages))
@@ -163,7 +163,7 @@ def test_batch_without_counts_is_not_published(resources, monkeypatch, mode):
     stream.produce_trades(range(3))
     with monkeypatch.context() as patch:
         patch.setattr("resources.spark.connection.Channel", ChannelWithoutCounts)
-        spark = Spark(remote=resources.spark.remote).with_own_session()
+        spark = Connect(remote=resources.spark.remote).with_own_session()
         spark.session({})
     with pytest.raises(Unreachable, match="counts of a write did not arrive"):
         list(ingest(stream.namespace, stream.topic, replace(stream.systems, engines=SparkEngines(spark))))
@@ -196,7 +196,7 @@ def test_suspended_server_stalls_each_call_in_bounded_time(stack, spark):
         lambda session: session.sql("SELECT 1 AS one").schema,
         lambda session: session.conf.set("spark.sql.shuffle.partitions", "4"),
     )
-    connections = [Spark(remote=spark.remote, stall_seconds=STALL_SECONDS).with_own_session() for _ in calls]
+    connections = [Connect(remote=spark.remote, stall_seconds=STALL_SECONDS).with_own_session() for _ in calls]
     sessions = [connection.session({}) for connection in connections]
     with suspended(stack), ThreadPoolExecutor(len(calls)) as threads:
         began = time.monotonic()
@@ -205,7 +205,7 @@ def test_suspended_server_stalls_each_call_in_bounded_time(stack, spark):
                 work.result()
         assert time.monotonic() - began < 3 * STALL_SECONDS
         with pytest.raises(Unreachable, match="Spark Connect does not answer"):
-            Spark(remote=spark.remote, stall_seconds=1).with_own_session().session({})
+            Connect(remote=spark.remote, stall_seconds=1).with_own_session().session({})
     for connection, session in zip(connections, sessions, strict=True):
         assert session.range(10).count() == 10
         connection.close()
@@ -215,7 +215,7 @@ def test_stream_backs_off_while_spark_is_suspended_and_continues(stack, resource
     stream = Stream(resources)
     stream.produce_trades(range(20))
     # The first batch may take longer than STALL_SECONDS on a busy machine.
-    systems = replace(stream.systems, engines=SparkEngines(Spark(remote=resources.spark.remote, stall_seconds=15)))
+    systems = replace(stream.systems, engines=SparkEngines(Connect(remote=resources.spark.remote, stall_seconds=15)))
     with running(streams.Stream(stream.config, [stream.topic], systems)) as events:
         until(lambda: any(isinstance(event, Commit) for event in events))
         with suspended(stack):

@@ -10,7 +10,7 @@ from lakehouse.cli.commands import tables
 from lakehouse.cli.main import main
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import CommitConflict
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 
 CONFIG = Config(namespace="shop", topics={name: Topic(name=name) for name in ("broken", "orders")}, environments={})
 
@@ -19,7 +19,7 @@ CONFIG = Config(namespace="shop", topics={name: Topic(name=name) for name in ("b
 def test_maintain_topic_that_fails_leaves_others_maintained(monkeypatch, error):
     @contextmanager
     def clients(config):
-        yield SimpleNamespace(catalog=None, spark=Spark(remote="sc://127.0.0.1:1"))
+        yield SimpleNamespace(catalog=None, spark=Connect(remote="sc://127.0.0.1:1"))
 
     def maintain(namespace, topic, catalog, engines):
         if topic.name == "broken":

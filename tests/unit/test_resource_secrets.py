@@ -2,6 +2,7 @@
 
 import base64
 import importlib
+import inspect
 import json
 import pkgutil
 import re
@@ -26,7 +27,7 @@ from resources.kafka.kafka import Kafka
 from resources.open_lineage import OpenLineage
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake.snowflake import Snowflake
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from resources.webhook import Webhook
 from tests.support.servers.listener import Listener
 
@@ -118,6 +119,7 @@ def resource_classes():
                 isinstance(value, type)
                 and issubclass(value, dg.ConfigurableResource)
                 and value.__module__ == module.name
+                and not inspect.isabstract(value)
             ):
                 yield value
 
@@ -190,7 +192,7 @@ CALLS = {
         uri="http://127.0.0.1:1", warehouse="w", client_id="id", client_secret=HIDDEN, oauth2_server_uri=url
     ).registration("a", "b"),
     "Webhook": lambda url: Webhook(url=url).send("headline"),
-    "Spark": lambda url: Spark(remote=f"sc://user:{HIDDEN}@127.0.0.1:1/;token={HIDDEN}").session({}),
+    "Spark": lambda url: Connect(remote=f"sc://user:{HIDDEN}@127.0.0.1:1/;token={HIDDEN}").session({}),
     "ConfluentCloud": lambda url: Environments(
         ConfluentCloud(api_key="KEY", api_secret=HIDDEN, url=url).client()
     ).list(),

@@ -11,7 +11,7 @@ import pytest
 
 from lakehouse.core.errors import Unreachable
 from lakehouse.local.processes import ports, reserved
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 
 TOKEN = "canary-5b1e"
 
@@ -59,7 +59,7 @@ def listen():
 def spark(monkeypatch):
     """Return a function that creates a resource for an address with a token."""
     monkeypatch.setenv("SPARK_CONNECT_AUTHENTICATE_TOKEN", TOKEN)
-    return lambda remote: Spark(remote=remote).with_own_session()
+    return lambda remote: Connect(remote=remote).with_own_session()
 
 
 @needs_ipv6
@@ -136,7 +136,7 @@ def test_reserved_port_can_be_reused_immediately():
 )
 def test_session_invalid_address_error_has_no_token(remote):
     with pytest.raises(Unreachable, match=r"spark\.example\.com.*use_ssl=true") as raised:
-        Spark(remote=remote).session({})
+        Connect(remote=remote).session({})
     error = raised.value
     assert TOKEN not in str(error)
     assert error.__cause__ is None and error.__context__ is None

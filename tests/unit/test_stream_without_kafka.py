@@ -20,7 +20,7 @@ from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry
 from resources.snowflake.snowflake import Snowflake
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
 
@@ -90,7 +90,7 @@ def systems_with(folder):
     return SimpleNamespace(
         kafka=Brokers(bootstrap_servers="127.0.0.1:1"),
         schema_registry=SchemaRegistry(url="http://127.0.0.1:1"),
-        spark=Spark(remote="sc://127.0.0.1:1"),
+        spark=Connect(remote="sc://127.0.0.1:1"),
         catalog=Catalog(type="sql", warehouse=f"file://{folder}", uri=f"sqlite:///{folder}/catalog.db"),
         glue=Glue(region="us-east-1", catalog_id="1"),
         snowflake=Snowflake(

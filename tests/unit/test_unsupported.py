@@ -16,7 +16,7 @@ from lakehouse.pipeline.ingestion import ingest
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry
-from resources.spark.spark import Spark
+from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 
 ROWS = pa.table({"a": pa.array([1], pa.int64())})
@@ -44,7 +44,7 @@ def lake(tmp_path):
 def test_ingest_brokers_without_topic_ids_are_refused(lake):
     catalog = Catalog(type="sql", **lake)
     address = "127.0.0.1:1"
-    registry, engines = SchemaRegistry(url=f"http://{address}"), SparkEngines(Spark(remote=f"sc://{address}"))
+    registry, engines = SchemaRegistry(url=f"http://{address}"), SparkEngines(Connect(remote=f"sc://{address}"))
     systems = Clients(OldBrokers(bootstrap_servers=address), registry, engines, catalog)
 
     with pytest.raises(UnclearState, match="Topic 'orders' has no topic id"):

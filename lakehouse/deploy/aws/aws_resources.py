@@ -24,6 +24,7 @@ from lakehouse.deploy.aws.objects import (
 )
 from lakehouse.deploy.names import ROTATION, Names
 from lakehouse.deploy.resource import Outputs, Resource
+from lakehouse.deploy.settings import spark_class
 from lakehouse.deploy.snowflake.objects import SnowflakePrincipal
 from resources.confluent.tableflow import ProviderIntegration
 
@@ -99,7 +100,11 @@ def _roles(
         yield spark_role(
             purpose="writer",
             access=lambda outputs: policies.writer_access(
-                place, spark, names.ingestion_secrets, *all_tables(outputs)[1:]
+                place,
+                spark,
+                names.ingestion_secrets,
+                cluster.tables(outputs) if cluster else None,
+                spark_class(config, deployment).aws_rights(names.account, names.region),
             ),
             after=in_confluent,
         )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.core.errors import ConfigError
+from resources.spark.spark import AwsRight
 
 Policy = dict[str, Any]
 """A policy document, as `json.dumps` takes it."""
@@ -159,7 +160,11 @@ def snowflake_trust(
 
 
 def writer_access(
-    deployment: AwsPlace, tables: Tables, secrets: Iterable[str], tableflow: Tables | None = None
+    deployment: AwsPlace,
+    tables: Tables,
+    secrets: Iterable[str],
+    tableflow: Tables | None = None,
+    sessions: Iterable[AwsRight] = (),
 ) -> Policy:
     """Allow ingestion: write files, create and update tables, read its clients' secrets and Tableflow's tables.
 
@@ -170,6 +175,7 @@ def writer_access(
         tables: Spark's tables.
         secrets: Names of the secrets.
         tableflow: Tableflow's tables, if it creates any.
+        sessions: What opening a session of Spark requires.
     """
     # Actions: those that org.apache.iceberg.aws.glue.GlueCatalog, pyiceberg.catalog.glue and resources.aws.glue call;
     # AWS Secrets Manager, "Identity-based policies".
@@ -185,6 +191,7 @@ def writer_access(
         ),
         *(_allow(_glue(deployment, table), *READ_TABLES) for table in _optional(tableflow)),
         _allow(_secrets(deployment, secrets), "secretsmanager:GetSecretValue", "secretsmanager:DescribeSecret"),
+        *(_allow(right.resources, *right.actions) for right in sessions),
     )
     return _through_endpoint(deployment, document)
 
