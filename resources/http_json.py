@@ -7,7 +7,9 @@ from http import HTTPStatus
 from typing import Any
 
 import requests
+from requests.adapters import HTTPAdapter
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
+from urllib3.util import Retry
 
 from lakehouse.core.errors import LakehouseError, Unreachable, redact_credentials
 
@@ -22,6 +24,8 @@ class NoResponse(Exception):
     def __init__(self, error: requests.RequestException):
         super().__init__(type(error).__name__)
         reason = getattr(error.args[0], "reason", None) if error.args else None
+        self.reason = type(reason or error).__name__
+        """The type of the error of the connection, if there is one, otherwise of the client's error."""
         lost = requests.ConnectionError, requests.Timeout, requests.exceptions.ChunkedEncodingError
         self.may_pass = isinstance(error, lost)
         """Whether the same request may get a response later."""
@@ -29,14 +33,19 @@ class NoResponse(Exception):
         """Whether the server may have executed it."""
 
 
-def send(method: str, url: str, **request: Any) -> requests.Response:
-    """Send one request, with the arguments of `requests.request`.
+def send(method: str, url: str, retries: Retry | None = None, **request: Any) -> requests.Response:
+    """Send one request, with the arguments of `requests.request`, and repeat it only by `retries`.
 
     Raises:
         NoResponse: There is no response.
     """
     try:
-        return requests.request(method, url, **request)  # noqa: S113  each caller has its own time-out
+        if retries is None:
+            return requests.request(method, url, **request)  # noqa: S113  each caller has its own time-out
+        with requests.Session() as session:
+            for scheme in ("http://", "https://"):
+                session.mount(scheme, HTTPAdapter(max_retries=retries))
+            return session.request(method, url, **request)
     except requests.RequestException as error:
         raise NoResponse(error) from error
 

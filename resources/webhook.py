@@ -8,13 +8,12 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import dagster as dg
-import requests
 from pydantic import Field
-from requests.adapters import HTTPAdapter
 from urllib3.exceptions import HTTPError
 from urllib3.util import Retry, Timeout
 
 from lakehouse.core.errors import Unreachable
+from resources import http_json
 from resources.masked_field import secret_field
 
 TIMEOUT_SECONDS = 10
@@ -79,18 +78,18 @@ def _request(method: str, url: str, message: dict[str, Any] | None = None) -> st
         retry_after_max=RETRY_AFTER_MAX_SECONDS,
         raise_on_status=False,
     )
+    # The types of requests do not declare urllib3's time-outs, which it accepts.
+    timeout: Any = Timeout(total=TIMEOUT_SECONDS)
     try:
-        with requests.Session() as session, _unlogged(url):
-            for scheme in ("http://", "https://"):
-                session.mount(scheme, HTTPAdapter(max_retries=retries))
-            # The types of requests do not declare urllib3's time-outs, which it accepts.
-            timeout: Any = Timeout(total=TIMEOUT_SECONDS)
-            response = session.request(method, url, json=message, timeout=timeout, allow_redirects=False)
-    except (requests.RequestException, HTTPError, ValueError) as error:
-        return type(getattr(error.args[0], "reason", error) if error.args else error).__name__
+        with _unlogged(url):
+            response = http_json.send(method, url, retries, json=message, timeout=timeout, allow_redirects=False)
+    except http_json.NoResponse as error:
+        return error.reason
+    except (HTTPError, ValueError) as error:
+        return type(error).__name__
     if response.ok and not response.is_redirect:
         return None
-        # Slack responds with a code, such as no_service; any longer text may repeat the request.
+    # Slack responds with a code, such as no_service; any longer text may repeat the request.
     code = response.text if re.fullmatch("[a-z_]{1,40}", response.text) else ""
     return f"HTTP {response.status_code} {code}".strip()
 

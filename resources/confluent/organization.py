@@ -141,7 +141,7 @@ class RoleBindings:
 
 
 @dataclass(frozen=True)
-class Scope:
+class KeyScope:
     """The resource of a key, as an object reference of the API."""
 
     id: str
@@ -150,24 +150,24 @@ class Scope:
     environment: str | None = None
 
     @staticmethod
-    def cluster(cluster_id: str) -> Scope:
+    def cluster(cluster_id: str) -> KeyScope:
         """Return the scope of a Kafka cluster (`lkc-…`) or a Schema Registry (`lsrc-…`)."""
-        return Scope(cluster_id, "Cluster")
+        return KeyScope(cluster_id, "Cluster")
 
     @staticmethod
-    def flink(region_id: str, environment_id: str) -> Scope:
+    def flink(region_id: str, environment_id: str) -> KeyScope:
         """Return the scope of Flink in one region (`aws.us-east-1`) of an environment."""
-        return Scope(region_id, "Region", "fcpm/v2", environment_id)
+        return KeyScope(region_id, "Region", "fcpm/v2", environment_id)
 
     @staticmethod
-    def tableflow() -> Scope:
+    def tableflow() -> KeyScope:
         """Return the scope of Tableflow."""
-        return Scope("tableflow", "Tableflow", "tableflow/v1")
+        return KeyScope("tableflow", "Tableflow", "tableflow/v1")
 
     @staticmethod
-    def cloud() -> Scope:
+    def cloud() -> KeyScope:
         """Return the scope of the API that manages the organization. Requests name it by the absence of a resource."""
-        return Scope("cloud", "Cloud")
+        return KeyScope("cloud", "Cloud")
 
 
 @dataclass(frozen=True)
@@ -194,7 +194,7 @@ class ApiKey:
             raise ValueError(f"the secret of API key {self.id} is unknown: it is shown only when a key is created")
         return Key(self.id, self.secret)
 
-    def is_for(self, scope: Scope) -> bool:
+    def is_for(self, scope: KeyScope) -> bool:
         """Return whether the key is for a resource."""
         return self.scope_id == scope.id and scope.environment in (None, self.environment_id)
 
@@ -202,7 +202,7 @@ class ApiKey:
     def of(response: dict[str, Any]) -> ApiKey:
         """Parse a response."""
         spec = response["spec"]
-        resource = spec.get("resource") or {"id": Scope.cloud().id}
+        resource = spec.get("resource") or {"id": KeyScope.cloud().id}
         return ApiKey(
             id=response["id"],
             name=spec.get("display_name") or "",
@@ -221,7 +221,7 @@ class ApiKeys:
 
     client: ApiClient
 
-    def list(self, owner_id: str, scope: Scope | None = None) -> list[ApiKey]:
+    def list(self, owner_id: str, scope: KeyScope | None = None) -> list[ApiKey]:
         """Return the keys of one account for one resource or for all, oldest first."""
         query = {"spec.owner": owner_id, "spec.resource": scope and scope.id}
         keys = self.client.items("/iam/v2/api-keys", ApiKey.of, query)
@@ -232,7 +232,7 @@ class ApiKeys:
         """Return the key with an id, without its secret; None if it does not exist."""
         return self.client.find(f"/iam/v2/api-keys/{key_id}", ApiKey.of)
 
-    def create(self, name: str, description: str, owner_id: str, scope: Scope) -> ApiKey:
+    def create(self, name: str, description: str, owner_id: str, scope: KeyScope) -> ApiKey:
         """Create a key. Only this result contains its secret. APIs accept the key within minutes."""
         resource = {
             "id": scope.id,
@@ -245,7 +245,7 @@ class ApiKeys:
             "description": description,
             "owner": {"id": owner_id, "kind": "ServiceAccount"},
         }
-        if scope != Scope.cloud():
+        if scope != KeyScope.cloud():
             spec["resource"] = {part: value for part, value in resource.items() if value is not None}
         return self.client.send("POST", "/iam/v2/api-keys", ApiKey.of, body={"spec": spec})
 

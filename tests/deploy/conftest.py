@@ -35,7 +35,7 @@ from lakehouse.local.snowflake.iceberg_commands import IAM_USER_ARN
 from resources.aws.secrets_manager import Secrets
 from resources.confluent.clusters import Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environments, KeyScope, RoleBindings, ServiceAccounts
 from resources.confluent.tableflow import ProviderIntegrations, own_bucket
 from tests.support.clouds.all_clouds import Clouds
 from tests.support.clouds.aws.enforced import SNOWFLAKE
@@ -118,7 +118,7 @@ def cloud(vendor: ConfluentServer, confluent: ConfluentCloud) -> ConfluentCloud:
     RoleBindings(confluent.client()).create(account.principal, "Assigner", pattern)
     kafka, tableflow = (
         ApiKeys(confluent.client()).create("key", "A key", account.id, scope).key
-        for scope in (Scope.cluster(cluster.id), Scope.tableflow())
+        for scope in (KeyScope.cluster(cluster.id), KeyScope.tableflow())
     )
     confluent.topics(cluster, kafka).create("trades", 1)
     connectors = confluent.connectors(cluster)

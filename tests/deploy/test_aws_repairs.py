@@ -1,4 +1,4 @@
-"""External changes in AWS, which plan reports and create repairs."""
+"""External changes in AWS and existing objects, which create keeps or completes."""
 
 import json
 import re
@@ -8,9 +8,7 @@ import pytest
 from lakehouse.config.deployment import ExistingObjects
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError
-from lakehouse.deploy.aws import iam_policies
 from lakehouse.deploy.planner import apply, destroy, plan, plan_destroy
-from tests.support.clouds.aws.world import VENDOR
 
 pytestmark = pytest.mark.stack
 
@@ -27,60 +25,6 @@ def quiet(change):
 
 def actions(changes):
     return {change.resource.address: change.action for change in changes if change.resource.address.startswith("aws/")}
-
-
-def undo_versioning(direct, bucket):
-    direct("s3").put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Suspended"})
-
-
-def undo_encryption(direct, bucket):
-    direct("s3").delete_bucket_encryption(Bucket=bucket)
-
-
-def undo_lifecycle(direct, bucket):
-    direct("s3").delete_bucket_lifecycle(Bucket=bucket)
-
-
-def undo_block(direct, bucket):
-    direct("s3").delete_public_access_block(Bucket=bucket)
-
-
-def undo_ownership(direct, bucket):
-    rules = {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
-    direct("s3").put_bucket_ownership_controls(Bucket=bucket, OwnershipControls=rules)
-
-
-@pytest.mark.parametrize(
-    ("undo", "difference"),
-    [
-        (undo_versioning, "versioning is off"),
-        (undo_encryption, "objects are not encrypted"),
-        (undo_lifecycle, "old versions, incomplete uploads or query results never expire"),
-        (undo_block, "public access is not blocked"),
-        (undo_ownership, "objects may belong to others than the bucket's owner"),
-    ],
-)
-def test_apply_changed_bucket_is_reported_and_repaired(aws, direct, undo, difference):
-    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
-    apply(resources, quiet)
-    before = aws.state()
-    undo(direct, aws.names().bucket)
-    [change] = plan(resources)
-    assert (change.action, change.reason) == ("update", difference)
-    apply(resources, quiet)
-    assert actions(plan(resources)) == {"aws/bucket": "no-op"}
-    assert aws.state() == before
-
-
-def test_apply_missing_bucket_policy_is_restored(aws):
-    resources = [resource for resource in aws.resources(config()) if resource.address == "aws/bucket"]
-    apply(resources, quiet)
-    before = aws.state()
-    aws.gaps.policies[aws.names().bucket] = '{"Version": "2012-10-17", "Statement": []}'
-    [change] = plan(resources)
-    assert (change.action, change.reason) == ("update", "its policy does not demand TLS")
-    apply(resources, quiet)
-    assert aws.state() == before
 
 
 def test_create_bucket_with_stricter_settings_keeps_them(aws, direct):
@@ -292,26 +236,6 @@ def test_delete_tableflow_bucket_only_with_data(aws, direct):
     assert bucket not in aws.state()["buckets"]
 
 
-def test_apply_changed_role_is_reported_and_repaired(aws, direct):
-    resources = aws.resources(config())
-    apply(resources, quiet)
-    before, role = aws.state(), aws.names().role("writer")
-    trust = json.dumps(iam_policies.own_trust(f"arn:aws:iam::{VENDOR}:user/confluent"))
-    direct("iam").update_assume_role_policy(RoleName=role, PolicyDocument=trust)
-    direct("iam").put_role_policy(
-        RoleName=role,
-        PolicyName="lakehouse",
-        PolicyDocument=json.dumps(
-            {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}
-        ),
-    )
-    [change] = [change for change in plan(resources) if change.action == "update"]
-    assert change.resource.address == "aws/role/writer"
-    assert change.reason == "its trust policy differs; its permissions differ"
-    apply(resources, quiet)
-    assert aws.state() == before
-
-
 def test_plan_policy_normalized_by_aws_is_unchanged(aws, direct):
     resources = aws.resources(config())
     apply(resources, quiet)
@@ -325,36 +249,6 @@ def test_plan_policy_normalized_by_aws_is_unchanged(aws, direct):
     direct("iam").update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(trust))
     direct("iam").put_role_policy(RoleName=role, PolicyName="lakehouse", PolicyDocument=json.dumps(access))
     assert set(actions(plan(resources)).values()) == {"no-op"}
-
-
-def test_apply_changed_database_and_workgroup_are_repaired(aws, direct):
-    resources = aws.resources(config())
-    apply(resources, quiet)
-    before, names = aws.state(), aws.names()
-    database = {"Name": "trading", "LocationUri": "s3://elsewhere", "Description": "ours"}
-    direct("glue").update_database(Name="trading", DatabaseInput=database)
-    aws.session.client("athena").update_work_group(
-        WorkGroup=names.workgroup,
-        State="DISABLED",
-        ConfigurationUpdates={
-            "EnforceWorkGroupConfiguration": False,
-            "ResultConfigurationUpdates": {"OutputLocation": "s3://elsewhere/"},
-        },
-    )
-    reasons = {change.resource.address: change.reason for change in plan(resources) if change.action == "update"}
-    location = f"s3://{names.bucket}/warehouse/trading"
-    assert reasons == {
-        "aws/glue_database": f"its location is 's3://elsewhere', not {location}",
-        "aws/workgroup": "results go to 's3://elsewhere/'; queries may choose settings of their own; it is disabled",
-    }
-    apply(resources, quiet)
-    assert aws.state() == before
-    assert set(actions(plan(resources)).values()) == {"no-op"}
-    assert direct("glue").get_database(Name="trading")["Database"]["Description"] == "ours"
-    configuration = direct("athena").get_work_group(WorkGroup=names.workgroup)["WorkGroup"]["Configuration"]
-    results = configuration["ResultConfiguration"]
-    assert results["OutputLocation"] == f"s3://{names.bucket}/athena/"
-    assert results["EncryptionConfiguration"] == {"EncryptionOption": "SSE_S3"}
 
 
 def test_plan_foreign_role_policies_are_reported_and_kept(aws, direct):

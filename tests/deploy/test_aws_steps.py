@@ -50,6 +50,51 @@ def test_create_all_resources_leaves_no_changes(aws):
     assert all(operation.startswith(("Get", "List", "Head", "Describe")) for _, operation in aws.called)
 
 
+def test_plan_reports_external_changes_and_create_repairs_them(aws, direct):
+    resources = aws.resources(config(engine="spark"))
+    apply(resources, quiet)
+    before, names = aws.state(), aws.names()
+    s3, iam, role = direct("s3"), direct("iam"), names.role("writer")
+    s3.delete_public_access_block(Bucket=names.bucket)
+    owner = {"Rules": [{"ObjectOwnership": "ObjectWriter"}]}
+    s3.put_bucket_ownership_controls(Bucket=names.bucket, OwnershipControls=owner)
+    s3.delete_bucket_encryption(Bucket=names.bucket)
+    s3.put_bucket_versioning(Bucket=names.bucket, VersioningConfiguration={"Status": "Suspended"})
+    aws.gaps.policies[names.bucket] = '{"Version": "2012-10-17", "Statement": []}'
+    s3.delete_bucket_lifecycle(Bucket=names.bucket)
+    trust = iam_policies.own_trust(f"arn:aws:iam::{VENDOR}:user/confluent")
+    iam.update_assume_role_policy(RoleName=role, PolicyDocument=json.dumps(trust))
+    access = {"Version": "2012-10-17", "Statement": {"Effect": "Allow", "Action": "s3:*", "Resource": "*"}}
+    iam.put_role_policy(RoleName=role, PolicyName="lakehouse", PolicyDocument=json.dumps(access))
+    database = {"Name": "trading", "LocationUri": "s3://elsewhere", "Description": "ours"}
+    direct("glue").update_database(Name="trading", DatabaseInput=database)
+    elsewhere = {
+        "EnforceWorkGroupConfiguration": False,
+        "ResultConfigurationUpdates": {"OutputLocation": "s3://elsewhere/"},
+    }
+    athena = aws.session.client("athena")
+    athena.update_work_group(WorkGroup=names.workgroup, State="DISABLED", ConfigurationUpdates=elsewhere)
+
+    assert {change.resource.address: change.reason for change in plan(resources) if change.action == "update"} == {
+        "aws/bucket": "public access is not blocked; objects may belong to others than the bucket's owner; objects are "
+        "not encrypted; versioning is off; its policy does not demand TLS; old versions, incomplete uploads or query "
+        "results never expire",
+        "aws/role/writer": "its trust policy differs; its permissions differ",
+        "aws/glue_database": f"its location is 's3://elsewhere', not s3://{names.bucket}/warehouse/trading",
+        "aws/workgroup": "results go to 's3://elsewhere/'; queries may choose settings of their own; it is disabled",
+    }
+
+    apply(resources, quiet)
+
+    assert set(actions(plan(resources)).values()) == {"no-op"}
+    assert aws.state() == before
+    assert direct("glue").get_database(Name="trading")["Database"]["Description"] == "ours"
+    configuration = athena.get_work_group(WorkGroup=names.workgroup)["WorkGroup"]["Configuration"]
+    results = configuration["ResultConfiguration"]
+    assert results["OutputLocation"] == f"s3://{names.bucket}/athena/"
+    assert results["EncryptionConfiguration"] == {"EncryptionOption": "SSE_S3"}
+
+
 def test_create_bucket_is_private(aws, direct):
     apply(aws.resources(config()), quiet)
     s3, bucket = direct("s3"), aws.names().bucket

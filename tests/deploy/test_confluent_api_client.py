@@ -24,7 +24,7 @@ from resources.confluent.api_client import (
 )
 from resources.confluent.clusters import Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import ApiKeys, Environments, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environments, KeyScope, ServiceAccounts
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
 from tests.support.sleepless import Sleepless
 
@@ -295,7 +295,7 @@ def test_call_key_of_another_plane_is_refused(vendor: ConfluentServer, confluent
     cluster = Clusters(confluent.client(), environment.id).create("lake", "us-east-1")
     cluster = Clusters(confluent.client(), environment.id).get(cluster.id)
     account = ServiceAccounts(confluent.client()).create("a", "a")
-    key = ApiKeys(confluent.client()).create("k", "k", account.id, Scope.tableflow()).key
+    key = ApiKeys(confluent.client()).create("k", "k", account.id, KeyScope.tableflow()).key
     with pytest.raises(Forbidden, match="401 Error 401 Unauthorized"):
         confluent.topics(cluster, key).list()
     assert confluent.tableflow_topics(cluster, key).list() == []
@@ -317,7 +317,7 @@ def test_call_violating_contract_is_recorded(client: ApiClient, vendor: Confluen
 def test_messages_and_reprs_contain_no_secret(vendor: ConfluentServer, confluent: ConfluentCloud, client: ApiClient):
     secret = vendor.admin_secret
     account = ServiceAccounts(confluent.client()).create("a", "a")
-    key = ApiKeys(confluent.client()).create("k", "k", account.id, Scope.tableflow())
+    key = ApiKeys(confluent.client()).create("k", "k", account.id, KeyScope.tableflow())
     assert key.secret and key.secret not in f"{key!r} {key} {key.key!r}"
     assert secret not in f"{confluent!r} {confluent} {client!r} {Environments(confluent.client())!r}"
     vendor.faults = [Fault(response=response(400, f"you sent {secret}")), Fault(nth=2, cut="before", times=100)]

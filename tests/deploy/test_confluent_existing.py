@@ -10,7 +10,7 @@ from lakehouse.config.deployment import ExistingObjects
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan_destroy
 from resources.confluent.clusters import Clusters
-from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environments, KeyScope, RoleBindings, ServiceAccounts
 from tests.support.clouds.confluent.deployment import SMALL, Lake, actions
 
 pytestmark = pytest.mark.stack
@@ -26,7 +26,7 @@ def test_delete_existing_cluster_and_its_topics_stay(lake: Lake, kind: str):
     state.clusters[cluster.id]["spec"]["config"] = {"kind": kind} | ({"cku": 1} if kind == "Dedicated" else {})
     owner = ServiceAccounts(lake.confluent.client()).create("theirs", "Somebody's")
     RoleBindings(lake.confluent.client()).create(owner.principal, "CloudClusterAdmin", ready.crn)
-    key = ApiKeys(lake.confluent.client()).create("theirs", "", owner.id, Scope.cluster(cluster.id)).key
+    key = ApiKeys(lake.confluent.client()).create("theirs", "", owner.id, KeyScope.cluster(cluster.id)).key
     while not state.spread(key.id):
         continue
     lake.confluent.topics(ready, key).create("stock_trades", 6)

@@ -11,7 +11,7 @@ from resources.confluent import clusters as connectors
 from resources.confluent.clusters import Acl, Clusters, SchemaRegistryClusters
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.flink import ComputePools, Regions
-from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environments, KeyScope, RoleBindings, ServiceAccounts
 from resources.confluent.tableflow import ProviderIntegrations, glue, own_bucket
 from tests.support.clouds.confluent.server import ConfluentServer
 from tests.support.sleepless import Sleepless
@@ -41,12 +41,15 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
     account = ServiceAccounts(confluent.client()).create("lake_manager", "Manages the lake")
     RoleBindings(confluent.client()).create(account.principal, "CloudClusterAdmin", cluster.crn)
 
-    def key(name: str, scope: Scope) -> Any:
+    def key(name: str, scope: KeyScope) -> Any:
         return ApiKeys(confluent.client()).create(name, "for a test", account.id, scope).key
 
     region = Regions(confluent.client()).find("us-east-1")
-    kafka_key, registry_key = key("kafka", Scope.cluster(cluster.id)), key("registry", Scope.cluster(registry.id))
-    flink_key, tableflow_key = key("flink", Scope.flink(region.id, environment.id)), key("table", Scope.tableflow())
+    kafka_key, registry_key = key("kafka", KeyScope.cluster(cluster.id)), key("registry", KeyScope.cluster(registry.id))
+    flink_key, tableflow_key = (
+        key("flink", KeyScope.flink(region.id, environment.id)),
+        key("table", KeyScope.tableflow()),
+    )
 
     topics = confluent.topics(cluster, kafka_key)
     subjects = confluent.subjects(registry, registry_key)
@@ -119,7 +122,7 @@ def test_client_creates_and_deletes_each_kind(confluent: ConfluentCloud, vendor:
             gone("topic", lambda name=topic: topics.find(name))
     for binding in RoleBindings(confluent.client()).on(pattern):
         RoleBindings(confluent.client()).delete(binding)
-    for api_key in ApiKeys(confluent.client()).list(account.id, Scope.cluster(cluster.id)):
+    for api_key in ApiKeys(confluent.client()).list(account.id, KeyScope.cluster(cluster.id)):
         ApiKeys(confluent.client()).delete(api_key.id, api_key.owner_id)
     ServiceAccounts(confluent.client()).delete(account.id)
     Clusters(confluent.client(), environment.id).delete(cluster.id)

@@ -19,8 +19,8 @@ from resources.confluent.organization import (
     ApiKeys,
     Environment,
     Environments,
+    KeyScope,
     RoleBindings,
-    Scope,
     ServiceAccount,
     ServiceAccounts,
 )
@@ -60,10 +60,10 @@ def lake(vendor: ConfluentServer, confluent: ConfluentCloud) -> Lake:
     cluster = Clusters(confluent.client(), environment.id).get(created.id)
     account = ServiceAccounts(confluent.client()).create("manager", "Manages")
 
-    def key(scope: Scope) -> Key:
+    def key(scope: KeyScope) -> Key:
         return ApiKeys(confluent.client()).create("key", "A key", account.id, scope).key
 
-    scopes = Scope.cluster(cluster.id), Scope.tableflow(), Scope.flink("aws.us-east-1", environment.id)
+    scopes = KeyScope.cluster(cluster.id), KeyScope.tableflow(), KeyScope.flink("aws.us-east-1", environment.id)
     return Lake(environment, cluster, account, *map(key, scopes))
 
 
@@ -109,7 +109,7 @@ def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, conflu
     account = ServiceAccounts(confluent.client()).create("another", "Reads")
     pool = ComputePools(confluent.client(), environment).create("pool", "us-east-1", 5)
     binding = RoleBindings(confluent.client()).create(account.principal, "CloudClusterAdmin", pattern)
-    key = ApiKeys(confluent.client()).create("key", "A key", account.id, Scope.tableflow())
+    key = ApiKeys(confluent.client()).create("key", "A key", account.id, KeyScope.tableflow())
     topics = confluent.topics(lake.cluster, lake.kafka_key)
     topics.create("trades", 1)
     deletions = [
@@ -132,9 +132,9 @@ def test_delete_refused_of_each_kind_is_an_error(vendor: ConfluentServer, conflu
 
 
 def test_list_keys_oldest_first_without_secrets(vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake):
-    keys, scope = ApiKeys(confluent.client()), Scope.flink("aws.us-east-1", lake.environment.id)
+    keys, scope = ApiKeys(confluent.client()), KeyScope.flink("aws.us-east-1", lake.environment.id)
     second = keys.create("second", "", lake.account.id, scope)
-    keys.create("elsewhere", "", lake.account.id, Scope.flink("aws.us-east-1", "env-other"))
+    keys.create("elsewhere", "", lake.account.id, KeyScope.flink("aws.us-east-1", "env-other"))
     assert [key.id for key in keys.list(lake.account.id, scope)] == [lake.flink_key.id, second.id]
     vendor.state.keys[second.id]["metadata"]["created_at"] = "2020-01-01T00:00:00Z"
     listed = keys.list(lake.account.id, scope)
@@ -147,7 +147,7 @@ def test_new_key_is_refused_until_it_is_known(
     vendor: ConfluentServer, confluent: ConfluentCloud, lake: Lake, sleepless: Sleepless
 ):
     vendor.state.key_lag = 3
-    key = ApiKeys(confluent.client()).create("new", "", lake.account.id, Scope.cluster(lake.cluster.id)).key
+    key = ApiKeys(confluent.client()).create("new", "", lake.account.id, KeyScope.cluster(lake.cluster.id)).key
     topics = confluent.topics(lake.cluster, key)
     with pytest.raises(Forbidden):
         topics.list()

@@ -14,7 +14,7 @@ import pytest
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import Failed
-from resources.confluent.organization import ApiKeys, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, KeyScope, ServiceAccounts
 from tests.support.clouds.confluent.deployment import (
     LARGE,
     REGION,
@@ -139,11 +139,11 @@ def test_create_abandoned_key_in_no_secret_is_deleted(lake: Lake):
     lake.create()
     keys, state, owner = ApiKeys(lake.confluent.client()), lake.vendor.state, account(lake, "spark")
     [cluster] = state.clusters
-    [stored] = keys.list(owner, Scope.cluster(cluster))
+    [stored] = keys.list(owner, KeyScope.cluster(cluster))
     name, description = stored.name, stored.description
-    stray = keys.create(name, description, owner, Scope.cluster(cluster))
-    foreign = keys.create(name, description.replace("us-east-1", "eu-west-1"), owner, Scope.cluster(cluster))
-    manual = keys.create("by hand", "", owner, Scope.cluster(cluster))
+    stray = keys.create(name, description, owner, KeyScope.cluster(cluster))
+    foreign = keys.create(name, description.replace("us-east-1", "eu-west-1"), owner, KeyScope.cluster(cluster))
+    manual = keys.create("by hand", "", owner, KeyScope.cluster(cluster))
     assert actions(lake) == {}, "another command may store it yet"
     lake.age_keys(timedelta(hours=4))
     assert actions(lake) == {"confluent/key/spark/kafka": f"API key {stray.id} is in no secret and will be deleted"}

@@ -19,7 +19,7 @@ from lakehouse.deploy.snowflake.access import ServiceUserKey
 from resources.confluent.api_client import Forbidden
 from resources.confluent.clusters import Clusters
 from resources.confluent.confluent_cloud import ConfluentCloud
-from resources.confluent.organization import ApiKeys, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environments, KeyScope, RoleBindings, ServiceAccounts
 from tests.support.clouds.confluent.deployment import REGION, SQL, Lake, account
 from tests.support.clouds.snowflake.deployments import Deployed, aws, open_session, service_session
 
@@ -68,7 +68,7 @@ def test_owner_of_the_accounts_may_do_nothing_else(owner: Lake):
         lambda: Clusters(cloud.client(), environment).list(),
         lambda: RoleBindings(cloud.client()).create(f"User:{account(owner, 'rotation')}", "EnvironmentAdmin", pattern),
         lambda: ServiceAccounts(cloud.client()).create("another", "One more"),
-        lambda: ApiKeys(cloud.client()).create("key", "A key", foreign, Scope.cloud()),
+        lambda: ApiKeys(cloud.client()).create("key", "A key", foreign, KeyScope.cloud()),
         lambda: Environments(cloud.client()).delete(environment),
     ]
     for call in refused:

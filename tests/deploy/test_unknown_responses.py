@@ -12,7 +12,7 @@ from resources.confluent.api_client import ConfluentError, Key
 from resources.confluent.clusters import Cluster, Clusters, SchemaRegistryCluster, SchemaRegistryClusters, Topics
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.confluent.flink import ComputePools, Region, Regions
-from resources.confluent.organization import ApiKeys, Environment, Environments, RoleBindings, Scope, ServiceAccounts
+from resources.confluent.organization import ApiKeys, Environment, Environments, KeyScope, RoleBindings, ServiceAccounts
 from resources.confluent.tableflow import ProviderIntegrations
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
 
@@ -61,7 +61,7 @@ OBJECTS: dict[str, Callable[[ConfluentCloud, ConfluentServer], object]] = {
     "POST /cmk/v2/clusters": lambda cloud, _: Clusters(cloud.client(), "env-1").create("lake", "us-east-1"),
     "POST /iam/v2/service-accounts": lambda cloud, _: ServiceAccounts(cloud.client()).create("lake", ""),
     "POST /iam/v2/role-bindings": lambda cloud, _: RoleBindings(cloud.client()).create("User:a", "b", "c"),
-    "POST /iam/v2/api-keys": lambda cloud, _: ApiKeys(cloud.client()).create("a", "b", "sa-1", Scope.cloud()),
+    "POST /iam/v2/api-keys": lambda cloud, _: ApiKeys(cloud.client()).create("a", "b", "sa-1", KeyScope.cloud()),
     "POST /pim/v1/integrations": lambda cloud, _: ProviderIntegrations(cloud.client(), "env-1").create("a", "arn"),
     "PUT /validate": lambda cloud, vendor: cloud.connectors(cluster(vendor)).validate({"connector.class": "c"}),
 }

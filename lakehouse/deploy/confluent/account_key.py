@@ -15,7 +15,7 @@ from lakehouse.core.polling import Clock
 from lakehouse.deploy.confluent.confluent_resource import wait_until_accepted
 from resources.aws.secrets_manager import CURRENT, PENDING, PREVIOUS, SecretJson, Secrets, Version
 from resources.confluent.api_client import Key
-from resources.confluent.organization import ApiKey, ApiKeys, Scope
+from resources.confluent.organization import ApiKey, ApiKeys, KeyScope
 
 KNOWN_SECONDS = 20 * 60
 """Until an API accepts a new key."""
@@ -78,7 +78,7 @@ class AccountKey:
     secret: str
     """Name of the secret."""
     owner_id: str
-    scope: Scope
+    scope: KeyScope
     layout: Layout
     use: Callable[[Key], object] = field(repr=False)
     """Sends a request that the key must permit."""

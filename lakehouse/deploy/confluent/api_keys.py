@@ -21,7 +21,7 @@ from resources.aws.secrets_manager import CURRENT
 from resources.confluent import confluent_cloud
 from resources.confluent.api_client import Key
 from resources.confluent.clusters import Cluster, SchemaRegistryCluster
-from resources.confluent.organization import ApiKeys, Environment, RoleBinding, Scope
+from resources.confluent.organization import ApiKeys, Environment, KeyScope, RoleBinding
 from resources.iceberg import tableflow_catalog
 
 REGISTRY = "schema.registry"
@@ -95,7 +95,9 @@ class ApiKeyResource(ConfluentResource[Key], Updatable[Key]):
         strays = self.account_key(outputs).strays()
         return [f"API key {stray.id} is in no secret and will be deleted" for stray in strays]
 
-    def _account_key(self, outputs: Outputs, scope: Scope, layout: Layout, use: Callable[[Key], object]) -> AccountKey:
+    def _account_key(
+        self, outputs: Outputs, scope: KeyScope, layout: Layout, use: Callable[[Key], object]
+    ) -> AccountKey:
         return AccountKey(
             api_keys=ApiKeys(self.cloud.client()),
             secrets=self.account.secrets,
@@ -121,7 +123,7 @@ class KafkaKeyResource(ApiKeyResource):
         servers = cluster.bootstrap_endpoint.removeprefix("SASL_SSL://")
         layout = Layout("sasl.username", "sasl.password", {"bootstrap.servers": servers})
         return self._account_key(
-            outputs, Scope.cluster(cluster.id), layout, lambda key: self.cloud.topics(cluster, key).list()
+            outputs, KeyScope.cluster(cluster.id), layout, lambda key: self.cloud.topics(cluster, key).list()
         )
 
 
@@ -155,7 +157,7 @@ class RegistryKeyResource(ApiKeyResource):
         }
         layout = JoinedLayout(user_info, user_info, beside)
         return self._account_key(
-            outputs, Scope.cluster(registry.id), layout, lambda key: self.cloud.subjects(registry, key).list()
+            outputs, KeyScope.cluster(registry.id), layout, lambda key: self.cloud.subjects(registry, key).list()
         )
 
 
@@ -171,7 +173,7 @@ class TableflowKeyResource(ApiKeyResource):
         beside = {"environment.id": cluster.environment_id, "kafka.cluster.id": cluster.id}
         layout = Layout("api.key", "api.key.secret", beside)
         return self._account_key(
-            outputs, Scope.tableflow(), layout, lambda key: self.cloud.tableflow_topics(cluster, key).list()
+            outputs, KeyScope.tableflow(), layout, lambda key: self.cloud.tableflow_topics(cluster, key).list()
         )
 
 
@@ -189,7 +191,7 @@ class CatalogKeyResource(ApiKeyResource):
         place = f"organizations/{environment.organization_id}/environments/{environment.id}"
         beside = {tableflow_catalog.URI: f"{host}/iceberg/catalog/{place}"}
         layout = Layout(tableflow_catalog.KEY, tableflow_catalog.KEY_SECRET, beside)
-        return self._account_key(outputs, Scope.tableflow(), layout, self.cloud.list_tableflow_regions)
+        return self._account_key(outputs, KeyScope.tableflow(), layout, self.cloud.list_tableflow_regions)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -204,7 +206,7 @@ class FlinkKeyResource(ApiKeyResource):
         environment, compute = outputs[self.environment], outputs[self.compute_pool]
         beside = {"compute.pool.id": compute.pool_id, "principal.id": outputs[self.account].id}
         layout = Layout("api.key", "api.key.secret", beside)
-        scope = Scope.flink(compute.region_id, environment.id)
+        scope = KeyScope.flink(compute.region_id, environment.id)
         return self._account_key(
             outputs, scope, layout, lambda key: self.cloud.statements(compute.region, environment, key).list()
         )
@@ -237,7 +239,7 @@ class RotationKeyResource(ApiKeyResource):
         def use(key: Key) -> None:
             ApiKeys(replace(self.cloud.client(), key=key)).list(owner_id)
 
-        return self._account_key(outputs, Scope.cloud(), layout, use)
+        return self._account_key(outputs, KeyScope.cloud(), layout, use)
 
     def recorded_outputs(self) -> Outputs:
         """Read the recorded states."""
