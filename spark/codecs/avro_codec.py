@@ -10,20 +10,21 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro.avro_explain import explain
-from lakehouse.formats.avro.avro_format import columns
 from lakehouse.formats.avro.avro_resolution import schemas
 from lakehouse.formats.avro.avro_types import Type, parse
 from lakehouse.formats.format import MessageSchema
-from lakehouse.formats.schema import FRAME_BYTES, schema_id
-from spark.codecs.avro_unions import without_spare
+from lakehouse.formats.schema import FRAME_BYTES, MAGIC, frame, schema_id
+from spark.codecs import avro_values
 from spark.decoding import framing_columns
 from spark.decoding.conditions import none_of
 from spark.decoding.decode import Codec
-from spark.decoding.fitting import misfits
 
 END_MARKER = secrets.token_bytes(8)
 """Random bytes that mark the end of a record. They differ by process, so that no producer can forge them."""
+
+ID_BYTES = FRAME_BYTES - len(MAGIC)
 
 END_FIELD = f"end_{secrets.token_hex(8)}"
 """Name of the field that reads these bytes; no schema can have it."""
@@ -38,8 +39,8 @@ def decoder(schema: MessageSchema, reader: Type) -> AvroCodec:
 class AvroCodec(Codec):
     """Codec of Avro records in the Confluent wire format.
 
-    END_MARKER is appended to each body, and a field that reads it to each schema. A record that ends elsewhere than its
-    bytes, which Avro does not detect, fails to read the marker.
+    END_MARKER and the schema id are appended to each body, and a field that reads them to each schema. A record that
+    ends elsewhere than its bytes, which Avro does not detect, fails to read the marker.
 
     Attributes:
         writers: The types that records were written with, by registry id.
@@ -54,12 +55,13 @@ class AvroCodec(Codec):
         return [field.name for field in self.reader.fields]
 
     def decode(self, data: Column) -> Column:
-        body = F.concat(framing_columns.body(data), F.lit(END_MARKER))
+        body = F.concat(framing_columns.body(data), F.lit(END_MARKER), framing_columns.id_bytes(data))
+        size = len(END_MARKER) + ID_BYTES
 
         def read(id_: int) -> Column:
-            resolved = schemas(self.writers[id_], self.reader, END_FIELD, len(END_MARKER))
+            resolved = schemas(self.writers[id_], self.reader, END_FIELD, size)
             bytes_ = body if resolved else F.lit(None).cast("binary")
-            resolvable = resolved or schemas(self.reader, self.reader, END_FIELD, len(END_MARKER))
+            resolvable = resolved or schemas(self.reader, self.reader, END_FIELD, size)
             assert resolvable is not None, "a schema reads what it wrote"
             writer_schema, reader_schema = resolvable
             # Dates before 1582 are in the proleptic Gregorian calendar, as in Avro; Spark 2 wrote a hybrid calendar.
@@ -69,11 +71,19 @@ class AvroCodec(Codec):
         return framing_columns.by_schema_id(data, self.writers, read)
 
     def finished(self, decoded: str) -> tuple[Column, Column]:
-        row = without_spare(F.col(decoded), self.reader)
-        is_complete = row[END_FIELD] == F.lit(END_MARKER)
-        faults = map(F.expr, misfits(decoded, columns(self.reader).struct))
-        # The row keeps END_FIELD, which no column can have the name of.
-        return row, none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
+        end = F.col(decoded)[END_FIELD]
+        is_complete = F.substring(end, 1, len(END_MARKER)) == F.lit(END_MARKER)
+        faults = [F.expr(fault) for fault in avro_values.misfits(decoded, self.reader)]
+        for id_, wrote in self.writers.items():
+            if conditions := " OR ".join(avro_values.widened(decoded, wrote, self.reader)):
+                id_bytes = F.substring(end, len(END_MARKER) + 1, ID_BYTES)
+                is_of_writer = F.coalesce(id_bytes == F.lit(frame(id_)[len(MAGIC) :]), F.lit(False))
+                faults.append(is_of_writer & F.expr(conditions))
+        fields = [
+            F.expr(avro_values.column(f"{decoded}.{SPARK.identifier(field.name)}", field.type)).alias(field.name)
+            for field in self.reader.fields
+        ]
+        return F.struct(*fields), none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
 
     def explain(self, data: bytes) -> str | None:
         id_ = schema_id(data)

@@ -86,6 +86,8 @@ TEXTS = [
 ]
 
 VALUES = [
+    ("int", "int", [(7, 7), (2**31, None), (3 * 10**9, None), (-(2**31) - 1, None)]),
+    ("int", "long", [(7, 7), (2**31, None)]),
     ("long", "int", [(7, 7), (2**31, None)]),
     ("long", "double", [(2**53, 2**53), (2**53 + 1, None), (MOST, None)]),
     ("long", "float", [(MOST, None), (5, 5)]),

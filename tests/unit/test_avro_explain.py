@@ -50,6 +50,7 @@ def map_of(type_):
 
 
 LETTERS = {"type": "enum", "name": "E", "symbols": ["A", "B"]}
+INNER_INT = {**record(i="int"), "name": "I"}
 INNER = {**record(s="string"), "name": "I"}
 MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 
@@ -80,7 +81,12 @@ BROKEN = {
         "'a': the index is not one of the union's 2 branches (byte 5",
     ),
     "negative length": (record(a="bytes"), b"\x01", "'a': a length is negative (byte 5"),
-    "long number": (record(a="int"), b"\xff" * 5 + b"\x01", "'a': a number has more than 5 bytes (byte 5"),
+    "long number": (record(a="long"), b"\xff" * 10 + b"\x01", "'a': a number has more than 10 bytes (byte 5"),
+    "large int": (
+        record(a=INNER_INT),
+        b"\x80\x80\x80\x80\x10",
+        "'a.i': the number does not fit the 32 bits of an int (byte 5",
+    ),
     "digits": (record(a=decimal(2)), b"\x02\x7f", "'a': a decimal has more than 2 digits (byte 5"),
     "no digits": (record(a=decimal(2)), b"\x00", "'a': a decimal has no bytes (byte 5"),
     "moment": (

@@ -104,6 +104,10 @@ class _Walk:
                 self.read(4, path)
             case "double":
                 self.read(8, path)
+            case "int" if reads:
+                # Serializers write more than 32 bits without an error.
+                if not -(2**31) <= self.number(path, LONG_BYTES) < 2**31:
+                    raise _Fault(path, "the number does not fit the 32 bits of an int", start)
             case "int" | "long":
                 number = self.number(path, INT_BYTES if wrote.kind == "int" else LONG_BYTES)
                 is_millis = reads is not None and (wrote.logical or "").endswith("timestamp-millis")

@@ -4,6 +4,9 @@ Spark reads with Avro for Java, which pairs types of unions by position and stru
 promotes numbers to types that do not represent all of them exactly. Therefore Spark does not get the registered
 schemas: `schemas` rewrites both for one writer, with a unique name for each pair of types, and with a type that matches
 nothing in place of each type with values that must not be read.
+
+Avro for Java drops the bits of an `int` beyond 32, which serializers write without an error (fastavro). An `int` and a
+`long` have the same encoding, so Spark reads each `int` as a `long`, and spark.codecs.avro_values checks its range.
 """
 
 import json
@@ -11,8 +14,9 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from lakehouse.formats.avro.avro_format import is_long
-from lakehouse.formats.avro.avro_types import MAX_PRECISION, RecordField, Type, digits, partners
+from pydantic import JsonValue
+
+from lakehouse.formats.avro.avro_types import MAX_PRECISION, RecordField, Type, default_branch, digits, partners
 
 LONG_DIGITS, LONG_BYTES = 18, 8
 """Maximum digits of a decimal that Spark stores as a long (org.apache.spark.sql.types.Decimal), and bytes of a long."""
@@ -21,6 +25,9 @@ PROMOTIONS = frozenset(
     {("int", "long"), ("int", "double"), ("float", "double"), ("string", "bytes"), ("bytes", "string")}
 )
 """Promotions that preserve every value (Avro specification, Schema Resolution)."""
+
+WIDE = "value"
+"""Name of the field of an `int` that is a record (`is_split`)."""
 
 LOSSY = frozenset({("int", "float"), ("long", "float"), ("long", "double")})
 """Promotions that Avro allows but that may change the value."""
@@ -72,6 +79,21 @@ def read_by(wrote: Type, reads: Type) -> dict[str, RecordField]:
     """Return the reader's fields by the names of the writer's fields."""
     paired = partners(wrote.fields, reads.fields)
     return {paired[field.name].name: field for field in reads.fields if field.name in paired}
+
+
+def is_split(place: Type) -> bool:
+    """Return whether an `int` has to differ from a `long` in Spark's schema, because the union has both.
+
+    It is a record with the field WIDE then, which has the same encoding.
+    """
+    return {"int", "long"} <= {branch.kind for branch in place.branches}
+
+
+def is_widened(wrote: Type, branch: Type, reads: Type, to: Type) -> bool:
+    """Return whether all values that a writer has for a reader's long or double are ints."""
+    if branch.kind != "int" or to.kind not in ("long", "double"):
+        return False
+    return [other for other in wrote.branches if target(wrote, other, reads) is to] == [branch]
 
 
 def described(type_: Type) -> str:
@@ -128,11 +150,20 @@ class _Rewriting:
                 written.append("null")
             elif to is None or fault(branch, to):
                 written.append(self.fixed())
+            elif to.kind == "int":
+                one = read[id(to)] = self.integer(reads)
+                written.append(one)
             else:
                 one, read[id(to)] = self.pair(branch, to)
-                written.append(one)
-        branches = [read[id(branch)] if id(branch) in read else self.branch(branch) for branch in reads.branches]
-        return written if wrote.kind == "union" else written[0], self.readable(reads, branches)
+                written.append("long" if is_widened(wrote, branch, reads, to) else one)
+        branches = [read[id(branch)] if id(branch) in read else self.lacked(reads, branch) for branch in reads.branches]
+        return written if wrote.kind == "union" else written[0], _nullable(reads, branches)
+
+    def integer(self, place: Type) -> Any:
+        """Return the type of an int at a place of the reader's schema."""
+        if not is_split(place):
+            return "long"
+        return {"type": "record", "name": next(self.names), "fields": [{"name": WIDE, "type": "long"}]}
 
     def pair(self, wrote: Type, reads: Type) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return both schemas of a branch that is read as another one."""
@@ -169,15 +200,13 @@ class _Rewriting:
 
     def lacking(self, field: RecordField) -> dict[str, Any]:
         """Return a field that only the reader has."""
-        default = {} if field.default is None else {"default": json.loads(field.default)}
-        type_ = self.readable(field.type, [self.branch(branch) for branch in field.type.branches])
+        default = {} if field.default is None else {"default": _default(field.type, json.loads(field.default))}
+        type_ = _nullable(field.type, [self.lacked(field.type, branch) for branch in field.type.branches])
         return {"name": field.name, "type": type_, **default}
 
-    def readable(self, place: Type, branches: list[Any]) -> Any:
-        """Return the reader's branches in the form that Spark decodes to the type of the column."""
-        if has_spare(place):
-            branches = [*branches, self.fixed()]
-        return ["null", *branches] if place.nullable else branches
+    def lacked(self, place: Type, branch: Type) -> Any:
+        """Return a branch of a place that only the reader has."""
+        return self.integer(place) if branch.kind == "int" else self.branch(branch, self.lacking)
 
     def skipped(self, field: RecordField) -> dict[str, Any]:
         """Return a field that only the writer has."""
@@ -185,9 +214,8 @@ class _Rewriting:
         branches = [self.branch(branch, self.skipped) for branch in inner]
         return {"name": field.name, "type": branches if field.type.kind == "union" else branches[0]}
 
-    def branch(self, type_: Type, field: Callable[[RecordField], dict[str, Any]] | None = None) -> dict[str, Any]:
+    def branch(self, type_: Type, field: Callable[[RecordField], dict[str, Any]]) -> dict[str, Any]:
         """Return a branch that only one of the two schemas has; `field` rewrites the fields and inner types of it."""
-        field = field or self.lacking
         match type_.kind:
             case "record":
                 fields = [field(part) for part in type_.fields]
@@ -202,12 +230,23 @@ class _Rewriting:
         return {"type": type_.kind, **_logical(type_)}
 
 
-def has_spare(place: Type) -> bool:
-    """Return whether Spark's schema of a union has an additional branch.
+def _nullable(place: Type, branches: list[Any]) -> Any:
+    """Return the reader's branches in the form that Spark decodes to the type of the column."""
+    return ["null", *branches] if place.nullable else branches
 
-    Spark decodes a union of only an int and a long to one long, even if they have logical types.
-    """
-    return sorted(branch.kind for branch in place.branches) == ["int", "long"] and not is_long(place)
+
+def _default(place: Type, value: JsonValue) -> JsonValue:
+    """Return a default for the type that Spark reads at a place."""
+    branch = default_branch(place, value)
+    match value:
+        case dict() if branch and branch.kind == "record":
+            types = {field.name: field.type for field in branch.fields}
+            return {name: _default(types[name], part) if name in types else part for name, part in value.items()}
+        case dict() if branch:
+            return {key: _default(branch.inner[0], part) for key, part in value.items()}
+        case list() if branch:
+            return [_default(branch.inner[0], part) for part in value]
+    return {WIDE: value} if branch and branch.kind == "int" and is_split(place) else value
 
 
 def _enum(type_: Type, name: str) -> dict[str, Any]:

@@ -416,9 +416,13 @@ def _optional(field: RecordField) -> RecordField:
 
 
 def _default_kind(type_: Type, default: str) -> str | None:
-    """Return the name of the branch to which Avro for Java assigns a default: the first with its JSON type."""
-    value = json.loads(default)
-    return next((branch.name or branch.kind for branch in type_.branches if _json(branch) == _json_of(value)), None)
+    branch = default_branch(type_, json.loads(default))
+    return None if branch is None else branch.name or branch.kind
+
+
+def default_branch(type_: Type, value: object) -> Type | None:
+    """Return the branch to which Avro for Java assigns a default: the first with its JSON type; None for null."""
+    return next((branch for branch in type_.branches if _json(branch) == _json_of(value)), None)
 
 
 def _json(type_: Type) -> str:

@@ -43,7 +43,32 @@ def encoded(type_, good, bad=()):
     return replace(case, records=records + [Record(b"\0\0\0\0\1" + body, {}, "letter") for body in bad])
 
 
+def ints(type_, column, sent, cell):
+    """Return an example of values of a type that contain an int, of its range and beyond."""
+    good = [(sent(n), cell(n)) for n in (*INT_EDGES[:-1], 5)]
+    return avro(type_, column, good, [sent(n) for n in BEYOND_INT])
+
+
+def promoted(type_, *cells):
+    """Return an example of ints that a newer version reads as another type."""
+    versions = [[{"name": "x", "type": old}, {"name": "y", "type": "string"}] for old in ("int", type_)]
+    good = [
+        (version, {"x": n, "y": "a"}, {"x": cell, "y": "a"})
+        for version in (0, 1)
+        for n, cell in zip(INT_EDGES, cells, strict=True)
+    ]
+    wide = [(1, {"x": n, "y": "b"}, {"x": cells[0].__class__(n), "y": "b"}) for n in BEYOND_INT]
+    case = avro_versions(versions, {"x": type_, "y": "string"}, good + wide)
+    beyond = [avro_versions(versions[:1], {}, [(0, {"x": n, "y": "c"}, {})]).records[0].value for n in BEYOND_INT]
+    return replace(case, records=[*case.records, *(Record(value, {}, "letter") for value in beyond)])
+
+
 INT_EDGES, LONG_EDGES = ((-(2**bits), 0, 2**bits - 1) for bits in (31, 63))
+BEYOND_INT = (2**31, 3 * 10**9, -(2**31) - 1, 2**40)
+DEFAULTS = [
+    {"name": "y", "type": {"type": "array", "items": ["int", "long"]}, "default": [7]},
+    {"name": "z", "type": [logical("int", "date"), "long"], "default": 8},
+]
 FLOATS = (0.5, -0.0, float("inf"), float("nan"))
 RECORD = {"type": "record", "name": "Inner", "fields": [{"name": "y", "type": "int"}]}
 MONEY = '{"type": "record", "name": "Money", "fields": [{"name": "units", "type": "long"}]}'
@@ -54,8 +79,32 @@ EXAMPLES = {
     ),
     "`int`": Example(
         [
-            scalar("int", "int", *INT_EDGES),
-            encoded("int", {b"\xff\xff\xff\xff\x0f": -(2**31), b"\xff\xff\xff\xff\x1f": -(2**31)}, [b"\xff" * 5]),
+            scalar("int", "int", *INT_EDGES, bad=BEYOND_INT),
+            encoded("int", {b"\xff\xff\xff\xff\x0f": -(2**31)}, [b"\xff\xff\xff\xff\x1f", b"\xff" * 5]),
+            ints({"type": "array", "items": "int"}, ("list", "int"), lambda n: [1, n], lambda n: [1, n]),
+            ints({"type": "map", "values": "int"}, ("map", "string", "int"), lambda n: {"k": n}, lambda n: (("k", n),)),
+            ints(RECORD, ("struct", (("y", "int"),)), lambda n: {"y": n}, lambda n: {"y": n}),
+            ints(
+                ["int", "string"],
+                ("struct", (("member0", "int"), ("member1", "string"))),
+                lambda n: ("int", n),
+                lambda n: {"member0": n, "member1": None},
+            ),
+            ints(["long", "int"], "long", lambda n: ("int", n), lambda n: n),
+            ints(
+                ["null", "string", "int", "long"],
+                ("struct", (("member0", "string"), ("member1", "int"), ("member2", "long"))),
+                lambda n: ("int", n),
+                lambda n: {"member0": None, "member1": n, "member2": None},
+            ),
+            promoted("long", *INT_EDGES),
+            promoted("double", *map(float, INT_EDGES)),
+            avro_versions(
+                [[{"name": "x", "type": "int"}], [{"name": "x", "type": "int"}, *DEFAULTS]],
+                {"x": "int", "y": ("list", "long"), "z": ("struct", (("member0", "date"), ("member1", "long")))},
+                [(0, {"x": 1}, {"x": 1, "y": [7], "z": {"member0": 8, "member1": None}})],
+                [2**31],
+            ),
         ]
     ),
     "`long`": Example(
@@ -137,8 +186,18 @@ EXAMPLES = {
             avro(logical("bytes", "decimal", precision=39), "", refused="38 digits"),
         ]
     ),
-    "`date`": Example([scalar(logical("int", "date"), "date", -719_162, 0, 2_932_896)]),
-    "`time-millis`": Example([scalar(logical("int", "time-millis"), "int", 0, 86_399_999)]),
+    "`date`": Example(
+        [
+            scalar(logical("int", "date"), "date", -719_162, 0, 2_932_896, bad=BEYOND_INT),
+            avro(
+                {"type": "array", "items": {"type": "map", "values": logical("int", "date")}},
+                ("list", ("map", "string", "date")),
+                [([{"k": 1}, {}], [(("k", 1),), ()])],
+                [[{}, {"k": n}] for n in BEYOND_INT],
+            ),
+        ]
+    ),
+    "`time-millis`": Example([scalar(logical("int", "time-millis"), "int", 0, 86_399_999, bad=BEYOND_INT)]),
     "`time-micros`": Example([scalar(logical("long", "time-micros"), "long", 0, DAY - 1)]),
     "`timestamp-millis`, `timestamp-micros`": Example(
         [

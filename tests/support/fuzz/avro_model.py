@@ -22,6 +22,8 @@ NOT_VALID = (
     "digits than its `fixed` has room for"
 )
 INT, LONG = (st.integers(-(2**bits), 2**bits - 1) for bits in (31, 63))
+BEYOND_INT = st.one_of(st.integers(2**31, 2**34), st.integers(-(2**34), -(2**31) - 1))
+"""Numbers that serializers write into an int without an error."""
 NAMES = st.one_of(
     st.sampled_from([name for name in HOSTILE if name.isascii()]),
     st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True),
@@ -63,6 +65,11 @@ def same(values: st.SearchStrategy[Any]) -> st.SearchStrategy[Value]:
     return values.map(lambda value: Value(value, value))
 
 
+def ints(values: st.SearchStrategy[Value]) -> st.SearchStrategy[Value]:
+    """Generate values of an int, and sometimes numbers beyond its range."""
+    return st.one_of(values, values, values, BEYOND_INT.map(lambda number: Value(number, number, "letter")))
+
+
 def scalars() -> dict[str, Type]:
     """Return the types without parts, by name."""
 
@@ -81,14 +88,14 @@ def scalars() -> dict[str, Type]:
     far_dates = INT.map(lambda day: Value(day, day, "row" if FIRST_DAY <= day <= LAST_DAY else "either"))
     return {
         "boolean": Type("`boolean`", "boolean", "boolean", same(st.booleans())),
-        "int": Type("`int`", "int", "int", same(INT)),
+        "int": Type("`int`", "int", "int", ints(same(INT))),
         "long": Type("`long`", "long", "long", same(LONG)),
         "float": Type("`float`", "float", "float", same(st.floats(width=32))),
         "double": Type("`double`", "double", "double", same(st.floats())),
         "bytes": Type("`bytes`", "bytes", "binary", same(st.binary(max_size=20))),
         "string": Type("`string`", "string", "string", same(st.text(max_size=20))),
-        "date": logical("int", "date", "date", st.one_of(dates, far_dates)),
-        "time-millis": logical("int", "time-millis", "int", same(INT)),
+        "date": logical("int", "date", "date", ints(st.one_of(dates, far_dates))),
+        "time-millis": logical("int", "time-millis", "int", ints(same(INT))),
         "time-micros": logical("long", "time-micros", "long", same(LONG)),
         "timestamp-millis": logical("long", "timestamp-millis", "timestamptz", times(1000), moments),
         "timestamp-micros": logical("long", "timestamp-micros", "timestamptz", times(1), moments),
@@ -255,7 +262,7 @@ def _numbers(draw) -> Type:
     narrow, wide = (SCALARS[name] for name in pair)
 
     def value(type_: Type) -> st.SearchStrategy[Value]:
-        return type_.values.map(lambda value: Value((type_.schema, value.sent), value.cell))
+        return type_.values.map(lambda value: Value((type_.schema, value.sent), value.cell, value.fate))
 
     branches: list[Any] = list(draw(st.permutations(pair)))
     values = [value(narrow), value(wide)]

@@ -120,7 +120,7 @@ def _retyped(draw, name: str) -> Step:
         if before == after:
             return value
         if (before, after) in EXACT:
-            return Value(value.sent, float(value.cell) if after == "double" else value.cell)
+            return Value(value.sent, float(value.cell) if after == "double" else value.cell, value.fate)
         if frozenset({before, after}) in SAME or any({before, after} <= group for group in PLAIN_NUMBERS.values()):
             return Value(value.sent, value.cell, "either" if value.fate == "row" else value.fate)
         if {before, after} <= {"string", "uuid"}:
