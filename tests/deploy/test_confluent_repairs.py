@@ -12,7 +12,6 @@ import boto3
 import pytest
 
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
-from lakehouse.deploy.planner import plan
 from lakehouse.deploy.waiting import Failed
 from resources.confluent.organization import ApiKeys, KeyScope, ServiceAccounts
 from tests.support.clouds.confluent.deployment import (
@@ -239,24 +238,6 @@ def test_plan_topic_with_too_few_partitions_stops(lake: Lake):
     lake.topics = LARGE | {"orders": LARGE["orders"] | {"partitions": 12}}
     with pytest.raises(UnclearState, match="'orders' has 6 partitions and lakehouse.yaml declares 12"):
         actions(lake)
-
-
-def test_create_topic_retention_is_applied_partitions_kept(lake: Lake):
-    lake.topics, lake.flink = SMALL | {"orders": {"retention": {"records": "30d"}}}, {}
-    lake.create()
-    [cluster] = lake.vendor.state.clusters
-    configs = lake.vendor.state.topic_configs
-    month, week = str(30 * 86_400_000), str(7 * 86_400_000)
-    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
-    configs[f"{cluster}/orders"]["retention.ms"] = week
-    configs[f"{cluster}/stock_trades"]["retention.ms"] = "1"
-    assert actions(lake) == {"confluent/topic/orders": f"retention.ms is {week} instead of {month}"}
-    lake.topics["orders"]["partitions"] = 3
-    lake.create()
-    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
-    assert configs[f"{cluster}/stock_trades"] == {"retention.ms": "1"}, "nothing is declared of it"
-    reasons = {change.resource.address: change.reason for change in plan(lake.resources)}
-    assert reasons["confluent/topic/orders"] == "has 6 partitions, not 3: Kafka cannot remove any, and all are read"
 
 
 def test_create_tableflow_settings_are_updated_or_refused(lake: Lake):

@@ -15,7 +15,7 @@ from resources.confluent.clusters import Acl, Clusters
 from resources.confluent.flink import ComputePools
 from resources.confluent.organization import RoleBindings
 from resources.confluent.tableflow import ProviderIntegrations
-from tests.support.clouds.confluent.deployment import LARGE, REGION, Lake, account, actions, inventory, left
+from tests.support.clouds.confluent.deployment import LARGE, REGION, SMALL, Lake, account, actions, inventory, left
 from tests.support.clouds.confluent.server import Fault
 from tests.support.clouds.confluent.state import ORGANIZATION
 
@@ -62,6 +62,24 @@ def test_create_again_changes_nothing_and_delete_removes_all(lake: Lake):
     lake.delete()
     assert left(lake.vendor) == [] and lake.secrets() == {}
     assert {change.action for change in plan_destroy(lake.resources, delete_data=True)} == {"absent"}
+
+
+def test_create_topic_retention_is_applied_partitions_kept(lake: Lake):
+    lake.topics, lake.flink = SMALL | {"orders": {"retention": {"records": "30d"}}}, {}
+    lake.create()
+    [cluster] = lake.vendor.state.clusters
+    configs = lake.vendor.state.topic_configs
+    month, week = str(30 * 86_400_000), str(7 * 86_400_000)
+    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
+    configs[f"{cluster}/orders"]["retention.ms"] = week
+    configs[f"{cluster}/stock_trades"]["retention.ms"] = "1"
+    assert actions(lake) == {"confluent/topic/orders": f"retention.ms is {week} instead of {month}"}
+    lake.topics["orders"]["partitions"] = 3
+    lake.create()
+    assert configs[f"{cluster}/orders"] == {"retention.ms": month}
+    assert configs[f"{cluster}/stock_trades"] == {"retention.ms": "1"}, "nothing is declared of it"
+    reasons = {change.resource.address: change.reason for change in plan(lake.resources)}
+    assert reasons["confluent/topic/orders"] == "has 6 partitions, not 3: Kafka cannot remove any, and all are read"
 
 
 def test_create_roles_are_minimal(lake: Lake):

@@ -60,6 +60,11 @@ def test_create_and_delete_of_one_cloud_only_reads_the_others(clouds: Clouds, co
     assert [row[1] for row in clouds.snowflake.admin(f"SHOW ICEBERG TABLES IN DATABASE {database}")] == ["STOCK_TRADES"]
     assert exists(clouds) == {"aws", "confluent", "snowflake"}
 
+    role = clouds.credentials().names.snowflake("ROLE")
+    clouds.snowflake.admin(f"REVOKE USAGE ON DATABASE {database} FROM ROLE {role}")
+    planned = command("plan", "--only", "snowflake")
+    assert planned.exit_code == 0 and f"{role} lacks USAGE on DATABASE {database}" in planned.output
+
     refused = command("delete", "--only", "aws", "--yes", "--delete-data")
     assert refused.exit_code == 1
     assert "depends on resources that would be deleted in aws. Nothing was deleted" in refused.output
