@@ -33,8 +33,9 @@ class Source(ConfigModel):
     producer: ClassVar[str] = ""
     """The function that is called when the topic's asset is materialized, after the topic exists: `module:function`.
 
-    Its arguments are the configuration, the topic and the clients; it returns lakehouse.pipeline.derivation.Produced or
-    None. It is a name and not an import, so that loading the definitions does not load its dependencies.
+    Its arguments are the configuration, the topic and the clients; it returns None or
+    lakehouse.pipeline.derivation.derivation.Produced. It is a name and not an import, so that loading the definitions
+    does not load its dependencies.
     """
 
     @property
@@ -97,7 +98,7 @@ class Derived(Source):
     """Records that Spark computes from the published table of another topic."""
 
     type: Literal["derived"]
-    producer = "lakehouse.pipeline.derivation:derive"
+    producer = "lakehouse.pipeline.derivation.derivation:derive"
     writes = True
     from_topic: str = Field(alias="from", description="The declared topic whose table is read.")
     transform: str = Field(

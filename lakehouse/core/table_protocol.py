@@ -130,7 +130,7 @@ NAMES: Sequence[StoredName] = (
         "newest one ever published. After each, rows behind the position of a derived topic may be added, or may "
         "have been",
         writers=("resources/iceberg/commits.py",),
-        readers=("lakehouse/pipeline/bookmarks.py",),
+        readers=("resources/iceberg/bookmarked_table.py",),
     ),
     StoredName(
         SCHEMAS,
@@ -151,11 +151,7 @@ NAMES: Sequence[StoredName] = (
         "The table has rows of an earlier topic of this name, whose offsets overlap: cluster and topic id of the "
         "last such topic",
         writers=("lakehouse/pipeline/batches/offsets.py",),
-        readers=(
-            "lakehouse/pipeline/bookmarks.py",
-            "lakehouse/pipeline/derivation.py",
-            "lakehouse/pipeline/rewriting.py",
-        ),
+        readers=("lakehouse/pipeline/rewriting.py", "resources/iceberg/bookmarked_table.py"),
     ),
     StoredName(
         SUCCESSOR,
@@ -163,8 +159,7 @@ NAMES: Sequence[StoredName] = (
         "Name of the table that continues this one",
         writers=("lakehouse/pipeline/batches/offsets.py",),
         readers=(
-            "lakehouse/pipeline/bookmarks.py",
-            "lakehouse/pipeline/derivation.py",
+            "resources/iceberg/bookmarked_table.py",
             "resources/iceberg/catalog.py",
             "resources/iceberg/table_chain.py",
         ),

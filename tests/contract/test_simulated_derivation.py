@@ -16,8 +16,8 @@ from pyspark.sql import functions as F
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.batches.offsets import resume
-from lakehouse.pipeline.bookmarks import set_bookmark
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.bookmarks import set_derived_bookmark
+from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.redrive import redrive
 from tests.contract.sites import MemorySite, Sent, ServerSite, Site
@@ -202,14 +202,14 @@ def test_derive_from_a_recreated_source_needs_a_position(make_derivation: Any) -
     site.recreate()
     site.produce(Sent("c", 3))
     with pytest.raises(UnclearState, match="Run `lakehouse resume .*` first"):
-        set_bookmark(site.config, site.derived, site.clients, "latest", "derived before", letters=False)
+        set_derived_bookmark(site.config, site.derived, site.clients, "latest", "derived before")
     resume(site.clients, site.namespace, site.topic, "earliest", "the topic was recreated")
     with pytest.raises(UnclearState, match="was recreated, and its table has rows of both.*lakehouse bookmark"):
         run(site)
     assert len(site.messages()) == 2
     with pytest.raises(UnclearState, match="--at 0:2"):
-        set_bookmark(site.config, site.derived, site.clients, "earliest", "all rows are new", letters=False)
-    set_bookmark(site.config, site.derived, site.clients, "0:2", "as the error names", letters=False)
+        set_derived_bookmark(site.config, site.derived, site.clients, "earliest", "all rows are new")
+    set_derived_bookmark(site.config, site.derived, site.clients, "0:2", "as the error names")
     site.produce(Sent("d", 4), Sent("e", 5))
     assert (run(site), run(site)) == (1, 0)
     assert site.messages() == [("a", [1]), ("b", [2]), ("e", [5])]
@@ -219,7 +219,7 @@ def test_derive_from_a_position_omits_the_rows_before_it(make_derivation: Any) -
     site = make_derivation()
     site.produce(*(Sent("a", amount) for amount in range(3)))
     list(ingest(site.namespace, site.topic, site.clients))
-    set_bookmark(site.config, site.derived, site.clients, "0:2", "the first rows are known", letters=False)
+    set_derived_bookmark(site.config, site.derived, site.clients, "0:2", "the first rows are known")
     assert (run(site), run(site)) == (1, 0)
     site.produce(Sent("b", 3))
     run(site)

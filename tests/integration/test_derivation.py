@@ -10,10 +10,10 @@ import pytest
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError, TransientError, UnclearState
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.clients import engine_client
+from lakehouse.pipeline.derivation.group_rows import GroupComputation
 from lakehouse.pipeline.engine_values import SnapshotRows
-from lakehouse.pipeline.group_rows import rows_of_groups
 from resources.kafka import transactions
 from spark.derive import messages
 from tests.support.topics import TRADES, consume, framed, registry, trade, with_types
@@ -107,7 +107,8 @@ def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources):
     for region, expected in (("north", [(1, "north", 5)]), (None, [(1, None, 7)])):
         touched = snapshot_rows(resources, namespace, f"touched_{region}".lower(), (1, region, 0), columns)
 
-        inputs = rows_of_groups(derivation, totals_by("id", "region"), lambda frame: frame, rows, [touched], [closed])
+        computation = GroupComputation(derivation, totals_by("id", "region"), lambda frame: frame)
+        inputs = computation.rows_of_groups(rows, [touched], [closed])
 
         assert [tuple(row) for row in derivation.derive(inputs, lambda frame: frame).result.collect()] == expected
 
@@ -121,7 +122,7 @@ def test_rows_of_groups_lost_connection_is_no_use_of_a_column(resources):
         raise TransientError("the connection was lost")
 
     with pytest.raises(TransientError, match="the connection was lost"):
-        rows_of_groups(derivation, totals_by("id"), lost, rows, [rows], [closed])
+        GroupComputation(derivation, totals_by("id"), lost).rows_of_groups(rows, [rows], [closed])
 
 
 class ContinuedTotals(Totals):
@@ -158,7 +159,7 @@ def test_derive_group_of_changed_type_stops_until_skipped(resources):
 
     assert f"lakehouse bookmark {totals.totals.name} --at latest" in str(stopped.value)
     clients = totals.totals.systems
-    set_bookmark(totals.config, totals.totals.topic, clients, "latest", "skipped", letters=False)
+    set_derived_bookmark(totals.config, totals.totals.topic, clients, "latest", "skipped")
     totals.produce(range(150, 160), 1_790_000_060_000, quantity="3")
     assert totals.run() > 0
     later = {key: row for key, row in totals.expected().items() if key[0] >= 1_790_000_060_000}

@@ -8,9 +8,9 @@ import pytest
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
-from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.readers.reader_lag import measure_lag
 from resources.aws.glue import Glue
 from tests.support.topics import Stream, recreate
@@ -109,7 +109,7 @@ def test_derive_from_expired_tableflow_snapshot_stops_until_resumed(resources):
 
     clients = Clients.of(tableflow.systems)
     tableflow.trades.produce([{"value": b"", "partition": 0}] * 3)  # the third is not in the table yet
-    set_bookmark(tableflow.config, tableflow.flags.topic, clients, "latest", "skipped", letters=False)
+    set_derived_bookmark(tableflow.config, tableflow.flags.topic, clients, "latest", "skipped")
     tableflow.append((0, 2))
 
     assert tableflow.derive() == 1

@@ -11,8 +11,8 @@ from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT
 from lakehouse.config.settings import Metadata
 from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
-from lakehouse.pipeline.bookmarks import set_bookmark
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.bookmarks import set_derived_bookmark
+from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from spark.flags import flagged
 from tests.support.topics import (
@@ -120,7 +120,7 @@ def test_derive_without_bookmark_stops_until_it_is_set(resources):
 
     ends = flags.trades.resources.kafka.offsets([flags.trades.name])[flags.trades.name]
     position = ",".join(f"{p}:{watermarks.end}" for p, watermarks in ends.items())
-    set_bookmark(flags.config, flags.flags.topic, flags.flags.systems, position, "they are derived", letters=False)
+    set_derived_bookmark(flags.config, flags.flags.topic, flags.flags.systems, position, "they are derived")
     assert flags.run() == 0
     flags.trades.produce_trades(range(12, 15))
     assert flags.run() == 3

@@ -13,7 +13,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import RequestRejected, Unreachable
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.iceberg.tableflow_catalog import TableflowCatalog

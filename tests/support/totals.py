@@ -4,7 +4,7 @@ from collections import defaultdict
 from decimal import ROUND_HALF_UP, Decimal
 
 from lakehouse.config.model import PROJECT, Config
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.derivation.derivation import derive
 from tests.support.topics import TRADES, Stream, framed, trade
 
 KEY = ["trade_timestamp", "userid", "side", "symbol"]

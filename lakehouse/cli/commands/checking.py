@@ -17,6 +17,7 @@ from lakehouse.config.sources import Derived
 from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import logged_reason
 from lakehouse.core.terminal import echo
+from lakehouse.pipeline.derivation.transforms import transform
 
 
 @click.command()
@@ -43,9 +44,6 @@ def validate() -> None:
         declared = loader.load(validations=validations)
         if derived := [topic for topic in declared.topics.values() if isinstance(topic.source, Derived)]:
             progress.update("Importing transforms")
-            # It loads Spark's client and Iceberg, which take longer than the command without transforms.
-            from lakehouse.pipeline.derivation import transform
-
             for topic in derived:
                 transform(declared, topic)
         progress.update("Loading the Dagster definitions")

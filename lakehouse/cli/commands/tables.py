@@ -16,7 +16,7 @@ from lakehouse.core.terminal import echo
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline import maintenance
 from lakehouse.pipeline.batches.offsets import resume as resume_at
-from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.bookmarks import set_dead_letter_bookmark, set_derived_bookmark
 from lakehouse.pipeline.clients import Clients, engine_client
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ledger import ledger_page
@@ -155,7 +155,8 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     declared = loader.load()
     with open_clients(declared) as resources:
         clients = Clients.of(resources)
-        offsets = set_bookmark(declared, declared.topic(topic), clients, where, reason, letters=dead_letters)
+        set_bookmark = set_dead_letter_bookmark if dead_letters else set_derived_bookmark
+        offsets = set_bookmark(declared, declared.topic(topic), clients, where, reason)
     for partition, offset in sorted(offsets.items()):
         echo(f"partition {partition}: continues at {offset:,}")
 

@@ -150,6 +150,16 @@ def head(batch: Batch, max_records: int) -> Batch:
     return replace(batch, end=end)
 
 
+def furthest(first: Positions, second: Positions) -> Positions:
+    """Return the larger offset of each partition of two positions."""
+    return {p: max(first.get(p, 0), second.get(p, 0)) for p in sorted({*first, *second})}
+
+
+def nearest(first: Positions, second: Positions) -> Positions:
+    """Return the smaller offset of each partition of the first of two positions; 0 if the second one lacks it."""
+    return {p: min(offset, second.get(p, 0)) for p, offset in first.items()}
+
+
 @dataclass(frozen=True)
 class Counts:
     """Outcomes of the records of a batch: each has exactly one, so `consumed` is the sum of the rest.

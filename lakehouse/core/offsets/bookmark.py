@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from lakehouse.core.errors import NewerFormat
 from lakehouse.core.offsets.batch import Batch, Positions
@@ -73,6 +73,14 @@ class Bookmark:
                 of this one.
         """
         return ({self.snapshot_id: self.offsets} if self.table_uuid == table_uuid else {}) | dict(self.further)
+
+    def replays_of(self, table_uuid: str) -> int:
+        """Return the number of replays that it covers of a table: none if it is of the table before."""
+        return self.replays if self.table_uuid == table_uuid else 0
+
+    def with_further(self, snapshot_id: int, end: Positions) -> Bookmark:
+        """Return it with one more snapshot of which rows were derived, and the offsets before which they were."""
+        return replace(self, further={**self.further, snapshot_id: end})
 
     def is_past(self, position: Positions) -> bool:
         """Return whether `position` is behind this one in any partition, as after a rollback of the source's table."""

@@ -20,10 +20,10 @@ from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.table_protocol import ENTRY
 from lakehouse.core.tables import arrow_values
 from lakehouse.pipeline.batches.positions import topic_id
-from lakehouse.pipeline.bookmarks import bookmark_of
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
+from resources.iceberg.bookmarked_table import bookmark_of
 from resources.iceberg.catalog import Catalog
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name

@@ -14,8 +14,8 @@ from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.polling import Clock, poll
-from lakehouse.pipeline.bookmarks import set_bookmark
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.bookmarks import set_derived_bookmark
+from lakehouse.pipeline.derivation.derivation import derive
 from tests.simulation.choices import Choices
 from tests.simulation.oracles.oracle import Place, Violation, place_of
 from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, UNLIMITED, Schedule
@@ -89,7 +89,7 @@ class DerivationSchedule(Schedule):
         topic_id, offsets = self.kafka.topic_id, None
         systems, before = self.systems(), self.passed()
         try:
-            offsets = set_bookmark(*setting, letters=False)
+            offsets = set_derived_bookmark(*setting)
         finally:
             # A command that fails may have set it, and records that the table has skipped since are then new ones.
             self.omitted = None, set()

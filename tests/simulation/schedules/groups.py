@@ -17,7 +17,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.batches.offsets import resume
-from lakehouse.pipeline.bookmarks import set_bookmark
+from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Event
 from resources.kafka.stream_group import GroupUnavailable
@@ -159,7 +159,7 @@ class GroupSchedule(StreamSchedule):
     def _set_bookmark(self) -> None:
         """Skip all rows of the source."""
         self.excused |= self._kafka.topics["orders"].every_record.keys()
-        set_bookmark(self._config, self._config.topics[TARGET], self._clients, "latest", "simulated", letters=False)
+        set_derived_bookmark(self._config, self._config.topics[TARGET], self._clients, "latest", "simulated")
 
     def _events(self) -> dict[str, Callable[[], object]]:
         existing = {n: e for n, e in super()._events().items() if self._refunds.log or not n.endswith("refunds")}

@@ -15,7 +15,12 @@ from lakehouse.config.model import PROJECT
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(
-    ["lakehouse.pipeline.derivation", "lakehouse.cli.systems", "pyiceberg.catalog.sql", "pyspark.sql.connect.session"]
+    [
+        "lakehouse.pipeline.derivation.derivation",
+        "lakehouse.cli.systems",
+        "pyiceberg.catalog.sql",
+        "pyspark.sql.connect.session",
+    ]
 )
 
 

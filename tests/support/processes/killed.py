@@ -14,7 +14,7 @@ from lakehouse.config.loader import load
 from lakehouse.config.sources import Derived
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase
-from lakehouse.pipeline.derivation import derive
+from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
 

@@ -1,0 +1,84 @@
+"""A derived topic, its bookmark, and its messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+
+from lakehouse.config.model import Config, Topic
+from lakehouse.config.sources import Derived
+from lakehouse.core.errors import LakehouseError
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.engine import DerivedRows
+from resources.kafka import bookmark_topic
+from resources.kafka.bookmark_topic import derived_bookmark_name
+from resources.kafka.transactions import Outgoing
+
+
+@dataclass(frozen=True)
+class DerivedTopic:
+    """A derived topic as it was when a derivation began."""
+
+    config: Config
+    topic: Topic
+    clients: Clients
+    id: str
+    """Its id, read once: if the topic is recreated meanwhile, the bookmark is of the topic that had its rows."""
+
+    @property
+    def derived(self) -> Derived:
+        """The settings of the derivation."""
+        assert isinstance(self.topic.source, Derived)
+        return self.topic.source
+
+    @property
+    def source(self) -> Topic:
+        """The topic that it is derived from."""
+        return self.config.topic(self.derived.from_topic)
+
+    def read_bookmark(self) -> Bookmark | None:
+        """Return its newest bookmark; None if it has none."""
+        return bookmark_topic.read(self.clients.kafka, derived_bookmark_name(self.topic))
+
+    def bookmark_message(self, bookmark: Bookmark) -> Outgoing:
+        """Return the message that sets its bookmark."""
+        return bookmark_topic.message(self.clients.kafka, derived_bookmark_name(self.topic), bookmark)
+
+    def encode(self, derived: DerivedRows) -> pa.Table:
+        """Return the keys and values of the messages of a transform's result, after their schemas are registered."""
+        value = self._registered("value", self.derived.value_schema_file, derived)
+        keyed = self.topic.key if self.topic.key_format else ()
+        key = self._registered("key", self.derived.key_schema_file, derived, keyed) if keyed else None
+        return derived.messages(key, value)
+
+    def _registered(
+        self, side: Literal["key", "value"], file: str, derived: DerivedRows, columns: Sequence[str] | None = None
+    ) -> tuple[int, str]:
+        """Return the id and the text of the schema of a key or value: the file's, or one derived from the rows."""
+        schema = self.config.text(file) if file else derived.avro_schema(f"{self.topic.name}_{side}", columns)
+        return self.clients.schema_registry.register(self.topic.subject(side), schema), schema
+
+    def messages(self, encoded: pa.Table, limit: int) -> Iterator[Outgoing]:
+        """Yield the messages; one record batch at a time exists as Python objects.
+
+        Args:
+            encoded: Their keys and values.
+            limit: The maximum bytes of a message in the topic.
+
+        Raises:
+            LakehouseError: A message exceeds the limit.
+        """
+        for batch in encoded.to_batches():
+            for key, value in zip(*(batch.column(name).to_pylist() for name in ("key", "value")), strict=True):
+                message = Outgoing(self.topic.topic, key, value)
+                if message.size > limit:
+                    raise LakehouseError(
+                        f"A message of '{self.topic.name}' has {message.size:,} bytes, but topic '{self.topic.topic}' "
+                        f"accepts at most {limit:,} (max.message.bytes). Its transaction was aborted. Raise that "
+                        f"setting with kafka-configs, or return smaller rows from the transform"
+                    )
+                yield message

@@ -1,0 +1,76 @@
+"""Messages of groups: each group that has new rows is derived again from all its rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
+from lakehouse.pipeline.derivation.group_rows import GroupComputation
+from lakehouse.pipeline.derivation.late_rows import derived_snapshots, lost_rows
+from lakehouse.pipeline.derivation.positions import Position
+from lakehouse.pipeline.derivation.progress import Part, Pending, Progress
+from lakehouse.pipeline.derivation.source_table import SourceTable, has_rows_of
+from lakehouse.pipeline.engine_values import LateRows, Rows, RowsBetween, Transform
+from resources.iceberg.bookmarked_table import has_recreated_topic
+from resources.kafka.transactions import Outgoing, split
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The derivation of groups. Deriving one again replaces its message by an equal one, so they need no bookmark."""
+
+    target: DerivedTopic
+    source: SourceTable
+    position: Position
+    transform: Transform
+
+    def bookmark(self, newest: Batch) -> Bookmark | None:
+        bookmark = self.target.read_bookmark()
+        if bookmark is None or bookmark.target_id != self.target.id or not bookmark.is_of(newest):
+            return None
+        return bookmark if has_rows_of(self.source.chain, bookmark) else None
+
+    def pending(self, progress: Progress) -> Pending:
+        bookmark = progress.bookmark
+        if bookmark is None:
+            # All rows are new: those of a topic that was recreated may be at offsets after the newest batch.
+            return Pending(progress, [self.source.rows], progress.reached)
+        if not progress.may_have_late_rows:
+            return Pending(progress, [], progress.reached)
+        late = [self._late_rows(bookmark), *self._rows_with_lost(bookmark)]
+        return Pending(progress, late, replace(progress.reached, further={}))
+
+    def _late_rows(self, bookmark: Bookmark) -> Rows:
+        """Return the rows behind the bookmark that were added after the last derivation; all if they are unknown."""
+        # From the others, a derivation may have produced some groups only before it failed.
+        snapshots = bookmark.snapshots_of(self.source.uuid)
+        complete = {id_: end for id_, end in snapshots.items() if id_ == bookmark.snapshot_id}
+        derived = derived_snapshots(self.source, self.position, bookmark, complete)
+        return self.source.rows if derived.lost else derived.late_rows(self.source)
+
+    def _rows_with_lost(self, bookmark: Bookmark) -> Iterator[Rows]:
+        """Yield the rows that the table may lack now, whose groups have fewer rows."""
+        for id_, end in lost_rows(self.source, bookmark, is_restorable=False).items():
+            if self.source.has(id_):
+                rows = self.source.rows_of(id_)
+                # Rows of a recreated topic may have the same offsets, so any of them may be missing.
+                is_unknown = has_recreated_topic(self.source.table)
+                yield rows if is_unknown else LateRows(rows, [(self.source.rows, end)], end)
+
+    def parts(self, pending: Pending) -> Iterator[Part]:
+        # All at once, because a group may have rows in every part.
+        bookmark, rest, reached = pending.progress.bookmark, pending.progress.rest, pending.reached
+        new = RowsBetween(self.source.rows, rest.start, rest.end)
+        computation = GroupComputation(self.source.engine, self.target.topic, self.transform)
+        inputs = computation.rows_of_groups(self.source.rows, [new, *pending.late], self.source.closed_rows())
+        messages = self.target.encode(self.source.engine.derive(inputs, self.transform))
+        # Of several transactions, the first one records the snapshot, whose rows the table may lack later.
+        begun = bookmark.with_further(self.source.snapshot_id, rest.end) if bookmark else None
+        yield Part(messages, replace(reached, offsets=rest.end), begun)
+
+    def transactions(self, messages: Iterable[Outgoing]) -> Iterable[Iterable[Outgoing]]:
+        # Groups may be produced twice, so only the last of their transactions needs the new bookmark.
+        return split(messages)

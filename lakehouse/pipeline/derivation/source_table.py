@@ -1,0 +1,123 @@
+"""A table that a topic is derived from, and the order in which the tables of its source are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+
+from lakehouse.config.model import Topic
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.tables import metadata_columns
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
+from lakehouse.pipeline.engine import DerivationEngine
+from lakehouse.pipeline.engine_values import SnapshotRows
+from lakehouse.pipeline.schemas.schema_decision import require_naming
+from lakehouse.pipeline.table_location import catalog_of, table_of
+from resources.iceberg.bookmarked_table import is_continued, replays
+from resources.iceberg.snapshots import history, last_batch
+from resources.iceberg.table_chain import TableChain
+
+
+@dataclass(frozen=True)
+class SourceTable:
+    """A table of a source at one snapshot of main, and the engine that reads it."""
+
+    topic: Topic
+    """The source."""
+    chain: TableChain
+    """The tables of the source."""
+    ref: TableRef
+    table: Table
+    snapshot_id: int
+    """The snapshot of main when the table was loaded."""
+    engine: DerivationEngine
+
+    @property
+    def uuid(self) -> str:
+        """The Iceberg UUID of the table."""
+        return str(self.table.metadata.table_uuid)
+
+    @property
+    def rows(self) -> SnapshotRows:
+        """The rows of main."""
+        return self.rows_of(self.snapshot_id)
+
+    def rows_of(self, snapshot_id: int) -> SnapshotRows:
+        """Return the rows of a snapshot of the table."""
+        return SnapshotRows(self.ref, snapshot_id, self._names)
+
+    def closed_rows(self) -> list[SnapshotRows]:
+        """Return the rows of the tables that the newest one of the chain continues."""
+        current = [(ref, table.current_snapshot()) for ref, table in self.chain.closed]
+        return [SnapshotRows(ref, snapshot.snapshot_id, self._names) for ref, snapshot in current if snapshot]
+
+    def has(self, snapshot_id: int) -> bool:
+        """Return whether the table still has a snapshot, on main or not."""
+        return self.table.snapshot_by_id(snapshot_id) is not None
+
+    def is_rolled_back(self, snapshot_id: int) -> bool:
+        """Return whether main was rolled back behind a snapshot; records read again may have other outcomes."""
+        return self.has(snapshot_id) and all(snapshot.snapshot_id != snapshot_id for snapshot in history(self.table))
+
+    @property
+    def _names(self) -> Mapping[str, str]:
+        """The names of all metadata columns that the table may have, by their internal names."""
+        if self.topic.is_ingested:
+            return self.topic.metadata.names
+        columns = (*metadata_columns.registered(), *metadata_columns.TABLEFLOW_ONLY)
+        return metadata_columns.names(columns, self.topic.metadata.naming)
+
+
+def newest_source_table(source: Topic, chain: TableChain, clients: Clients) -> SourceTable | None:
+    """Return the newest table of a chain; None if it has no snapshot.
+
+    Raises:
+        SchemaError: The table has other names of metadata columns.
+    """
+    ref, table = chain.newest
+    snapshot = table.current_snapshot() if table else None
+    if table is None or snapshot is None:
+        return None
+    require_naming(source, table.schema(), str(ref))
+    engine = clients.engine_of(catalog_of(source, clients)).derivation
+    return SourceTable(source, chain, ref, table, snapshot.snapshot_id, engine)
+
+
+def source_chains(target: DerivedTopic) -> Iterator[TableChain]:
+    """Yield the tables from which a derived topic lacks rows, in order, each as the newest one of a chain.
+
+    Only a source that rolled over has several. The first one is the table of the bookmark, and the last one may not
+    exist yet. Groups are derived from all tables again if the source topic was recreated, or the table of the bookmark
+    dropped, or closed after a rollback: those that had rows which no table has any more may have other rows in a table
+    before it.
+
+    Raises:
+        UnclearState: An earlier release created one of the tables.
+        Unreachable: A system does not answer.
+    """
+    source, clients = target.source, target.clients
+    chain = catalog_of(source, clients).chain(table_of(target.config, source, clients))
+    bookmark = target.read_bookmark() if chain.closed else None
+    if bookmark is None or bookmark.target_id != target.id:
+        return chain.since(None)
+    last = chain.last_batch if target.derived.group_by else None
+    if last is not None and not (bookmark.is_of(last) and has_rows_of(chain, bookmark)):
+        return chain.since(None)
+    return chain.since(bookmark.table_uuid)
+
+
+def has_rows_of(chain: TableChain, bookmark: Bookmark) -> bool:
+    """Return whether the table of a bookmark is in a chain, and was not closed after a rollback behind the bookmark.
+
+    A table that receives new records catches up after a rollback.
+    """
+    derived = chain.with_uuid(bookmark.table_uuid)
+    if derived is not None and derived is chain.newest[1] and not is_continued(derived):
+        return True
+    last = last_batch(derived)
+    is_repeated = derived is not None and replays(derived) != bookmark.replays
+    return last is not None and not (is_repeated and bookmark.is_past(last.end))
