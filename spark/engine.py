@@ -15,7 +15,6 @@ from typing import Any, Literal, TypeVar
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from lakehouse.config.checks import Check, Scope
 from lakehouse.core.errors import LakehouseError
@@ -58,6 +57,7 @@ from spark.tables import (
     ledger_counts,
     lost_rows,
     maintenance_procedures,
+    places,
     staged_checks,
     write,
 )
@@ -134,7 +134,7 @@ class _Jobs:
             return dead_letters.waiting(self._session, records)
         assert self.kafka is not None
         frame = kafka_records.read_range(self._session, self.kafka.spark_options(), records.batch, headers=headers)
-        return dead_letters.without(frame, records.left_out) if records.left_out else frame
+        return frame.filter(~places.in_log().is_one_of(records.left_out)) if records.left_out else frame
 
     def _table(self, ref: TableRef, branch: str | None = None) -> DataFrame:
         return self._session.table(ref.spark_path(branch) if branch else ref.spark_path())
@@ -221,7 +221,7 @@ class SparkLetters(_Jobs):
         place: Sequence[str],
     ) -> SparkMissing:
         of_range = [dead_letters.of_records(piece.frame, piece.decoding, origin) for piece in decided]
-        frame = dead_letters.missing(of_range, self._table(ref), batch, self._session.table(rows.path), *place)
+        frame = dead_letters.missing(of_range, self._table(ref), batch, self._session.table(rows.path), place)
         return SparkMissing(frame, frame.count())
 
     def discard_earlier(self, missing: Any, target: Target, batch: Batch) -> None:
@@ -242,10 +242,10 @@ class SparkLetters(_Jobs):
         place: Sequence[str],
     ) -> SparkAttempt:
         pieces = [piece.frame for piece in decided]
-        return SparkAttempt.of(dead_letters.replaced(attempt.frame, pieces, self._table(ref), key, *place))
+        return SparkAttempt.of(dead_letters.replaced(attempt.frame, pieces, self._table(ref), key, place))
 
     def existing_rows(self, waiting: WaitingLetters, ref: TableRef, place: Sequence[str]) -> SparkAttempt:
-        return SparkAttempt.of(dead_letters.existing_rows(self._records(waiting), self._table(ref), *place))
+        return SparkAttempt.of(dead_letters.existing_rows(self._records(waiting), self._table(ref), place))
 
     def mark(self, attempt: Any, target: Target, topic_id: str) -> None:
         dead_letters.mark(attempt.frame, target, topic_id)
@@ -277,14 +277,14 @@ class SparkLedger(_Jobs):
         letter_places = self._places(letters) if letters else None
         return ledger_counts.wrong_newest(decided.frame, letter_places, self._places(rows), rows.key)
 
-    def _together(self, places: Sequence[RowPlaces | LetterPlaces]) -> DataFrame:
-        return reduce(DataFrame.unionAll, [self._places(of).select(*ledger_counts.PLACE) for of in places])
+    def _together(self, tables: Sequence[RowPlaces | LetterPlaces]) -> DataFrame:
+        return reduce(DataFrame.unionAll, [self._places(of).select(*places.NAMES) for of in tables])
 
-    def _places(self, places: RowPlaces | LetterPlaces) -> DataFrame:
-        snapshot = derive.published(self._session, places.ref, places.snapshot_id, {})
-        if isinstance(places, RowPlaces):
-            return ledger_counts.places(snapshot, places.names, places.key)
-        return dead_letters.places(snapshot.filter(F.col("topic_id").isin(*places.topic_ids)))
+    def _places(self, of: RowPlaces | LetterPlaces) -> DataFrame:
+        snapshot = derive.published(self._session, of.ref, of.snapshot_id, {})
+        if isinstance(of, RowPlaces):
+            return ledger_counts.of_rows(snapshot, of.names, of.key)
+        return dead_letters.of_topics(snapshot, of.topic_ids)
 
 
 @_raises_job_failed
@@ -432,7 +432,7 @@ class SparkEngine(_Jobs):
         place: Sequence[str],
     ) -> list[Place]:
         pieces = [piece.frame for piece in decided]
-        return lost_rows.lost_rows(self._session, base, target, pieces, batch, key, *place)
+        return lost_rows.lost_rows(self._session, base, target, pieces, batch, key, place)
 
     def null_keys(self, ref: TableRef, branch: str, key: Sequence[str]) -> int:
         return write.null_keys(self._table(ref, branch), key)

@@ -22,6 +22,7 @@ from lakehouse.core import sql
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.registry import implementations
 from lakehouse.core.sql import SPARK
+from lakehouse.core.tables import letter_columns
 
 Severity = Literal["blocking", "warn", "quarantine"]
 
@@ -337,7 +338,7 @@ def quarantined_rows(dead_letters: str, name: str, since: Positions) -> str:
     Args:
         since: First offset by partition; an empty mapping selects all dead letters of the check.
     """
-    old = _before(since, "source_record.partition", "source_record.offset")
+    old = _before(since, *letter_columns.PLACE)
     return f"SELECT * FROM {dead_letters} WHERE error_details['check'] = {_literal(name)}" + (
         f" AND NOT ({old})" if old else ""
     )

@@ -10,29 +10,27 @@ from pyspark.sql import functions as F
 from lakehouse.core.offsets.ledger import NAMED, LogContents, OffsetRange, RangeContents
 from lakehouse.core.sql import SPARK
 from spark.decoding.decoded import record
-
-PLACE = ["kafka_partition", "kafka_offset"]
-"""Columns that identify a record within its topic."""
+from spark.tables import places
 
 
-def places(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) -> DataFrame:
-    """Return PLACE of a table's rows and `key`, a struct of the columns that identify a row.
+def of_rows(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) -> DataFrame:
+    """Return the places of a table's rows and `key`, a struct of the columns that identify a row.
 
     Args:
         table: One snapshot of a table.
         names: The table's names of metadata columns by their internal names.
         key: The names of the key columns.
     """
-    place = [F.col(SPARK.identifier(names[name])).alias(name) for name in PLACE]
+    place = places.in_rows([names[name] for name in places.NAMES])
     columns = [F.col(SPARK.identifier(name)) for name in key]
-    return table.select(*place, *([F.struct(*columns).alias("key")] if key else []))
+    return table.select(*place.named(), *([F.struct(*columns).alias("key")] if key else []))
 
 
 def held(table: DataFrame, ranges: Sequence[OffsetRange]) -> dict[OffsetRange | None, RangeContents]:
     """Return the number of rows and distinct offsets, and the first and last offset, in each range; None for no range.
 
     Args:
-        table: One snapshot of a table with the columns PLACE.
+        table: One snapshot of a table with places.
         ranges: The ranges.
     """
     counts = (
@@ -54,14 +52,14 @@ def held(table: DataFrame, ranges: Sequence[OffsetRange]) -> dict[OffsetRange | 
 def duplicates(table: DataFrame, allowed: int = 1) -> list[tuple[int, int, int]]:
     """Return the first records that occur more often than `allowed`, as (partition, offset, occurrences)."""
     repeated = _places(table).filter((F.col("n") > allowed) & F.col("kafka_offset").isNotNull())
-    return [tuple(row) for row in repeated.orderBy(*PLACE).limit(NAMED).collect()]
+    return [tuple(row) for row in repeated.orderBy(*places.NAMES).limit(NAMED).collect()]
 
 
 def duplicate_keys(table: DataFrame, key: Sequence[str], shown: Collection[str]) -> list[tuple[str, int]]:
     """Return the first keys with more than one row, as (key, rows).
 
     Args:
-        table: The result of `places`.
+        table: The result of `of_rows`.
         key: The names of the key columns.
         shown: The columns whose values may be returned; others are hidden.
     """
@@ -79,24 +77,24 @@ def logged(
     Args:
         records: The records in the columns of spark.records.
         ranges: The ranges.
-        outcomes: Rows and dead letters with the columns PLACE; None to count records only.
+        outcomes: Rows and dead letters with places; None to count records only.
 
     Returns:
         The numbers by snapshot id, and (snapshot id, partition, offset) of the records to report.
     """
-    places = _in_ranges(records.selectExpr("partition AS kafka_partition", "offset AS kafka_offset"), ranges, "inner")
-    missing = places.withColumn("missing", F.lit(False))
+    logged_places = _in_ranges(records.select(*places.in_log().named()), ranges, "inner")
+    missing = logged_places.withColumn("missing", F.lit(False))
     if outcomes is not None:
-        joined = places.join(outcomes.distinct().withColumn("has_outcome", F.lit(True)), PLACE, "left")
+        joined = logged_places.join(outcomes.distinct().withColumn("has_outcome", F.lit(True)), places.NAMES, "left")
         missing = joined.withColumn("missing", F.col("has_outcome").isNull())
     counts = missing.groupBy("snapshot").agg(F.count("*"), F.count_if("missing"))
     by_snapshot = {snapshot: LogContents(records, lost) for snapshot, records, lost in counts.collect()}
     if not any(numbers.missing for numbers in by_snapshot.values()):
         return by_snapshot, []
-    rank = F.row_number().over(Window.partitionBy("snapshot").orderBy(*PLACE))
+    rank = F.row_number().over(Window.partitionBy("snapshot").orderBy(*places.NAMES))
     reported = missing.filter("missing").withColumn("rank", rank).filter(F.col("rank") <= NAMED)
     return by_snapshot, [
-        tuple(row) for row in reported.select("snapshot", *PLACE).orderBy("snapshot", *PLACE).collect()
+        tuple(row) for row in reported.select("snapshot", *places.NAMES).orderBy("snapshot", *places.NAMES).collect()
     ]
 
 
@@ -109,45 +107,43 @@ def wrong_newest(
 
     Args:
         decoded: The decoded records up to the table's offsets.
-        letters: The dead letters, as returned by `places`; None if there are none.
-        table: The rows, as returned by `places`.
+        letters: The dead letters, as `of_topics` of spark.tables.dead_letters returns them; None if there are none.
+        table: The rows, as `of_rows` returns them.
         key: The names of the key columns.
 
     Returns:
         (partition, offset, tombstone) of each record; for a tombstone, the table still has an older row.
     """
     good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
-        record("partition").alias("kafka_partition"),
-        record("offset").alias("kafka_offset"),
+        *places.in_decoded().named(),
         record("tombstone").alias("tombstone"),
         F.struct(*(F.col(SPARK.identifier(name)) for name in key)).alias("key"),
     )
     if letters is not None:
-        good = good.join(letters.select(*PLACE).distinct(), PLACE, "left_anti")
+        good = good.join(letters.select(*places.NAMES).distinct(), places.NAMES, "left_anti")
     newest = (
         good.groupBy("key")
         .agg(
-            F.max_by(F.struct(*PLACE, "tombstone"), "kafka_offset").alias("newest"),
+            F.max_by(F.struct(*places.NAMES, "tombstone"), "kafka_offset").alias("newest"),
             F.count_distinct("kafka_partition").alias("partitions"),
         )
         .filter("partitions = 1")
         .select("key", "newest.*")
     )
-    rows = table.select(
-        "key", F.col("kafka_partition").alias("row_partition"), F.col("kafka_offset").alias("row_offset")
-    )
-    older = (F.col("row_partition") == F.col("kafka_partition")) & (F.col("row_offset") < F.col("kafka_offset"))
-    no_row = F.col("row_offset").isNull() & ~F.col("tombstone")
-    wrong = newest.join(rows, "key", "left").filter(older | no_row).select(*PLACE, "tombstone")
-    return [tuple(rows) for rows in wrong.orderBy(*PLACE).limit(NAMED).collect()]
+    newest_place, row_place = places.in_query(), places.in_query("row")
+    rows = table.select("key", F.struct(*places.NAMES).alias("row"))
+    older = (row_place.partition == newest_place.partition) & (row_place.offset < newest_place.offset)
+    no_row = row_place.offset.isNull() & ~F.col("tombstone")
+    wrong = newest.join(rows, "key", "left").filter(older | no_row).select(*places.NAMES, "tombstone")
+    return [tuple(rows) for rows in wrong.orderBy(*places.NAMES).limit(NAMED).collect()]
 
 
 def _places(table: DataFrame) -> DataFrame:
     """Return each record once, with its number of occurrences as `n`."""
-    return table.groupBy(*PLACE).agg(F.count("*").alias("n"))
+    return table.groupBy(*places.NAMES).agg(F.count("*").alias("n"))
 
 
-def _in_ranges(places: DataFrame, ranges: Sequence[OffsetRange], join_type: str) -> DataFrame:
+def _in_ranges(records: DataFrame, ranges: Sequence[OffsetRange], join_type: str) -> DataFrame:
     """Add the number of the range that contains a record, and its snapshot, as `range` and `snapshot`.
 
     A join on a condition alone compares each record with each range. Offsets are therefore divided into bins about as
@@ -161,11 +157,12 @@ def _in_ranges(places: DataFrame, ranges: Sequence[OffsetRange], join_type: str)
         for bin_ in range(r.start // width, (r.end - 1) // width + 1)
     ]
     schema = "range INT, snapshot LONG, of INT, low LONG, high LONG, bin LONG"
-    known = F.broadcast(places.sparkSession.createDataFrame(bins, schema))
+    known = F.broadcast(records.sparkSession.createDataFrame(bins, schema))
+    partition, offset = places.in_query()
     inside = (
-        (F.col("kafka_partition") == F.col("of"))
+        (partition == F.col("of"))
         & (F.expr(f"kafka_offset div {width}") == F.col("bin"))
-        & (F.col("kafka_offset") >= F.col("low"))
-        & (F.col("kafka_offset") < F.col("high"))
+        & (offset >= F.col("low"))
+        & (offset < F.col("high"))
     )
-    return places.join(known, inside, join_type).drop("of", "low", "high", "bin")
+    return records.join(known, inside, join_type).drop("of", "low", "high", "bin")

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import reduce
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.engine_values import Place, Target
-from spark.decoding.conditions import some
 from spark.decoding.decoded import record
 from spark.derive import published
+from spark.tables import places
 
 MOST_NAMED = 3
 """Maximum number of rows to return."""
@@ -26,8 +24,7 @@ def lost_rows(
     pieces: Sequence[DataFrame],
     batch: Batch,
     key: Sequence[str],
-    partition: str,
-    offset: str,
+    place: Sequence[str],
 ) -> list[Place]:
     """Return the first rows of main that a branch lacks, although no record that was read replaces or removes them.
 
@@ -42,40 +39,27 @@ def lost_rows(
         pieces: The decoded records that were written.
         batch: The range of the records.
         key: The columns that identify a row.
-        partition: The table's column of Kafka partitions.
-        offset: The table's column of Kafka offsets.
+        place: The table's columns of Kafka partitions and offsets.
     """
     if base is None:
         return []
-    of_rows = F.col(SPARK.identifier(partition)), F.col(SPARK.identifier(offset))
+    of_rows, of_records = places.in_rows(place), places.in_decoded()
     before, after = published(spark, target.ref, base, {}), spark.table(target.path)
-    is_read = some([F.lit(False), *(_is_within(*of_rows, p, batch) for p in batch.end)])
-    absent = _without_newer(_states(before.filter(is_read), key, *of_rows), _states(after, key, *of_rows))
-    absent = absent.localCheckpoint()
+    read_before = before.filter(of_rows.is_within(batch.start, batch.end)).select(*places.with_key(of_rows, key))
+    absent = _without_newer(read_before, after.select(*places.with_key(of_rows, key)), key).localCheckpoint()
     if absent.isEmpty():
         return []
-    of_records = record("partition"), record("offset")
-    places = reduce(DataFrame.unionByName, (_states(piece, (), *of_records) for piece in pieces))
+    read = reduce(DataFrame.unionByName, (piece.select(*of_records.named()) for piece in pieces))
     good = (piece.filter(record("reason").isNull() & ~record("filtered")) for piece in pieces)
-    states = reduce(DataFrame.unionByName, (_states(piece, key, *of_records) for piece in good))
-    lost = _without_newer(absent.join(places, ["partition", "offset"], "left_anti"), states)
-    first = lost.orderBy("partition", "offset").limit(MOST_NAMED).collect()
-    return [(row["partition"], row["offset"]) for row in first]
+    states = reduce(DataFrame.unionByName, (piece.select(*places.with_key(of_records, key)) for piece in good))
+    lost = _without_newer(absent.join(read, places.NAMES, "left_anti"), states, key)
+    first = lost.orderBy(*places.NAMES).limit(MOST_NAMED).select(*places.NAMES)
+    return [tuple(row) for row in first.collect()]
 
 
-def _is_within(partition: Column, offset: Column, number: int, batch: Batch) -> Column:
-    return (partition == number) & (offset >= batch.start.get(number, 0)) & (offset < batch.end[number])
-
-
-def _states(rows: DataFrame, key: Sequence[str], partition: Column, offset: Column) -> DataFrame:
-    columns = [F.col(SPARK.identifier(name)).alias(f"key_{number}") for number, name in enumerate(key)]
-    return rows.select(partition.alias("partition"), offset.alias("offset"), *columns)
-
-
-def _without_newer(states: DataFrame, others: DataFrame) -> DataFrame:
+def _without_newer(states: DataFrame, others: DataFrame, key: Sequence[str]) -> DataFrame:
     """Return the states whose key has no state as new as theirs among others. Partitions are not compared."""
-    state, other = states.alias("state"), others.alias("other")
-    is_newer = (F.col("state.partition") != F.col("other.partition")) | (F.col("state.offset") <= F.col("other.offset"))
-    keys = [name for name in states.columns if name.startswith("key_")]
-    same_key = reduce(Column.__and__, (F.col(f"state.{k}").eqNullSafe(F.col(f"other.{k}")) for k in keys))
-    return state.join(other, same_key & is_newer, "left_anti")
+    state, other = places.in_query("state"), places.in_query("other")
+    is_newer = (state.partition != other.partition) | (state.offset <= other.offset)
+    same_key = places.same_key("state", "other", key)
+    return states.alias("state").join(others.alias("other"), same_key & is_newer, "left_anti")

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from lakehouse.config.model import Topic
+from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
-from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
 from resources.iceberg.catalog import Catalog
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import BadRecords
-from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
+from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.pipeline.engine_values import REASONS
 
 

@@ -11,9 +11,9 @@ from pyiceberg.types import LongType, NestedField
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError, Unreachable
+from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
-from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
 from lakehouse.query.engines import run
 from resources.iceberg.catalog import Catalog
 

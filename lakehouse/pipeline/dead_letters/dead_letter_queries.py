@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.config.model import Topic
+from lakehouse.core.tables.letter_columns import PLACE
 from resources.iceberg.catalog import Catalog
 
 COLUMNS = (
@@ -17,8 +18,7 @@ COLUMNS = (
     "error_message",
     "error_details",
     "source_record.topic",
-    "source_record.partition",
-    "source_record.offset",
+    *PLACE,
 )
 """The columns to read; the records' bytes are not among them."""
 

@@ -3,15 +3,17 @@
 from pyiceberg.expressions import AlwaysFalse, And, BooleanExpression, EqualTo, GreaterThanOrEqual, LessThan, Or
 
 from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.tables.letter_columns import PLACE
 
 
 def of_batch(batch: Batch) -> BooleanExpression:
     """Return the filter of dead letters of a batch's offsets."""
+    partition, offset = PLACE
     ranges = [
         And(
-            EqualTo(term="source_record.partition", value=p),
-            GreaterThanOrEqual(term="source_record.offset", value=batch.start[p]),
-            LessThan(term="source_record.offset", value=end),
+            EqualTo(term=partition, value=p),
+            GreaterThanOrEqual(term=offset, value=batch.start[p]),
+            LessThan(term=offset, value=end),
         )
         for p, end in batch.end.items()
         if end > batch.start[p]

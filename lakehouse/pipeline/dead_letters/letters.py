@@ -10,13 +10,13 @@ from pyiceberg.table import Table
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult, committed_rows
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import filters
-from lakehouse.pipeline.dead_letters.letter_columns import letter_schema
 from lakehouse.pipeline.engine import Decided, LetterAttempt
 from lakehouse.pipeline.engine_values import LetterOrigin, LetterSet, Target, WaitingLetters
 from resources.iceberg.catalog import Catalog

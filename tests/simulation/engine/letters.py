@@ -10,24 +10,13 @@ import pyarrow as pa
 
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.table_protocol import DEAD_LETTERS
+from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import LetterOrigin, LetterSet, Place, Target, WaitingLetters
 from tests.simulation.engine.decisions import Decision, digest, is_of, planned, read
 from tests.simulation.engine.tables import Letter, MemoryTables
 from tests.simulation.oracles.oracle import place_of
 from tests.simulation.systems.kafka import Record
-
-RECORD = pa.struct(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("offset", pa.int64()),
-        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-        ("key", pa.binary()),
-        ("value", pa.binary()),
-    ]
-)
-LETTERS = pa.schema([("error_reason", pa.string()), ("error_message", pa.string()), ("source_record", RECORD)])
 
 
 @dataclass(frozen=True)
@@ -89,7 +78,7 @@ class MemoryLetters:
         letters = self.tables.job("read table", lambda: self.tables.rows(ref))
         of = [letter for letter in letters if is_of(letter.record, topic_id, since, upto)]
         of.sort(key=lambda letter: place_of(letter.record))
-        return pa.Table.from_pylist([_row(letter, ref) for letter in of], schema=LETTERS)
+        return pa.Table.from_pylist([_row(letter, ref) for letter in of], schema=letter_schema().as_arrow())
 
     def discard(self, target: Target, batch: Batch) -> None:
         keep = lambda letter: not is_of(letter.record, batch.topic_id, batch.start, batch.end)  # noqa: E731
@@ -173,6 +162,7 @@ def _is_letter(decision: Decision, origin: LetterOrigin) -> bool:
 
 
 def _row(letter: Letter, ref: TableRef) -> dict[str, Any]:
+    """Return the columns of a dead letter that the pipeline reads; the others are null."""
     record = letter.record
     identity = ":".join(map(str, place_of(record))).encode()
     source = {

@@ -1,0 +1,91 @@
+"""The columns of tables of dead letters.
+
+They are those of Confluent's dead-letter queues (Confluent Cloud for Apache Flink, Error handling), except that headers
+are a list, since Kafka allows repeated keys, and that the schema id, the number of attempts, the time of redrive and
+the topic's id are added.
+
+To add a column, add a row to COLUMNS, and compute it in spark/tables/dead_letters.py and in the engine in memory of the
+simulation, by its name. Existing tables get it with their next dead letter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyiceberg.schema import Schema
+
+
+@dataclass(frozen=True)
+class LetterColumn:
+    """One column, or one field of a column."""
+
+    name: str
+    type: Any
+    """Its Iceberg type (Iceberg, JSON serialization: types)."""
+    comment: str
+    """The column's comment in the table."""
+
+    @property
+    def field(self) -> dict[str, Any]:
+        """The field of a schema; the catalog assigns the ids."""
+        return {"id": 1, "name": self.name, "type": self.type, "required": False, "doc": self.comment}
+
+
+def _struct(fields: Sequence[LetterColumn]) -> dict[str, Any]:
+    return {"type": "struct", "fields": [field.field for field in fields]}
+
+
+HEADER = _struct([LetterColumn("key", "string", "Name"), LetterColumn("value", "binary", "Value")])
+HEADERS = {"type": "list", "element-id": 1, "element": HEADER, "element-required": False}
+DETAILS = {
+    **{"type": "map", "key-id": 1, "key": "string"},
+    **{"value-id": 1, "value": "string", "value-required": False},
+}
+
+RECORD: Sequence[LetterColumn] = (
+    LetterColumn("topic", "string", "Kafka topic"),
+    LetterColumn("partition", "int", "Kafka partition"),
+    LetterColumn("offset", "long", "Kafka offset"),
+    LetterColumn("timestamp", "timestamptz", "Kafka timestamp"),
+    LetterColumn("timestamp_type", "string", "CreateTime or LogAppendTime"),
+    LetterColumn("headers", HEADERS, "The record's headers, in order"),
+    LetterColumn("key", "binary", "The message key's bytes"),
+    LetterColumn("value", "binary", "The message value's bytes"),
+)
+"""The fields of the column `source_record`. Kafka timestamps are in milliseconds."""
+
+COLUMNS: Sequence[LetterColumn] = (
+    LetterColumn("error_timestamp", "timestamptz", "Time at which the record became a dead letter"),
+    LetterColumn("error_code", "int", "Number of the reason"),
+    LetterColumn("error_reason", "string", "Stable name of the reason"),
+    LetterColumn("error_message", "string", "The reason as a sentence"),
+    LetterColumn("error_details", DETAILS, "More about it"),
+    LetterColumn("processor", "string", "What set it aside"),
+    LetterColumn("statement_name", "string", "The entry of lakehouse.yaml"),
+    LetterColumn("affected_type", "string", "What lacks the record"),
+    LetterColumn("affected_catalog", "string", "Its catalog"),
+    LetterColumn("affected_database", "string", "Its namespace"),
+    LetterColumn("affected_name", "string", "Its name"),
+    LetterColumn("source_record", _struct(RECORD), "The record as the broker has it"),
+    LetterColumn("schema_id", "int", "Registry id that the value names"),
+    LetterColumn("attempts", "int", "How often decoding was tried"),
+    LetterColumn("redriven_timestamp", "timestamptz", "When it became a row after all"),
+    LetterColumn("topic_id", "string", "Kafka's id of the topic"),
+)
+
+PLACE = ("source_record.partition", "source_record.offset")
+"""The columns that identify a record within its topic, whose id is in `topic_id`."""
+
+
+@cache
+def letter_schema() -> Schema:
+    """Return the columns as an Iceberg schema."""
+    from pyiceberg.schema import Schema, assign_fresh_schema_ids
+    from pyiceberg.types import NestedField
+
+    fields = [{**column.field, "id": number} for number, column in enumerate(COLUMNS, 1)]
+    return assign_fresh_schema_ids(Schema(*map(NestedField.model_validate, fields)))
