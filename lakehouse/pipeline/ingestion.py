@@ -18,7 +18,7 @@ from lakehouse.core.polling import SYSTEM_CLOCK
 from lakehouse.core.table_protocol import TOKEN
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
-from lakehouse.pipeline.batches.poison import largest_decodable_prefix
+from lakehouse.pipeline.batches.poison import publishable_part
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
@@ -135,23 +135,10 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
     try:
         return publish_once(context)
     except JobFailed:
-        prefix, is_poison = largest_decodable_prefix(context.is_decodable, context.batch)
-        if prefix == context.batch and not is_poison:
-            # The schema of such a record may be registered under another subject.
-            known = context.with_foreign_writers(context.decided())
-            prefix, is_poison = largest_decodable_prefix(known.is_decodable, context.batch)
-        if is_poison:
-            replace(context, batch=prefix).require_readable()
-        if is_poison or prefix == context.batch:
-            context.require_decoder()
-        if prefix == context.batch and not is_poison:
-            # All records decode, so the failure had another cause.
+        part = publishable_part(context)
+        if part is None:
             raise
-        context = replace(context, batch=prefix, is_poison=is_poison)
-        if is_poison and context.topic.errors == "skip":
-            # Replays read all records again, except those that are dead letters of this reason.
-            context = replace(context, topic=context.topic.model_copy(update={"errors": "log"}))
-        return publish_once(context)
+        return publish_once(part)
 
 
 def publish(context: BatchContext) -> Published:
@@ -170,7 +157,7 @@ def publish(context: BatchContext) -> Published:
     column_checks.validate_quarantine(context.engine, topic, context.ref)
     context, stage, written = _stage(context, table)
     counts = _counts(context, written)
-    checks = partial(context.declared_checks, since=batch.start), partial(_quarantined, context, written)
+    checks = partial(column_checks.batch_results, context, since=batch.start), partial(_quarantined, context, written)
     audited = context.commit.audit(stage, [counts], batch.offsets, *checks)
     audited.require_passed()
     context.report("dead_letters")

@@ -8,7 +8,7 @@ from lakehouse.core.offsets.batch import Log
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline import rewriting
 from lakehouse.pipeline.batches.batch_context import BatchContext
-from lakehouse.pipeline.batches.poison import listed, report_aborted
+from lakehouse.pipeline.batches.poison import aborting_record, listed, report_aborted
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine import Decided, LetterAttempt
@@ -165,7 +165,7 @@ def _write_since(context: BatchContext, poison: bool) -> tuple[Rewrite, list[Pla
             if rewrite.pieces:
                 rewriting.publish_range(decoding_context, rewrite)
         except JobFailed:
-            place = None if poison else context.aborting_record()
+            place = None if poison else aborting_record(context)
             if place is None:
                 raise
             partition, offset = place

@@ -6,6 +6,7 @@ equal ones. The stored offsets do not change.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
@@ -13,7 +14,7 @@ from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.pipeline import rewriting
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.offsets import parse_offsets, parse_position
-from lakehouse.pipeline.batches.poison import report_aborted
+from lakehouse.pipeline.batches.poison import aborting_record, report_aborted
 from lakehouse.pipeline.batches.positions import within
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
@@ -67,7 +68,7 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
         "example with `--since 0:12,1:40`, or give Spark what it needs, such as more memory for its executors"
     )
     context = replace(context, batch=within(whole, log))
-    with report_aborted(topic, "No row was changed", remedy, context.aborting_record):
+    with report_aborted(topic, "No row was changed", remedy, partial(aborting_record, context)):
         replayed = read_again(context, branch)
     if branch is not None and any(finding.blocks for finding in replayed.findings):
         raise AuditFailed(context.ref.name, branch, list(replayed.findings), "the branch is left unchanged")

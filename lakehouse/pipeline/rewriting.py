@@ -158,7 +158,7 @@ def audit(context: BatchContext, rewrite: Rewrite, staged: StagedRewrite) -> Aud
         CommitConflict: Another writer published meanwhile, or dropped the branch.
         UnclearState: The topic was recreated meanwhile.
     """
-    checks = partial(context.declared_checks, since=rewrite.since, again=True)
+    checks = partial(column_checks.batch_results, context, since=rewrite.since, again=True)
     return context.commit.audit(staged.stage, [part.counts for part in staged.writes], rewrite.records, checks)
 
 

@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
-from lakehouse.config.checks import RowCount
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import TransientError
-from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.batches.poison import first_aborting_record, unreadable_record
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.commits import column_checks
-from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
 from lakehouse.pipeline.engine import Decided, Engine
-from lakehouse.pipeline.engine_values import JobFailed, LogRange, Place
+from lakehouse.pipeline.engine_values import LogRange, Place
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 
 _LOG = logging.getLogger(__name__)
-
-_CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
-"""The line of a traceback with the error, which may be one of Spark's Python workers."""
 
 
 @dataclass(frozen=True)
@@ -87,82 +78,6 @@ class BatchContext:
         registry = self.clients.schema_registry
         return replace(self, schemas=with_foreign_writers(registry, self.schemas, decided, lookup))
 
-    def is_decodable(self, batch: Batch) -> bool:
-        """Return whether the engine can decode all records of a batch without aborting. Dead letters count as decoded.
-
-        Raises:
-            JobFailed: The records cannot be read at all, whether decoded or not.
-        """
-        records = self.records(batch)
-        if self.engine.decide(records, replace(self.schemas.decoding(), metadata={})).completes():
-            return True
-        self.engine.is_readable(records)
-        return False
-
     def records(self, batch: Batch) -> LogRange:
         """Return the records of a part of the batch, except those that are left out."""
         return LogRange(batch, tuple(self.left_out))
-
-    def aborting_record(self) -> Place | None:
-        """Return the first record of the batch whose decoding aborts the Spark job; None if none does.
-
-        Raises:
-            JobFailed: The records cannot be read at all, whether decoded or not.
-            TransientError: Spark does not decode messages at all.
-        """
-        place = first_aborting_record(self.is_decodable, self.batch)
-        if place:
-            self.require_decoder()
-        return place
-
-    def require_readable(self) -> None:
-        """Require that Spark's Kafka source reads the only record of the batch.
-
-        Raises:
-            UnclearState: It does not.
-        """
-        if not self.engine.is_readable(self.records(self.batch)):
-            raise unreadable_record(self.topic, self.batch)
-
-    def require_decoder(self) -> None:
-        """Require that Spark decodes messages at all, before a record is blamed for a failure.
-
-        Raises:
-            TransientError: It does not, for example because executors lack a library.
-        """
-        try:
-            self.engine.require_decoder(self.schemas.decoding(), explained=self.topic.keeps_dead_letters)
-        except JobFailed as error:
-            causes = _CAUSE.findall(str(error))
-            raise TransientError(
-                f"Spark fails with an empty message of '{self.topic.name}' as well, so no record is to blame: "
-                f"{causes[0] if causes else error.condition}",
-                "No record was skipped, and nothing was published",
-                "Install what the executors need (docs/clusters.md), and retry the run",
-            ) from error
-
-    def declared_checks(
-        self, table: Table, snapshot_id: int, since: Positions, *, again: bool = False
-    ) -> list[CheckResult]:
-        """Run the checks declared in lakehouse.yaml on the rows of a snapshot.
-
-        Checks with `severity: quarantine` are left out, because the rows that fail them are not in the table.
-
-        Args:
-            table: The table that contains the snapshot.
-            snapshot_id: The snapshot.
-            since: The first offset of each partition (inclusive).
-            again: Whether the rows were read before. Row count checks are left out then: the size of a replay is
-                arbitrary.
-
-        Raises:
-            ConfigError: A check does not fit the table.
-            LakehouseError: A table that a check refers to is empty.
-        """
-        topic = self.topic
-        declared = {
-            name: check
-            for name, check in topic.checks.items()
-            if name not in topic.quarantine and not (again and isinstance(check, RowCount))
-        }
-        return column_checks.run_checks(self.engine, self.clients.catalog, topic, declared, table, snapshot_id, since)

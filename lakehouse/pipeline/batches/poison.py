@@ -1,13 +1,79 @@
 """Isolate, by bisection, the record that aborts the Spark job which reads or decodes it (a poison pill)."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.offsets.batch import Batch, head
+from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.engine_values import JobFailed, Place
+
+_CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
+"""The line of a traceback with the error, which may be one of Spark's Python workers."""
+
+
+def publishable_part(context: BatchContext) -> BatchContext | None:
+    """Return the first part of a batch, whose job was aborted, that can be published: the records before the one that
+    aborts decoding, or that one as a dead letter; None if all records decode, so the failure had another cause.
+
+    Raises:
+        JobFailed: The records cannot be read at all, whether decoded or not.
+        TransientError: Spark does not decode messages at all.
+        UnclearState: Spark cannot read the first record.
+    """
+    batch, decodes = context.batch, partial(is_decodable, context)
+    part, is_poison = largest_decodable_prefix(decodes, batch)
+    if part == batch and not is_poison:
+        # The schema of such a record may be registered under another subject.
+        known = context.with_foreign_writers(context.decided())
+        part, is_poison = largest_decodable_prefix(partial(is_decodable, known), batch)
+    if is_poison and not context.engine.is_readable(context.records(part)):
+        raise unreadable_record(context.topic, part)
+    if is_poison or part == batch:
+        require_decoder(context)
+    if part == batch and not is_poison:
+        return None
+    if is_poison and context.topic.errors == "skip":
+        # Replays read all records again, except those that are dead letters of this reason.
+        context = replace(context, topic=context.topic.model_copy(update={"errors": "log"}))
+    return replace(context, batch=part, is_poison=is_poison)
+
+
+def is_decodable(context: BatchContext, batch: Batch) -> bool:
+    """Return whether the engine can decode all records of a part of a batch without aborting. Dead letters count as
+    decoded.
+
+    Raises:
+        JobFailed: The records cannot be read at all, whether decoded or not.
+    """
+    records = context.records(batch)
+    if context.engine.decide(records, replace(context.schemas.decoding(), metadata={})).completes():
+        return True
+    context.engine.is_readable(records)
+    return False
+
+
+def require_decoder(context: BatchContext) -> None:
+    """Require that Spark decodes messages at all, before a record is blamed for a failure.
+
+    Raises:
+        TransientError: It does not, for example because executors lack a library.
+    """
+    topic = context.topic
+    try:
+        context.engine.require_decoder(context.schemas.decoding(), explained=topic.keeps_dead_letters)
+    except JobFailed as error:
+        causes = _CAUSE.findall(str(error))
+        raise TransientError(
+            f"Spark fails with an empty message of '{topic.name}' as well, so no record is to blame: "
+            f"{causes[0] if causes else error.condition}",
+            "No record was skipped, and nothing was published",
+            "Install what the executors need (docs/clusters.md), and retry the run",
+        ) from error
 
 
 def largest_decodable_prefix(decodable: Callable[[Batch], bool], batch: Batch) -> tuple[Batch, bool]:
@@ -32,16 +98,18 @@ def largest_decodable_prefix(decodable: Callable[[Batch], bool], batch: Batch) -
     return batch, not decodable(batch)
 
 
-def first_aborting_record(decodable: Callable[[Batch], bool], batch: Batch) -> Place | None:
-    """Return the place of the first record of a batch whose decoding aborts the Spark job; None if none does.
+def aborting_record(context: BatchContext) -> Place | None:
+    """Return the first record of a batch whose decoding aborts the Spark job; None if none does.
 
-    Args:
-        decodable: Returns whether Spark can decode a batch without aborting.
-        batch: The batch.
+    Raises:
+        JobFailed: The records cannot be read at all, whether decoded or not.
+        TransientError: Spark does not decode messages at all.
     """
+    batch = context.batch
     while batch.offsets:
-        prefix, is_poison = largest_decodable_prefix(decodable, batch)
+        prefix, is_poison = largest_decodable_prefix(partial(is_decodable, context), batch)
         if is_poison:
+            require_decoder(context)
             return _place(prefix)
         batch = replace(batch, start=prefix.end)
     return None

@@ -11,11 +11,40 @@ from lakehouse.config.sensitive import visible_columns
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.engine import Decided, Engine
 from lakehouse.pipeline.engine_values import CheckedRows
 from resources.iceberg.snapshots import counts_by_snapshot, history
 from resources.protocols import ReadableCatalog
+
+
+def batch_results(
+    context: BatchContext, table: Table, snapshot_id: int, since: Positions, *, again: bool = False
+) -> list[CheckResult]:
+    """Run a topic's checks on the rows of a batch.
+
+    Checks with `severity: quarantine` are left out, because the rows that fail them are not in the table.
+
+    Args:
+        context: The batch.
+        table: The table that contains the snapshot.
+        snapshot_id: The snapshot.
+        since: The first offset of each partition (inclusive).
+        again: Whether the rows were read before. Row count checks are left out then: the size of a replay is
+            arbitrary.
+
+    Raises:
+        ConfigError: A check does not fit the table.
+        LakehouseError: A table that a check refers to is empty.
+    """
+    topic = context.topic
+    declared = {
+        name: check
+        for name, check in topic.checks.items()
+        if name not in topic.quarantine and not (again and isinstance(check, RowCount))
+    }
+    return run_checks(context.engine, context.clients.catalog, topic, declared, table, snapshot_id, since)
 
 
 def run_checks(
