@@ -207,7 +207,7 @@ class Datagen(Source):
     """Synthetic records, as Confluent's Datagen connector generates them."""
 
     type: Literal["datagen"]
-    producer = "lakehouse.pipeline.generated:register"
+    producer = "lakehouse.pipeline.datagen:register"
     schema_file: str = Field(
         description="Avro schema with the generator's hints (`arg.properties`), relative to lakehouse.yaml."
     )

@@ -6,7 +6,7 @@ from typing import Any
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import TableflowReferences, aws_resources
-from lakehouse.deploy.aws.objects import TableflowCluster
+from lakehouse.deploy.aws.foundation import TableflowCluster
 from lakehouse.deploy.confluent.confluent_resources import confluent_resources, foundation
 from lakehouse.deploy.confluent.tableflow import open_catalog_client
 from lakehouse.deploy.credentials import CloudCredentials

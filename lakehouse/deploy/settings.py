@@ -6,7 +6,7 @@ from typing import Any
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef, SettingValue
 from lakehouse.config.model import Config
-from lakehouse.deploy.aws.objects import WAREHOUSE
+from lakehouse.deploy.aws.foundation import WAREHOUSE
 from lakehouse.deploy.confluent.declared import DeclaredTopics
 from lakehouse.deploy.names import Names
 from resources.build import system

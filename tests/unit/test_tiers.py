@@ -69,9 +69,9 @@ def test_run_continues_after_death_of_a_process(tmp_path: Path):
     script = f"import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [{part}], [[{group!r}]]))"
     run = subprocess.run([sys.executable, "-c", script], cwd=PROJECT, capture_output=True, text=True)
     assert run.returncode == 1
-    died, own, shared = run.stdout.splitlines()[-4:-1]
+    died, part_summary, group_summary = run.stdout.splitlines()[-4:-1]
     assert "died in " in died and "test_a.py" in died
-    assert "1 passed" in own and "2 passed" in shared
+    assert "1 passed" in part_summary and "2 passed" in group_summary
 
 
 def test_run_interrupted_tears_down_in_each_process(start, tmp_path: Path):

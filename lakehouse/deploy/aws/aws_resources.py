@@ -12,9 +12,7 @@ from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws import iam_policies as policies
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.bucket import Bucket
-from lakehouse.deploy.aws.iam_policies import AwsPlace, Policy, Tables
-from lakehouse.deploy.aws.iam_role import IamRole
-from lakehouse.deploy.aws.objects import (
+from lakehouse.deploy.aws.foundation import (
     RESULTS,
     DeploymentSecrets,
     GlueDatabase,
@@ -22,6 +20,8 @@ from lakehouse.deploy.aws.objects import (
     Workgroup,
     spark_tables,
 )
+from lakehouse.deploy.aws.iam_policies import AwsPlace, Policy, Tables
+from lakehouse.deploy.aws.iam_role import IamRole
 from lakehouse.deploy.names import ROTATION, Names
 from lakehouse.deploy.resource import Outputs, Resource
 from lakehouse.deploy.settings import spark_class

@@ -16,9 +16,10 @@ from typing import Any, Literal
 from lakehouse.config.deployment import DEPLOYMENT_TAG
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws import iam_policies
+from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.aws_service import DENIED, Absent, AwsError, Response
+from lakehouse.deploy.aws.foundation import RESULTS
 from lakehouse.deploy.aws.iam_policies import same
-from lakehouse.deploy.aws.objects import RESULTS, AwsResource
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import EXISTED, Outputs, Updatable
 

@@ -5,9 +5,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from lakehouse.deploy.aws.aws_resource import AwsResource
 from lakehouse.deploy.aws.aws_service import Response
 from lakehouse.deploy.aws.iam_policies import Policy, same
-from lakehouse.deploy.aws.objects import AwsResource
 from lakehouse.deploy.resource import Outputs, Resource, Updatable, undeclared_permissions
 
 REGION_TAG = "lakehouse:region"

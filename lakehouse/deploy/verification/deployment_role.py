@@ -14,7 +14,7 @@ from snowflake.connector.errors import Error as SnowflakeError
 
 from lakehouse.core.errors import LakehouseError
 from lakehouse.deploy.aws.aws_service import DENIED, Aws, AwsError, Service
-from lakehouse.deploy.aws.objects import RESULTS, WAREHOUSE
+from lakehouse.deploy.aws.foundation import RESULTS, WAREHOUSE
 from lakehouse.deploy.names import Names
 from resources.aws.clients import boto3_session
 from resources.confluent.api_client import Forbidden

@@ -32,7 +32,7 @@ from lakehouse.config.deployment import Deployment
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
-from lakehouse.deploy.aws.objects import DeploymentSecrets
+from lakehouse.deploy.aws.foundation import DeploymentSecrets
 from lakehouse.deploy.confluent.confluent_resources import confluent_resources, foundation
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Resource

@@ -18,7 +18,7 @@ from lakehouse.config.deployment import Deployment, ExistingObjects
 from lakehouse.config.model import Config
 from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_resources import TableflowReferences, aws_resources
-from lakehouse.deploy.aws.objects import TableflowCluster
+from lakehouse.deploy.aws.foundation import TableflowCluster
 from lakehouse.deploy.names import Names
 from lakehouse.deploy.resource import Outputs, Resource
 from resources.aws.secrets_manager import SecretJson, Secrets
