@@ -78,7 +78,7 @@ NAMES: Sequence[StoredName] = (
         "snapshot summary",
         "A batch as JSON: topic, cluster and topic id, and the offsets of its records. The newest one is the "
         "table's position",
-        writers=("lakehouse/pipeline/ingestion.py", "lakehouse/pipeline/batches/offsets.py"),
+        writers=("lakehouse/pipeline/batches/batch_plan.py", "lakehouse/pipeline/batches/offsets.py"),
         readers=("resources/iceberg/snapshots.py",),
     ),
     StoredName(

@@ -9,27 +9,23 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import partial
 
-from pyiceberg.table import Table
-
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import BadRecords, CommitConflict, Paused
+from lakehouse.core.errors import CommitConflict, Paused
 from lakehouse.core.offsets.batch import Batch, Counts, Positions, clip, head, next_batch
 from lakehouse.core.polling import SYSTEM_CLOCK
-from lakehouse.core.table_protocol import TOKEN
 from lakehouse.pipeline.batches.batch_context import BatchContext
+from lakehouse.pipeline.batches.batch_plan import BatchPlan
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
 from lakehouse.pipeline.batches.poison import publishable_part
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
-from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.audit import CheckResult
-from lakehouse.pipeline.commits.staged_commit import OnPhase, Stage, no_report
-from lakehouse.pipeline.dead_letters import letters
-from lakehouse.pipeline.engine_values import JobFailed, Target, Written
+from lakehouse.pipeline.commits.staged_commit import OnPhase, no_report
+from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
-from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
+from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import summary_of
 
@@ -142,80 +138,12 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
 
 
 def publish(context: BatchContext) -> Published:
-    """Write a batch to a branch, audit it, publish its dead letters, then publish the batch.
-
-    Raises:
-        AuditFailed: The batch failed its audit.
-        BadRecords: Records cannot be decoded, and the topic's policy is to stop.
-        CommitConflict: Another writer published first.
-        SchemaError: The schema cannot become the table's columns.
-        UnclearState: The topic was recreated meanwhile, or decoding is not deterministic.
-        Unreachable: A system does not answer.
-    """
-    began, topic, batch = time.monotonic(), context.topic, context.batch
-    table = ensure_table(context.clients.catalog, topic, context.ref, context.schemas, context.table)
-    column_checks.validate_quarantine(context.engine, topic, context.ref)
-    context, stage, written = _stage(context, table)
-    counts = _counts(context, written)
-    checks = partial(column_checks.batch_results, context, since=batch.start), partial(_quarantined, context, written)
-    audited = context.commit.audit(stage, [counts], batch.offsets, *checks)
-    audited.require_passed()
-    context.report("dead_letters")
-    # Even if the topic keeps none by now: an earlier attempt at the batch may have published some.
-    letters.keep(context, written.dead if topic.errors == "log" else written.failing, audited.branch)
-    fingerprint_properties = schema_fingerprints.properties(audited.table, context.schemas)
-    table = context.commit.publish(audited, vars(counts), fingerprint_properties)
+    """Publish a batch by the steps of its plan (lakehouse/pipeline/batches/batch_plan.py), and measure it."""
+    began = time.monotonic()
+    batch, table = BatchPlan.of(context).execute()
     snapshot = table.current_snapshot()
     assert snapshot is not None
     summary = summary_of(snapshot)
     added, files = (int(summary.get(name, 0)) for name in ("added-files-size", "total-data-files"))
-    seconds = time.monotonic() - began
-    return Published(batch, counts, audited.findings, snapshot.snapshot_id, seconds, added, files)
-
-
-def _stage(context: BatchContext, table: Table) -> tuple[BatchContext, Stage, Written]:
-    """Write a batch to a branch; write it again if its records refer to schemas that were not known.
-
-    Returns:
-        The context with those schemas, the branch, and the result of the write.
-    """
-
-    def rows(target: Target) -> Written:
-        topic, is_empty = context.topic, context.base is None
-        return context.engine.write(context.decided(), target, topic.mode, topic.key, empty=is_empty)
-
-    token = {TOKEN: context.batch.to_json()}
-    stage, written = context.commit.stage(table, rows, token)
-    if written.unknown_schema or written.bad_key:
-        previous, context = context.schemas, context.with_foreign_writers(context.decided())
-        # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
-        if replace(context.schemas, unusable_ids=None) != previous:
-            schema_fingerprints.check(table, context.topic, context.schemas)
-            stage, written = context.commit.stage(context.clients.catalog.refreshed(table), rows, token)
-    return context, stage, written
-
-
-def _counts(context: BatchContext, written: Written) -> Counts:
-    """Apply the topic's policy to records that could not be decoded, and return the outcomes.
-
-    Raises:
-        BadRecords: The policy is to stop.
-    """
-    topic, counts = context.topic, written.counts
-    bad = counts.dead_letters - written.quarantined
-    if not bad or topic.errors == "log":
-        return counts
-    if topic.errors == "skip":
-        return replace(counts, skipped=bad, dead_letters=written.quarantined)
-    faults = context.decided().first_faults(shows_keys=not topic.sensitive)
-    raise BadRecords(topic.name, bad, faults)
-
-
-def _quarantined(context: BatchContext, written: Written, table: Table, snapshot_id: int) -> list[CheckResult]:
-    """Return the results of the checks that quarantine rows."""
-    if not context.topic.quarantine:
-        return []
-    row_count, since = written.counts.rows + written.quarantined, context.batch.start
-    return column_checks.quarantine_results(
-        context.decided(), context.topic, context.ref, table, since, row_count, written.quarantined
-    )
+    seconds, findings = time.monotonic() - began, batch.audited.findings
+    return Published(context.batch, batch.counts, findings, snapshot.snapshot_id, seconds, added, files)

@@ -148,6 +148,7 @@ def test_dry_run_of_new_topic_creates_no_table(stream):
     produce(stream, {}, {})
     result = run("dry-run", "--json")
     assert (result.exit_code, verdicts(result)["iceberg", "side_known"]) == (0, "passed")
+    assert "1. create table" in run("dry-run").output
     assert stream.table() is None
 
 

@@ -118,7 +118,8 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
     """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
-    TOPICS defaults to all topics and routes. The published table and its offsets do not change.
+    TOPICS defaults to all topics and routes. The published table and its offsets do not change. The steps by which a
+    run would publish these records are printed first.
 
     \b
     The newest 1,000 records of all topics:   lakehouse dry-run
@@ -141,6 +142,9 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                 try:
                     with hide_values(topic):
                         result = ingest_sample(declared.namespace, topic, clients, records)
+                    if not as_json:
+                        steps = (f"  {number}. {step}" for number, step in enumerate(result.steps, 1))
+                        echo("\n".join([f"A batch of these records of {topic.name} would:", *steps]))
                     outcomes += check_runner.as_outcomes(asset, result.findings)
                 except Exception as error:
                     why = logged_reason(f"The dry run of {topic.name} failed", error)

@@ -16,6 +16,7 @@ from lakehouse.core.offsets.batch import Batch, Counts, head
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.core.text import pluralize
+from lakehouse.pipeline.batches.batch_plan import BatchPlan
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
@@ -34,6 +35,8 @@ class DryRun:
 
     counts: Counts
     findings: list[CheckResult]
+    steps: list[str]
+    """The steps by which `ingest` would publish these records."""
 
 
 def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> DryRun:
@@ -56,9 +59,10 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
     sample = _newest(read_log(clients.kafka, topic.topic), records)
     branch = naming.dry_run_name(time.time())
     context = rewriting_context(topic, ref if table else replace(ref, name=branch), clients, sample, table)
+    steps = [str(step) for step in BatchPlan.of(replace(context, ref=ref))]
     try:
         replayed = read_again(context, branch)
-        return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings])
+        return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings], steps)
     finally:
         with clients.catalog.translate_errors():
             _drop(clients.catalog, context.ref, branch)

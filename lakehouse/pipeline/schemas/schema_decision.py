@@ -69,7 +69,7 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
     if table is None:
         columns(topic, newest)
         return SchemaDecision("accept", newest)
-    changes = _changes(topic, newest, table)
+    changes = schema_changes(topic, newest, table)
     try:
         evolution.require_accepted(changes, ".".join(table.name()))
     except IncompatibleSchema as error:
@@ -77,7 +77,7 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
             return SchemaDecision("roll_over", newest, changes, error)
         if topic.on_incompatible == "dead_letter":
             for older in older_versions(newest):
-                if all(change.accepted for change in _changes(topic, older, table)):
+                if all(change.accepted for change in schema_changes(topic, older, table)):
                     return SchemaDecision("use_older", older, changes, error)
         return SchemaDecision("refuse", newest, changes, error)
     return SchemaDecision("accept", newest, changes)
@@ -140,7 +140,7 @@ def _conflict(topic: Topic, newest: TopicSchemas, table: Table | None) -> Schema
         return SchemaDecision("roll_over", newest, (), error)
     if topic.on_incompatible == "dead_letter":
         older = with_versions(newest, ids)
-        if ids.isdisjoint(older.conflicts) and all(change.accepted for change in _changes(topic, older, table)):
+        if ids.isdisjoint(older.conflicts) and all(change.accepted for change in schema_changes(topic, older, table)):
             return SchemaDecision("use_older", older, (), error)
     return SchemaDecision("refuse", newest, (), error)
 
@@ -180,6 +180,7 @@ def columns(topic: Topic, schemas: TopicSchemas) -> Schema:
     return table_schema(topic.metadata.names, schemas.struct, schemas.key.shape.struct if schemas.key else None)
 
 
-def _changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[SchemaChange, ...]:
+def schema_changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[SchemaChange, ...]:
+    """Return the differences between a table and the columns of schemas."""
     shape = Shape(columns(topic, schemas).as_struct(), schemas.previous_names)
     return tuple(evolution.changes(table.schema(), shape))

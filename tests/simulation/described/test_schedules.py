@@ -10,6 +10,7 @@ import pytest
 import requests
 
 from lakehouse.core.errors import LakehouseError
+from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.ingestion import ingest
 from tests.simulation.choices import Choices
@@ -164,6 +165,24 @@ def test_publish_with_concurrent_upstream_exposes_closed_table(number):
         schedule.complete("ingest")
         schedule.interrupt("publish snowflake", number, partial(schedule.complete, "publish glue"))
         schedule.complete("publish")
+
+
+def test_dry_run_names_the_steps_of_a_batch():
+    schedule = Derivation()
+    with simulation(), empty_store(), simulated_time(schedule.world):
+        schedule.kafka.produce(0, [record(1)])
+        run = partial(dry_run, NAMESPACE, schedule.topic, schedule.clients, 10)
+        created, _, _, letters, published = run().steps
+        schedule.complete("ingest")
+        kept, written, audited, *_ = run().steps
+
+    table = f"{NAMESPACE}.{NAME}"
+    assert created.startswith(f"create table {table} with the columns id, ")
+    assert letters.endswith(f" in {table}__dead_letters")
+    assert published == f"publish: move main of {table} to the branch"
+    assert kept == f"keep the columns of {table}"
+    assert written.startswith("write 1 offset of ")
+    assert audited.startswith("audit the branch: ")
 
 
 @pytest.mark.parametrize("number", range(25))
