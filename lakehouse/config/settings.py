@@ -146,7 +146,8 @@ class TopicSettings(ConfigModel):
     record: str = Field(
         "",
         description="Full name of the record type that this table contains, if the topic has several types. Records "
-        "of other types are left to the entries that name them.",
+        "of other types are left to the entries that name them. A null value has no type and has its outcome in "
+        "the table of each type.",
     )
     errors: Literal["suspend", "skip", "log"] = Field(
         "suspend",

@@ -20,7 +20,7 @@ from pyspark.sql.types import DataType
 from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding import framing_columns
-from spark.decoding.conditions import first_of
+from spark.decoding.conditions import first_of, is_true
 from spark.decoding.decoded import PREFIX, record
 from spark.decoding.exact_keys import exactly, text_of_json
 
@@ -117,16 +117,16 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
             decoded = decoded.withColumns({name: row, f"{name}_good": good})
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
     columns = _columns(decoded, decoding, rows)
-    filtered = rows.filtered
+    filtered = is_true(rows.filtered)
     if decoding.has_other_types:
-        filtered |= F.coalesce(decoding.value.other(data), F.lit(False))
-        filtered |= decoding.value.framed(data) & framing_columns.names_one_of(decoding.other_type_ids, data)
+        filtered |= is_true(decoding.value.other(data))
+        filtered |= is_true(decoding.value.framed(data)) & framing_columns.names_one_of(decoding.other_type_ids, data)
     row_faults = list(rows.faults)
     if decoding.key:
         row_faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
     row_faults += [(columns[name].isNull(), "bad_key") for name in decoding.key_columns]
     reason = F.when(
-        ~filtered, F.coalesce(F.when(~rows.empty, _first(_value_faults(decoding, data))), _first(row_faults))
+        ~filtered, F.coalesce(F.when(~is_true(rows.empty), _first(_value_faults(decoding, data))), _first(row_faults))
     )
     # Spark pushes filters below projections unless an expression is non-deterministic. A filter by the reason would
     # otherwise decode once for each column that the reason depends on.
@@ -164,8 +164,8 @@ def _result(
     names = ("partition", "offset", "timestamp", "schema_id", "key", "value", *(["headers"] if headers else []))
     technical = {name: F.col(name) for name in names} | {
         "timestamp_type": metadata["kafka_timestamp_type"],
-        "filtered": filtered,
-        "tombstone": deleted,
+        "filtered": is_true(filtered),
+        "tombstone": is_true(deleted),
         "reason": reason,
         "check": F.lit(None).cast("string"),
     }
@@ -230,13 +230,13 @@ def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
     """
     row = F.col("v")
     null, operation = F.col("value").isNull(), row["op"]
-    deleted = F.coalesce((operation == "d") | (null if decoding.key else F.lit(False)), F.lit(False))
-    filtered = F.coalesce(operation == "m", F.lit(False))
+    deleted = is_true((operation == "d") | (null if decoding.key else F.lit(False)))
+    filtered = is_true(operation == "m")
     if not decoding.key:
         filtered |= null
     old = row["before"] if "before" in decoding.value.columns else None
     faults = [
-        (~null & ~F.coalesce(operation.isin("c", "r", "u", "d"), F.lit(False)), "unknown_operation"),
+        (~null & ~is_true(operation.isin("c", "r", "u", "d")), "unknown_operation"),
         (operation.isin("c", "r", "u") & row["after"].isNull(), "no_row"),
     ]
     return _Rows(row["after"], old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
@@ -307,7 +307,7 @@ def _value_faults(decoding: Decoding[Codec], data: Column) -> list[tuple[Column,
     unfit_faults = [(schema_id.isin(*decoding.unfit_ids) & undecoded, "unfit_schema")] if decoding.unfit_ids else []
     return [
         (data.isNull(), "null_value"),
-        (~decoding.value.framed(data), "not_framed"),
+        (~is_true(decoding.value.framed(data)), "not_framed"),
         *unknown,
         *unfit_faults,
         (undecoded, "undecodable"),
@@ -315,7 +315,7 @@ def _value_faults(decoding: Decoding[Codec], data: Column) -> list[tuple[Column,
 
 
 def _is_good(side: Literal["v", "k"]) -> Column:
-    return F.coalesce(F.col(f"{side}_good"), F.lit(False))
+    return is_true(F.col(f"{side}_good"))
 
 
 def foreign_schema_ids(
@@ -332,7 +332,9 @@ def foreign_schema_ids(
     """
     data, reason = record(side), {"key": "bad_key", "value": "unknown_schema"}[side]
     is_unknown = (
-        (record("reason") == reason) & framing_columns.is_framed(data) & ~framing_columns.names_one_of(known, data)
+        is_true(record("reason") == reason)
+        & framing_columns.is_framed(data)
+        & ~framing_columns.names_one_of(known, data)
     )
     counted = decoded.filter(is_unknown).groupBy(framing_columns.id_bytes(data).alias("id")).count()
     # Ties are broken by id, so that every run makes the same decision about a record.

@@ -9,13 +9,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.formats.schema import FRAME_BYTES, MAGIC, frame
+from spark.decoding.conditions import is_true
 
 
 def is_framed(data: Column, *, may_be_empty: bool = False) -> Column:
     """Return whether messages have the format, with a non-empty body unless `may_be_empty`."""
     length = F.octet_length(data)
     has_body = length >= FRAME_BYTES if may_be_empty else length > FRAME_BYTES
-    return has_body & (F.substring(data, 1, len(MAGIC)) == F.lit(MAGIC))
+    return is_true(has_body & (F.substring(data, 1, len(MAGIC)) == F.lit(MAGIC)))
 
 
 def body(data: Column) -> Column:
@@ -32,7 +33,7 @@ def names_one_of(ids: Collection[int], data: Column) -> Column:
     """Return whether framed messages have one of the schema ids."""
     if not ids:
         return F.lit(False)
-    return id_bytes(data).isin([frame(id_)[len(MAGIC) :] for id_ in sorted(ids)])
+    return is_true(id_bytes(data).isin([frame(id_)[len(MAGIC) :] for id_ in sorted(ids)]))
 
 
 def by_schema_id(data: Column, ids: Iterable[int], then: Callable[[int], Column]) -> Column:

@@ -12,6 +12,7 @@ from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables import letter_columns, naming
 from lakehouse.pipeline.engine_values import REASONS, Decoding, LetterOrigin, LetterSet, Target, WaitingLetters
 from spark.decoding import framing_columns
+from spark.decoding.conditions import is_true
 from spark.decoding.decode import Codec
 from spark.decoding.decoded import record
 from spark.decoding.explain import message
@@ -118,7 +119,7 @@ def waiting(spark: SparkSession, letters: WaitingLetters) -> DataFrame:
     snapshot = published(spark, letters.ref, letters.snapshot_id, {})
     undecoded = snapshot.filter(_is_waiting())
     if not letters.poison:
-        undecoded = undecoded.filter(F.col("error_reason") != "poison")
+        undecoded = undecoded.filter(~is_true(F.col("error_reason") == "poison"))
     position = letters.position
     source = undecoded.filter(_is_of(position.topic_id, letters.since, position.end)).select("source_record.*")
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)

@@ -67,9 +67,10 @@ def nothing(spark: SparkSession, target: Target) -> None:
 def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows."""
     observation, good = _observe(decoded)
-    commits.append(_table_rows(good, good.schema, target), target)
+    kept = Observation()
+    commits.append(_table_rows(good.observe(kept, F.count(F.lit(1)).alias("rows")), good.schema, target), target)
     counts = observed_counts(observation)
-    return _written(counts, rows=counts["consumed"] - counts["dead_letters"] - counts["filtered"])
+    return _written(counts, rows=observed_counts(kept)["rows"])
 
 
 def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
@@ -82,11 +83,12 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
         empty: Whether the table has no rows to compare with.
     """
     observation, good = _observe(decoded)
-    rows = _table_rows(_one_a_key(good, key, F.min_by), good.schema, target)
+    first, of_keys = _one_a_key(good, key, F.min_by)
+    rows = _table_rows(first, good.schema, target)
     added = merge.add(rows, target) if empty else merge.add_missing(rows, target, key)
-    counts = observed_counts(observation)
-    good_records = counts["consumed"] - counts["dead_letters"] - counts["filtered"]
-    return _written(counts, rows=added, deduplicated=good_records - added)
+    counts, keys = observed_counts(observation), observed_counts(of_keys)
+    in_table = keys["kept"] - added
+    return _written(counts, rows=added, deduplicated=keys["others"] + in_table)
 
 
 def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
@@ -99,31 +101,43 @@ def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool
         empty: Whether the table has no rows to replace.
     """
     observation, good = _observe(decoded)
-    kept = Observation()
-    latest = _one_a_key(good, key, F.max_by)
-    latest = latest.observe(kept, F.count(F.lit(1)).alias("kept"), F.count_if(record("tombstone")).alias("tombstones"))
+    latest, of_keys = _one_a_key(good, key, F.max_by)
     if empty:
         commits.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target), target)
     else:
         merge.replace(_table_rows(latest, good.schema, target, record("tombstone")), target, key)
-    counts, last = observed_counts(observation), observed_counts(kept)
+    counts, keys = observed_counts(observation), observed_counts(of_keys)
     return _written(
         counts,
-        rows=last["kept"] - last["tombstones"],
-        tombstones=last["tombstones"],
-        superseded=counts["consumed"] - counts["dead_letters"] - counts["filtered"] - last["kept"],
+        rows=keys["kept"] - keys["tombstones"],
+        tombstones=keys["tombstones"],
+        superseded=keys["others"],
     )
 
 
-def _one_a_key(good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, Column], Column]) -> DataFrame:
-    """Return one record per key: the newest (max_by) or the oldest (min_by)."""
+def _one_a_key(
+    good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, Column], Column]
+) -> tuple[DataFrame, Observation]:
+    """Return one record per key: the newest (max_by) or the oldest (min_by).
+
+    Returns:
+        The records, and the counts `kept`, how many of them are `tombstones`, and `others` with the same keys.
+    """
     # A key's records are in one partition, ordered by offset, unless the partition count was changed. The other
     # columns then make the choice deterministic.
     order = F.struct(record("offset"), record("timestamp"), record("partition"))
     # With the key as it was: Spark groups by 0.0 in place of -0.0.
     columns = _quoted(table_columns(good.columns))
-    chosen = good.groupBy(*_quoted(key)).agg(choose(F.struct(*columns, record("tombstone")), order).alias(PREFIX))
-    return chosen.select(f"{PREFIX}.*")
+    one, number = choose(F.struct(*columns, record("tombstone")), order).alias(PREFIX), record("number")
+    chosen = good.groupBy(*_quoted(key)).agg(one, F.count(F.lit(1)).alias(PREFIX + "number"))
+    observation = Observation()
+    observed = chosen.select(f"{PREFIX}.*", number).observe(
+        observation,
+        F.count(F.lit(1)).alias("kept"),
+        F.count_if(record("tombstone")).alias("tombstones"),
+        F.coalesce(F.sum(number - 1), F.lit(0)).alias("others"),
+    )
+    return observed.drop(PREFIX + "number"), observation
 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:
