@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import lru_cache, reduce, wraps
+from functools import cached_property, lru_cache, reduce, wraps
 from pkgutil import resolve_name
 from typing import Any, Literal, TypeVar
 
@@ -18,24 +18,46 @@ from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import Check, Scope
 from lakehouse.core.errors import LakehouseError
-from lakehouse.core.offsets.batch import Batch, Positions
-from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
+from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of
 from lakehouse.pipeline.engine_values import (
+    Answer,
+    ChangedColumns,
     CheckedRows,
+    Checking,
+    Compactable,
+    Confirmed,
+    Contents,
+    Controls,
+    Deciding,
     Decoding,
+    DuplicateKeys,
+    Duplicates,
+    Ends,
+    ExistingRows,
     FirstRows,
     GroupRows,
+    IsEmpty,
     JobFailed,
     LateRows,
-    LetterOrigin,
-    LetterPlaces,
     LetterSet,
+    LettersOf,
+    Logged,
     LogRange,
+    LostRows,
     Mode,
+    NullKeys,
     Place,
+    Places,
+    PoisonLetters,
+    Question,
+    Reading,
     Records,
+    Redecided,
+    Redrivable,
+    Rejected,
+    Rewritten,
     RowPlaces,
     Rows,
     RowsBetween,
@@ -44,8 +66,10 @@ from lakehouse.pipeline.engine_values import (
     SnapshotRows,
     Target,
     Transform,
+    Trial,
     WaitingLetters,
     Written,
+    WrongNewest,
 )
 from resources.protocols import KafkaClient, SparkClient
 from spark import avro_schema, column_lineage, derive
@@ -148,9 +172,6 @@ class SparkDecided:
     frame: DataFrame
     decoding: Decoding[Codec]
 
-    def completes(self) -> bool:
-        return decode.is_decodable(self.frame)
-
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
     ) -> list[int]:
@@ -192,99 +213,48 @@ class SparkMissing:
     count: int
 
 
+def _letters(rejected: Rejected) -> DataFrame:
+    decided = rejected.decided
+    return dead_letters.of_records(decided.frame, decided.decoding, rejected.origin)
+
+
 @_raises_job_failed
 class SparkLetters(_Jobs):
     """The tables of dead letters."""
 
-    def of_batch(self, ref: TableRef, batch: Batch, branch: str | None = None) -> LetterSet:
-        return dead_letters.letter_set(self._table(ref, branch), batch)
-
-    def poisonous(self, ref: TableRef, batch: Batch) -> list[Place]:
-        return dead_letters.poisonous(self._table(ref), batch)
-
     def read(self, ref: TableRef, topic_id: str, since: Positions, upto: Positions) -> pa.Table:
         return dead_letters.between(self._table(ref), topic_id, since, upto).toArrow()
 
-    def discard(self, target: Target, batch: Batch) -> None:
-        dead_letters.discard(self._session, target, batch)
-
-    def put(self, decided: Any, target: Target, origin: LetterOrigin) -> None:
-        dead_letters.append(dead_letters.of_records(decided.frame, decided.decoding, origin), target)
-
     def missing(
-        self,
-        decided: Sequence[Any],
-        origin: LetterOrigin,
-        ref: TableRef,
-        batch: Batch,
-        rows: Target,
-        place: Sequence[str],
+        self, rejected: Sequence[Rejected], ref: TableRef, batch: Batch, rows: Target, place: Sequence[str]
     ) -> SparkMissing:
-        of_range = [dead_letters.of_records(piece.frame, piece.decoding, origin) for piece in decided]
-        frame = dead_letters.missing(of_range, self._table(ref), batch, self._session.table(rows.path), place)
+        of_range, table = [*map(_letters, rejected)], self._table(rows.ref, rows.branch)
+        frame = dead_letters.missing(of_range, self._table(ref), batch, table, place)
         return SparkMissing(frame, frame.count())
 
-    def discard_earlier(self, missing: Any, target: Target, batch: Batch) -> None:
-        dead_letters.discard_earlier(missing.frame, target, batch)
+    def discard(self, target: Target, batch: Batch, replaced_by: Any = None) -> None:
+        if replaced_by is None:
+            dead_letters.discard(self._session, target, batch)
+        else:
+            dead_letters.discard_earlier(replaced_by.frame, target, batch)
 
-    def put_missing(self, missing: Any, target: Target) -> None:
-        dead_letters.append(missing.frame, target)
+    def put(self, letters: Any, target: Target) -> None:
+        dead_letters.append(_letters(letters) if isinstance(letters, Rejected) else letters.frame, target)
 
-    def attempt(self, decided: Any, key: Sequence[str] = ()) -> SparkAttempt:
-        return SparkAttempt.of(dead_letters.attempt(decided.frame, key))
-
-    def confirm(
-        self,
-        attempt: Any,
-        decided: Sequence[Any],
-        ref: TableRef,
-        key: Sequence[str],
-        place: Sequence[str],
-    ) -> SparkAttempt:
-        pieces = [piece.frame for piece in decided]
-        return SparkAttempt.of(dead_letters.replaced(attempt.frame, pieces, self._table(ref), key, place))
-
-    def existing_rows(self, waiting: WaitingLetters, ref: TableRef, place: Sequence[str]) -> SparkAttempt:
-        return SparkAttempt.of(dead_letters.existing_rows(self._records(waiting), self._table(ref), place))
+    def attempt(self, letters: Redrivable) -> SparkAttempt:
+        match letters:
+            case Redecided():
+                frame = dead_letters.attempt(letters.decided.frame, letters.key)
+            case Confirmed():
+                attempt, pieces = letters.attempt.frame, [piece.frame for piece in letters.decided]
+                frame = dead_letters.replaced(attempt, pieces, self._table(letters.ref), letters.key, letters.place)
+            case ExistingRows():
+                waiting, table = self._records(letters.waiting), self._table(letters.ref)
+                frame = dead_letters.existing_rows(waiting, table, letters.place)
+        return SparkAttempt.of(frame)
 
     def mark(self, attempt: Any, target: Target, topic_id: str) -> None:
         dead_letters.mark(attempt.frame, target, topic_id)
-
-
-@_raises_job_failed
-class SparkLedger(_Jobs):
-    """Counts of what a table, its dead letters and the topic's log have of the ranges in a ledger."""
-
-    def contents(
-        self, places: Sequence[RowPlaces | LetterPlaces], ranges: Sequence[OffsetRange]
-    ) -> dict[OffsetRange | None, RangeContents]:
-        return ledger_counts.held(self._together(places), ranges)
-
-    def duplicates(self, places: RowPlaces | LetterPlaces, allowed: int = 1) -> list[tuple[int, int, int]]:
-        return ledger_counts.duplicates(self._places(places), allowed)
-
-    def duplicate_keys(self, places: RowPlaces, shown: Collection[str]) -> list[tuple[str, int]]:
-        return ledger_counts.duplicate_keys(self._places(places), places.key, shown)
-
-    def logged(
-        self, batch: Batch, ranges: Sequence[OffsetRange], outcomes: Sequence[RowPlaces | LetterPlaces]
-    ) -> tuple[dict[int, LogContents], list[tuple[int, int, int]]]:
-        return ledger_counts.logged(
-            self._records(LogRange(batch)), ranges, self._together(outcomes) if outcomes else None
-        )
-
-    def wrong_newest(self, decided: Any, letters: LetterPlaces | None, rows: RowPlaces) -> list[tuple[int, int, bool]]:
-        letter_places = self._places(letters) if letters else None
-        return ledger_counts.wrong_newest(decided.frame, letter_places, self._places(rows), rows.key)
-
-    def _together(self, tables: Sequence[RowPlaces | LetterPlaces]) -> DataFrame:
-        return reduce(DataFrame.unionAll, [self._places(of).select(*places.NAMES) for of in tables])
-
-    def _places(self, of: RowPlaces | LetterPlaces) -> DataFrame:
-        snapshot = derive.published(self._session, of.ref, of.snapshot_id, {})
-        if isinstance(of, RowPlaces):
-            return ledger_counts.of_rows(snapshot, of.names, of.key)
-        return dead_letters.of_topics(snapshot, of.topic_ids)
 
 
 @_raises_job_failed
@@ -293,7 +263,12 @@ class SparkDerived:
     """The result of a transform."""
 
     rows: DataFrame
-    result: DataFrame
+    transform: Transform
+
+    @cached_property
+    def result(self) -> DataFrame:
+        """The rows, without the metadata columns of the source."""
+        return derive.own_columns(self.transform(self.rows))
 
     def avro_schema(self, name: str, columns: Sequence[str] | None = None) -> str:
         rows = self.result if columns is None else self.result.select(*columns)
@@ -305,66 +280,23 @@ class SparkDerived:
     def lineage(self) -> Mapping[str, list[str]]:
         return column_lineage.columns_read(self.result, self.rows.columns)
 
-
-@_raises_job_failed
-class SparkDerivation(_Jobs):
-    """Rows from which topics are derived, and the messages."""
-
-    def ends(self, rows: Rows) -> Positions:
-        return derive.ends(self._rows(rows))
-
-    def is_empty(self, rows: Rows) -> bool:
-        return self._rows(rows).isEmpty()
-
-    def changed_columns(self, rows: Rows, earlier: Rows) -> list[str]:
-        return derive.changed_columns(self._rows(rows), self._rows(earlier))
-
-    def is_read(self, transform: Transform, rows: Rows, columns: Sequence[str]) -> bool:
-        frame = self._rows(rows)
+    def reads(self, columns: Sequence[str]) -> bool:
         try:
-            return bool(transform(frame.drop(*columns)).schema != transform(frame).schema)
+            return bool(self.transform(self.rows.drop(*columns)).schema != self.transform(self.rows).schema)
         except LakehouseError:
             raise
         except Exception:  # Whatever the transform raises without a column, it reads it.
             return True
-
-    def derive(self, rows: Rows, transform: Transform) -> SparkDerived:
-        frame = self._rows(rows)
-        return SparkDerived(frame, derive.own_columns(transform(frame)))
-
-    def _rows(self, rows: Rows) -> DataFrame:
-        match rows:
-            case SnapshotRows():
-                return derive.published(self._session, rows.ref, rows.snapshot_id, rows.names)
-            case RowsBetween():
-                return derive.rows_between(self._rows(rows.rows), rows.start, rows.end)
-            case LateRows():
-                derived = [(self._rows(snapshot), end) for snapshot, end in rows.derived]
-                return derive.late_rows(self._rows(rows.rows), derived, rows.since)
-            case FirstRows():
-                return derive.first_rows(self._rows(rows.rows), rows.number)
-            case RowsInColumnsOf():
-                return derive.as_rows_of(self._rows(rows.columns_of), self._rows(rows.rows))
-            case GroupRows():
-                touched = derive.groups([*map(self._rows, rows.touched)], rows.group_by)
-                parts = (derive.rows_of_touched_groups(self._rows(of), touched, rows.group_by) for of in rows.rows)
-                return reduce(DataFrame.unionByName, parts)
 
 
 @_raises_job_failed
 class SparkMaintenance(_Jobs):
     """Compaction, expiry and clean-up."""
 
-    def compact(self, ref: TableRef, target_bytes: int, small_bytes: int) -> Mapping[str, int]:
-        return maintenance_procedures.compact(self._session, ref, target_bytes, small_bytes)
+    def compact(self, ref: TableRef, files: Compactable) -> Rewritten:
+        return maintenance_procedures.compact(self._session, ref, files)
 
-    def compact_deletes(self, ref: TableRef) -> Mapping[str, int]:
-        return maintenance_procedures.compact_deletes(self._session, ref)
-
-    def compact_manifests(self, ref: TableRef) -> Mapping[str, int]:
-        return maintenance_procedures.compact_manifests(self._session, ref)
-
-    def expire(self, ref: TableRef, older_than: datetime, retain_last: int) -> Mapping[str, int]:
+    def expire(self, ref: TableRef, older_than: datetime, retain_last: int) -> int:
         return maintenance_procedures.expire(self._session, ref, older_than, retain_last)
 
     def remove_orphans(self, catalog: str, ref: TableRef, older_than: datetime) -> int:
@@ -384,22 +316,9 @@ class SparkEngine(_Jobs):
         return SparkLetters(self.client, self.settings, self.kafka)
 
     @property
-    def ledger(self) -> SparkLedger:
-        """Counts for the ledger."""
-        return SparkLedger(self.client, self.settings, self.kafka)
-
-    @property
-    def derivation(self) -> SparkDerivation:
-        """Rows and messages of derived topics."""
-        return SparkDerivation(self.client, self.settings, self.kafka)
-
-    @property
     def maintenance(self) -> SparkMaintenance:
         """Compaction, expiry and clean-up."""
         return SparkMaintenance(self.client, self.settings, self.kafka)
-
-    def is_readable(self, records: LogRange) -> bool:
-        return kafka_records.is_readable(self._records(records))
 
     def decide(
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
@@ -410,37 +329,93 @@ class SparkEngine(_Jobs):
             return SparkDecided(decode.refused(frame, instructions, refused, headers=headers), instructions)
         return SparkDecided(decode.decode(frame, instructions, headers=headers), instructions)
 
-    def require_decoder(self, decoding: Decoding[Side], *, explained: bool) -> None:
-        control.decode_controls(self._session, with_codecs(decoding), explained=explained)
+    def completes(self, trial: Trial) -> bool:
+        match trial:
+            case Reading():
+                return kafka_records.is_readable(self._records(trial.records))
+            case Deciding():
+                return decode.is_decodable(trial.decided.frame)
+            case Controls():
+                control.decode_controls(self._session, with_codecs(trial.decoding), explained=trial.explained)
+            case Checking():
+                staged_checks.validate(self._session, trial.declared, trial.scope)
+        return True
 
     def create_branch(self, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
         write.create_branch(self._session, ref, branch, snapshot_id)
 
-    def write_nothing(self, target: Target) -> None:
-        write.nothing(self._session, target)
-
-    def write(self, decided: Any, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
+    def write(
+        self, decided: Any, target: Target, mode: Mode = "append", key: tuple[str, ...] = (), *, empty: bool = False
+    ) -> Written:
+        if decided is None:
+            write.nothing(self._session, target)
+            return Written(Counts())
         return write.rows(decided.frame, target, mode, key, empty=empty)
 
-    def lost_rows(
-        self,
-        base: int | None,
-        target: Target,
-        decided: Sequence[Any],
-        batch: Batch,
-        key: Sequence[str],
-        place: Sequence[str],
-    ) -> list[Place]:
-        pieces = [piece.frame for piece in decided]
-        return lost_rows.lost_rows(self._session, base, target, pieces, batch, key, place)
+    def count(self, question: Question[Answer]) -> Answer:
+        answer: Any
+        match question:
+            case NullKeys():
+                answer = write.null_keys(self._table(question.ref, question.branch), question.key)
+            case LettersOf():
+                answer = dead_letters.letter_set(self._table(question.ref, question.branch), question.batch)
+            case PoisonLetters():
+                answer = dead_letters.poisonous(self._table(question.ref), question.batch)
+            case LostRows():
+                answer = lost_rows.lost_rows(self._session, question, [piece.frame for piece in question.decided])
+            case Contents():
+                answer = ledger_counts.held(self._together(question.places), question.ranges)
+            case Duplicates():
+                answer = ledger_counts.duplicates(self._places(question.places), question.allowed)
+            case DuplicateKeys():
+                rows = self._places(question.rows)
+                answer = ledger_counts.duplicate_keys(rows, question.rows.key, question.shown)
+            case Logged():
+                outcomes = self._together(question.outcomes) if question.outcomes else None
+                answer = ledger_counts.logged(self._records(LogRange(question.batch)), question.ranges, outcomes)
+            case WrongNewest():
+                letters = self._places(question.letters) if question.letters else None
+                rows = self._places(question.rows)
+                answer = ledger_counts.wrong_newest(question.decided.frame, letters, rows, question.rows.key)
+            case Ends():
+                answer = derive.ends(self._rows(question.rows))
+            case IsEmpty():
+                answer = self._rows(question.rows).isEmpty()
+            case ChangedColumns():
+                answer = derive.changed_columns(self._rows(question.rows), self._rows(question.earlier))
+        return answer
 
-    def null_keys(self, ref: TableRef, branch: str, key: Sequence[str]) -> int:
-        return write.null_keys(self._table(ref, branch), key)
+    def derive(self, rows: Rows, transform: Transform) -> SparkDerived:
+        return SparkDerived(self._rows(rows), transform)
 
     def check(
         self, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
     ) -> dict[str, CheckedRows]:
         return staged_checks.run(self._session, declared, scope, shown)
 
-    def validate(self, declared: Mapping[str, Check], scope: Scope) -> None:
-        staged_checks.validate(self._session, declared, scope)
+    def _together(self, tables: Sequence[Places]) -> DataFrame:
+        return reduce(DataFrame.unionAll, [self._places(of).select(*places.NAMES) for of in tables])
+
+    def _places(self, of: Places) -> DataFrame:
+        snapshot = derive.published(self._session, of.ref, of.snapshot_id, {})
+        if isinstance(of, RowPlaces):
+            return ledger_counts.of_rows(snapshot, of.names, of.key)
+        return dead_letters.of_topics(snapshot, of.topic_ids)
+
+    def _rows(self, rows: Rows) -> DataFrame:
+        match rows:
+            case SnapshotRows():
+                return derive.published(self._session, rows.ref, rows.snapshot_id, rows.names)
+            case RowsBetween():
+                return derive.rows_between(self._rows(rows.rows), rows.start, rows.end)
+            case LateRows():
+                derived = [(self._rows(snapshot), end) for snapshot, end in rows.derived]
+                return derive.late_rows(self._rows(rows.rows), derived, rows.since)
+            case FirstRows():
+                return derive.first_rows(self._rows(rows.rows), rows.number)
+            case RowsInColumnsOf():
+                return derive.as_rows_of(self._rows(rows.columns_of), self._rows(rows.rows))
+            case GroupRows():
+                touched = derive.groups([*map(self._rows, rows.touched)], rows.group_by)
+                parts = (derive.rows_of_touched_groups(self._rows(of), touched, rows.group_by) for of in rows.rows)
+                return reduce(DataFrame.unionByName, parts)

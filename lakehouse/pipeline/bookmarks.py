@@ -78,7 +78,7 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
     position = _read_position(config, clients, source, topic.topic, where)
     if position.last is None:
         return _replace(kafka, name, position, reason)
-    engine, is_by_row = clients.engine.derivation, not topic.source.group_by
+    engine, is_by_row = clients.engine, not topic.source.group_by
     snapshot = position.table.current_snapshot()
     assert snapshot is not None
     table = SourceTable(source, position.chain, position.ref, position.table, snapshot.snapshot_id, engine)

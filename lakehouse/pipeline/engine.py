@@ -17,21 +17,23 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import (
+    Answer,
     CheckedRows,
+    Compactable,
     Decoding,
-    LetterOrigin,
-    LetterPlaces,
     LetterSet,
-    LogRange,
     Mode,
     Place,
+    Question,
     Records,
-    RowPlaces,
+    Redrivable,
+    Rejected,
+    Rewritten,
     Rows,
     Side,
     Target,
     Transform,
-    WaitingLetters,
+    Trial,
     Written,
 )
 
@@ -39,7 +41,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from lakehouse.config.checks import Check, Scope
-    from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
     from resources.protocols import KafkaClient
 
 
@@ -48,13 +49,6 @@ class Decided(Protocol):
 
     Each question reads and decides the records again, so the answers may differ if the log or a check does.
     """
-
-    def completes(self) -> bool:
-        """Return whether all records can be decided without aborting a job, whether good or bad.
-
-        Raises:
-            JobFailed: The cause is not a record: the query is invalid, or the connection was lost.
-        """
 
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
@@ -109,85 +103,36 @@ class MissingLetters(Protocol):
 class LetterStore(Protocol):
     """The tables of dead letters."""
 
-    def of_batch(self, ref: TableRef, batch: Batch, branch: str | None = None) -> LetterSet:
-        """Return the set of a batch's records in a table of dead letters, or in a branch of it."""
-
-    def poisonous(self, ref: TableRef, batch: Batch) -> list[Place]:
-        """Return each record of a batch whose decoding aborted a job, and that is no row."""
-
     def read(self, ref: TableRef, topic_id: str, since: Positions, upto: Positions) -> pa.Table:
         """Return the dead letters from `since` (inclusive) to `upto` (exclusive) by partition, in order."""
 
-    def discard(self, target: Target, batch: Batch) -> None:
-        """Delete the dead letters of a batch's offsets from a branch of their table."""
-
-    def put(self, decided: Decided, target: Target, origin: LetterOrigin) -> None:
-        """Append the records that are dead letters, with unchanged bytes, to a branch of their table.
-
-        Args:
-            decided: The records, with headers.
-            target: The branch.
-            origin: Their origin.
-        """
-
     def missing(
-        self,
-        decided: Sequence[Decided],
-        origin: LetterOrigin,
-        ref: TableRef,
-        batch: Batch,
-        rows: Target,
-        place: Sequence[str],
+        self, rejected: Sequence[Rejected], ref: TableRef, batch: Batch, rows: Target, place: Sequence[str]
     ) -> MissingLetters:
         """Determine the dead letters of a range that are neither waiting in their table nor rows.
 
         Args:
-            decided: The records of the range, with headers.
-            origin: Their origin.
+            rejected: The records of the range that are dead letters.
             ref: The table of dead letters.
             batch: The range.
             rows: The branch with the rows, all of the batch's topic.
             place: The columns of Kafka partitions and offsets.
         """
 
-    def discard_earlier(self, missing: MissingLetters, target: Target, batch: Batch) -> None:
-        """Delete the dead letters that `missing` replaces: their records were rows, and are dead letters again."""
-
-    def put_missing(self, missing: MissingLetters, target: Target) -> None:
-        """Append them to a branch of their table."""
-
-    def attempt(self, decided: Decided, key: Sequence[str] = ()) -> LetterAttempt:
-        """Decide once which dead letters decode now, or belong to another table.
+    def discard(self, target: Target, batch: Batch, replaced_by: MissingLetters | None = None) -> None:
+        """Delete dead letters of a batch's offsets from a branch of their table.
 
         Args:
-            decided: The dead letters.
-            key: The columns that identify a row if a record replaces the row of its key.
+            target: The branch.
+            batch: The offsets.
+            replaced_by: Only those of these records, which were rows and are dead letters again; None for all.
         """
 
-    def confirm(
-        self,
-        attempt: LetterAttempt,
-        decided: Sequence[Decided],
-        ref: TableRef,
-        key: Sequence[str],
-        place: Sequence[str],
-    ) -> LetterAttempt:
-        """Return the attempt in which dead letters become rows only if their key has its row, or a later row or record.
+    def put(self, letters: Rejected | MissingLetters, target: Target) -> None:
+        """Append dead letters to a branch of their table."""
 
-        A record that the broker deleted was not read again. Without a later record of its key that decodes, it must
-        remain a dead letter, unless it belongs to another table.
-
-        Args:
-            attempt: The dead letters.
-            decided: The records that were written.
-            ref: The table with the rows.
-            key: The columns that identify a row.
-            place: The columns of Kafka partitions and offsets.
-        """
-
-    def existing_rows(self, waiting: WaitingLetters, ref: TableRef, place: Sequence[str]) -> LetterAttempt:
-        """Return the dead letters whose records are rows of a table: a redrive published them, and was interrupted
-        before it marked the dead letters."""
+    def attempt(self, letters: Redrivable) -> LetterAttempt:
+        """Decide once which dead letters become rows."""
 
     def mark(self, attempt: LetterAttempt, target: Target, topic_id: str) -> None:
         """Count one more attempt at each dead letter on a branch, and mark those that became rows as redriven.
@@ -196,56 +141,6 @@ class LetterStore(Protocol):
             attempt: The dead letters.
             target: The branch.
             topic_id: Id of the Kafka topic that they come from.
-        """
-
-
-class LedgerCounts(Protocol):
-    """Counts of what a table, its dead letters and the topic's log have of the ranges in a ledger."""
-
-    def contents(
-        self, places: Sequence[RowPlaces | LetterPlaces], ranges: Sequence[OffsetRange]
-    ) -> dict[OffsetRange | None, RangeContents]:
-        """Return what the tables together have of each range; None for offsets in no range."""
-
-    def duplicates(self, places: RowPlaces | LetterPlaces, allowed: int = 1) -> list[tuple[int, int, int]]:
-        """Return the first records that occur more often than `allowed`, as (partition, offset, occurrences)."""
-
-    def duplicate_keys(self, places: RowPlaces, shown: Collection[str]) -> list[tuple[str, int]]:
-        """Return the first keys with more than one row, as (key, rows).
-
-        Args:
-            places: The rows.
-            shown: The columns whose values may be returned; others are hidden.
-        """
-
-    def logged(
-        self, batch: Batch, ranges: Sequence[OffsetRange], outcomes: Sequence[RowPlaces | LetterPlaces]
-    ) -> tuple[dict[int, LogContents], list[tuple[int, int, int]]]:
-        """Return the number of records in the log for each snapshot's ranges, and the first records without an outcome.
-
-        Args:
-            batch: The part of the log to read.
-            ranges: The ranges.
-            outcomes: Rows and dead letters; empty to count records only.
-
-        Returns:
-            The numbers by snapshot id, and (snapshot id, partition, offset) of the records to report.
-        """
-
-    def wrong_newest(
-        self, decided: Decided, letters: LetterPlaces | None, rows: RowPlaces
-    ) -> list[tuple[int, int, bool]]:
-        """Return the first records that are the newest of their key but are not what an upsert table has.
-
-        Keys that occur in several partitions are left out, because their records have no order.
-
-        Args:
-            decided: The records up to the table's offsets.
-            letters: The dead letters; None if there are none.
-            rows: The rows.
-
-        Returns:
-            (partition, offset, tombstone) of each record; for a tombstone, the table still has an older row.
         """
 
 
@@ -272,46 +167,22 @@ class DerivedRows(Protocol):
     def lineage(self) -> Mapping[str, list[str]]:
         """Return the columns of the source that each column was derived from."""
 
-
-class DerivationEngine(Protocol):
-    """Rows from which topics are derived, and the messages."""
-
-    def ends(self, rows: Rows) -> Positions:
-        """Return the offset after the last one of the rows, by partition."""
-
-    def is_empty(self, rows: Rows) -> bool:
-        """Return whether there are no rows."""
-
-    def changed_columns(self, rows: Rows, earlier: Rows) -> list[str]:
-        """Return the columns of both whose values in the earlier rows are not values of the present type."""
-
-    def is_read(self, transform: Transform, rows: Rows, columns: Sequence[str]) -> bool:
-        """Return whether the result of a transform depends on any of some columns."""
-
-    def derive(self, rows: Rows, transform: Transform) -> DerivedRows:
-        """Return the result of a transform."""
+    def reads(self, columns: Sequence[str]) -> bool:
+        """Return whether the result depends on any of some columns of the source."""
 
 
 class Maintenance(Protocol):
     """Compaction, expiry and clean-up. They commit like any other writer, and are safe to run again."""
 
-    def compact(self, ref: TableRef, target_bytes: int, small_bytes: int) -> Mapping[str, int]:
-        """Rewrite small data files, and those with delete files, to about the target size.
+    def compact(self, ref: TableRef, files: Compactable) -> Rewritten:
+        """Rewrite files into fewer ones."""
 
-        Args:
-            ref: The table.
-            target_bytes: The target size of a data file.
-            small_bytes: The size below which a data file is rewritten.
+    def expire(self, ref: TableRef, older_than: datetime, retain_last: int) -> int:
+        """Expire older snapshots, except the last ones and those of branches and tags.
+
+        Returns:
+            The number of data files that only they had, and that were deleted.
         """
-
-    def compact_deletes(self, ref: TableRef) -> Mapping[str, int]:
-        """Rewrite position delete files into fewer files."""
-
-    def compact_manifests(self, ref: TableRef) -> Mapping[str, int]:
-        """Rewrite manifests into fewer files, so that scan planning opens fewer."""
-
-    def expire(self, ref: TableRef, older_than: datetime, retain_last: int) -> Mapping[str, int]:
-        """Expire older snapshots, except the last ones and those of branches and tags."""
 
     def remove_orphans(self, catalog: str, ref: TableRef, older_than: datetime) -> int:
         """Delete files that no metadata refers to, and return their number.
@@ -336,16 +207,7 @@ class Engine(Protocol):
     def letters(self) -> LetterStore: ...
 
     @property
-    def ledger(self) -> LedgerCounts: ...
-
-    @property
-    def derivation(self) -> DerivationEngine: ...
-
-    @property
     def maintenance(self) -> Maintenance: ...
-
-    def is_readable(self, records: LogRange) -> bool:
-        """Return whether records can be read at all; a time that the engine cannot represent prevents it."""
 
     def decide(
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
@@ -359,15 +221,13 @@ class Engine(Protocol):
             refused: A reason for which all of them are dead letters, without being decoded.
         """
 
-    def require_decoder(self, decoding: Decoding[Side], *, explained: bool) -> None:
-        """Require that messages which no producer sent can be decoded.
-
-        Args:
-            decoding: The instructions.
-            explained: Whether what explains dead letters must work, too.
+    def completes(self, trial: Trial) -> bool:
+        """Return whether jobs complete whose results are not kept; False if a record prevents it.
 
         Raises:
-            JobFailed: They cannot.
+            JobFailed: The cause is not a record: the decoder does not work, the query is invalid, or the connection was
+                lost.
+            ConfigError: A check does not fit the table.
         """
 
     def create_branch(self, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
@@ -380,14 +240,19 @@ class Engine(Protocol):
                 without snapshots.
         """
 
-    def write_nothing(self, target: Target) -> None:
-        """Commit an empty snapshot for the properties in its summary."""
-
-    def write(self, decided: Decided, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
+    def write(
+        self,
+        decided: Decided | None,
+        target: Target,
+        mode: Mode = "append",
+        key: tuple[str, ...] = (),
+        *,
+        empty: bool = False,
+    ) -> Written:
         """Write records to a branch in one pass that also counts their outcomes.
 
         Args:
-            decided: The records.
+            decided: The records; None to commit an empty snapshot for the properties in its summary.
             target: The branch.
             mode: How records change the table: `append` adds each row, `dedup` the first row of each key that the table
                 lacks, the others replace the row of each key by its newest one.
@@ -395,28 +260,11 @@ class Engine(Protocol):
             empty: Whether the table has no rows to compare with.
         """
 
-    def lost_rows(
-        self,
-        base: int | None,
-        target: Target,
-        decided: Sequence[Decided],
-        batch: Batch,
-        key: Sequence[str],
-        place: Sequence[str],
-    ) -> list[Place]:
-        """Return rows of main that a branch lacks, although no record that was read replaces or removes them.
+    def count(self, question: Question[Answer]) -> Answer:
+        """Answer a question about tables, the log and decided records."""
 
-        Args:
-            base: The snapshot of main at which the branch begins; None if main had none.
-            target: The branch, after the records were written.
-            decided: The records that were written.
-            batch: Their range.
-            key: The columns that identify a row.
-            place: The columns of Kafka partitions and offsets.
-        """
-
-    def null_keys(self, ref: TableRef, branch: str, key: Sequence[str]) -> int:
-        """Return the number of rows of a branch with a null in a key column."""
+    def derive(self, rows: Rows, transform: Transform) -> DerivedRows:
+        """Return the result of a transform."""
 
     def check(
         self, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
@@ -430,13 +278,6 @@ class Engine(Protocol):
 
         Raises:
             ConfigError: A check does not fit the table.
-        """
-
-    def validate(self, declared: Mapping[str, Check], scope: Scope) -> None:
-        """Require that checks fit the table, without reading rows.
-
-        Raises:
-            ConfigError: A check does not fit.
         """
 
 

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
+from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.table_protocol import PART, PARTS
 from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.format import MessageSchema
+
+if TYPE_CHECKING:
+    from lakehouse.config.checks import Check, Scope
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 
@@ -148,11 +152,6 @@ class Target:
     properties: Mapping[str, str]
     """Properties for the summary of the snapshot that completes the write."""
 
-    @property
-    def path(self) -> str:
-        """The branch as Spark addresses it."""
-        return self.ref.spark_path(self.branch)
-
     def deleting(self) -> Target:
         """Return the target for a commit that deletes rows and that another commit completes."""
         return replace(self, properties={PART: "delete"})
@@ -216,6 +215,30 @@ class Written:
 
 
 @dataclass(frozen=True)
+class DataFiles:
+    """The data files to rewrite: small ones, and those with delete files."""
+
+    target_bytes: int
+    """The target size of a data file."""
+    small_bytes: int
+    """The size below which a data file is rewritten."""
+
+
+Compactable = DataFiles | Literal["delete files", "manifests"]
+"""Files that are rewritten into fewer ones: data files, position delete files, or manifests."""
+
+
+@dataclass(frozen=True)
+class Rewritten:
+    """Result of a compaction."""
+
+    before: int
+    """The number of files that were rewritten."""
+    after: int
+    """The number of files that replace them."""
+
+
+@dataclass(frozen=True)
 class CheckedRows:
     """Rows that a declared check counted and sampled."""
 
@@ -264,6 +287,202 @@ class LetterPlaces:
     ref: TableRef
     snapshot_id: int
     topic_ids: Collection[str]
+
+
+Places = RowPlaces | LetterPlaces
+
+
+@dataclass(frozen=True)
+class Rejected:
+    """The records that are dead letters, with unchanged bytes."""
+
+    decided: Any
+    """Decided records with headers, of which they are some."""
+    origin: LetterOrigin
+
+
+@dataclass(frozen=True)
+class Redecided:
+    """Dead letters that decode now, or belong to another table, become rows."""
+
+    decided: Any
+    """The dead letters, as the engine decided them again."""
+    key: Sequence[str] = ()
+    """The columns that identify a row if a record replaces the row of its key."""
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """Dead letters become rows only if their key has its row, or a later row or record.
+
+    A record that the broker deleted was not read again. Without a later record of its key that decodes, it must remain
+    a dead letter, unless it belongs to another table.
+    """
+
+    attempt: Any
+    """The attempt at them that the engine returned."""
+    decided: Sequence[Any]
+    """The records that were written, as the engine decided them."""
+    ref: TableRef
+    """The table with the rows."""
+    key: Sequence[str]
+    """The columns that identify a row."""
+    place: Sequence[str]
+    """The columns of Kafka partitions and offsets."""
+
+
+@dataclass(frozen=True)
+class ExistingRows:
+    """Dead letters whose records are rows of a table: a redrive published them, and was interrupted before it marked
+    the dead letters."""
+
+    waiting: WaitingLetters
+    ref: TableRef
+    place: Sequence[str]
+    """The columns of Kafka partitions and offsets."""
+
+
+Redrivable = Redecided | Confirmed | ExistingRows
+"""Dead letters, and the condition on which they become rows."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A job that reads records, and does not decode them; a time that the engine cannot represent prevents it."""
+
+    records: LogRange
+
+
+@dataclass(frozen=True)
+class Deciding:
+    """A job that decides about all records, good or bad; one whose decoding aborts the job prevents it."""
+
+    decided: Any
+    """The records, as the engine decided them."""
+
+
+@dataclass(frozen=True)
+class Controls:
+    """A job that decodes messages which no producer sent."""
+
+    decoding: Decoding[Side]
+    explained: bool
+    """Whether what explains dead letters must work, too."""
+
+
+@dataclass(frozen=True)
+class Checking:
+    """Jobs that check no rows, so that a check which does not fit the table fails."""
+
+    declared: Mapping[str, Check]
+    scope: Scope
+
+
+Trial = Reading | Deciding | Controls | Checking
+"""Jobs whose results are not kept."""
+
+
+Answer = TypeVar("Answer")
+AnswerCo = TypeVar("AnswerCo", covariant=True)
+
+
+class Question(Generic[AnswerCo]):
+    """A question about tables, the log and decided records, which `Engine.count` answers."""
+
+
+@dataclass(frozen=True)
+class NullKeys(Question[int]):
+    """The number of rows of a branch with a null in a key column."""
+
+    ref: TableRef
+    branch: str
+    key: Sequence[str]
+
+
+@dataclass(frozen=True)
+class LettersOf(Question[LetterSet]):
+    """The set of a batch's records in a table of dead letters, or in a branch of it."""
+
+    ref: TableRef
+    batch: Batch
+    branch: str | None = None
+
+
+@dataclass(frozen=True)
+class PoisonLetters(Question[list[Place]]):
+    """Each record of a batch whose decoding aborted a job, and that is no row."""
+
+    ref: TableRef
+    batch: Batch
+
+
+@dataclass(frozen=True)
+class LostRows(Question[list[Place]]):
+    """The first rows of main that a branch lacks, although no record that was read replaces or removes them."""
+
+    base: int | None
+    """The snapshot of main at which the branch begins; None if main had none."""
+    target: Target
+    """The branch, after the records were written."""
+    decided: Sequence[Any]
+    """The records that were written, as the engine decided them."""
+    batch: Batch
+    """Their range."""
+    key: Sequence[str]
+    """The columns that identify a row."""
+    place: Sequence[str]
+    """The columns of Kafka partitions and offsets."""
+
+
+@dataclass(frozen=True)
+class Contents(Question[dict[OffsetRange | None, RangeContents]]):
+    """The contents of each range in tables, taken together; None is the key for offsets in no range."""
+
+    places: Sequence[Places]
+    ranges: Sequence[OffsetRange]
+
+
+@dataclass(frozen=True)
+class Duplicates(Question[list[tuple[int, int, int]]]):
+    """The first records that occur more often than `allowed`, as (partition, offset, occurrences)."""
+
+    places: Places
+    allowed: int = 1
+
+
+@dataclass(frozen=True)
+class DuplicateKeys(Question[list[tuple[str, int]]]):
+    """The first keys with more than one row, as (key, rows)."""
+
+    rows: RowPlaces
+    shown: Collection[str]
+    """The columns whose values may be returned; others are hidden."""
+
+
+@dataclass(frozen=True)
+class Logged(Question[tuple[dict[int, LogContents], list[tuple[int, int, int]]]]):
+    """The number of records in the log by the snapshot id of their range, and the first ones without an outcome, as
+    (snapshot id, partition, offset)."""
+
+    batch: Batch
+    """The part of the log to read."""
+    ranges: Sequence[OffsetRange]
+    outcomes: Sequence[Places]
+    """Rows and dead letters; empty to count records only."""
+
+
+@dataclass(frozen=True)
+class WrongNewest(Question[list[tuple[int, int, bool]]]):
+    """The first records that are the newest of their key but are not what an upsert table has, as (partition, offset,
+    tombstone); for a tombstone, the table still has an older row.
+
+    Keys that occur in several partitions are left out, because their records have no order.
+    """
+
+    decided: Any
+    """The records up to the table's offsets, as the engine decided them."""
+    letters: LetterPlaces | None
+    rows: RowPlaces
 
 
 @dataclass(frozen=True)
@@ -325,3 +544,25 @@ class GroupRows:
 
 Rows = SnapshotRows | RowsBetween | LateRows | FirstRows | RowsInColumnsOf | GroupRows
 """Rows of a source of derived topics."""
+
+
+@dataclass(frozen=True)
+class Ends(Question[dict[int, int]]):
+    """The offset after the last one of some rows, by partition."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class IsEmpty(Question[bool]):
+    """Whether there are no rows."""
+
+    rows: Rows
+
+
+@dataclass(frozen=True)
+class ChangedColumns(Question[list[str]]):
+    """The columns of both whose values in the earlier rows are not values of the present type."""
+
+    rows: Rows
+    earlier: Rows

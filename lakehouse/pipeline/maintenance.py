@@ -14,6 +14,7 @@ from lakehouse.core.errors import ConfigError
 from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine import EngineClient, Maintenance
+from lakehouse.pipeline.engine_values import DataFiles
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
 
@@ -142,22 +143,22 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orp
     require_position_deletes(loaded())
     small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
     if small > 1 or size(loaded()).delete_files:
-        row = work.compact(ref, topic.target_file_bytes, int(SMALL * topic.target_file_bytes))
-        yield f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"
+        done = work.compact(ref, DataFiles(topic.target_file_bytes, int(SMALL * topic.target_file_bytes)))
+        yield f"rewrote {done.before} data files into {done.after}"
     if size(loaded()).delete_files > 1:
-        row = work.compact_deletes(ref)
-        yield f"rewrote {row['rewritten_delete_files_count']} delete files into {row['added_delete_files_count']}"
+        done = work.compact(ref, "delete files")
+        yield f"rewrote {done.before} delete files into {done.after}"
     if size(loaded()).manifests > MAX_MANIFESTS:
-        row = work.compact_manifests(ref)
-        yield f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}"
+        done = work.compact(ref, "manifests")
+        yield f"rewrote {done.before} manifests into {done.after}"
     table = loaded()
     oldest = oldest_shown(shown(table), now - keep.snapshots)
     newest = snapshot_count(table, keep.min_snapshots)
     if len(table.metadata.snapshots) > newest and any(
         snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots
     ):
-        row = work.expire(ref, oldest, newest)
-        yield f"expired snapshots, and deleted {row['deleted_data_files_count']} data files that only they had"
+        deleted = work.expire(ref, oldest, newest)
+        yield f"expired snapshots, and deleted {deleted} data files that only they had"
     if others := _tables_within(table, catalog):
         yield f"kept orphaned files, because {', '.join(others)} has files in the same folder ({table.location()})"
     elif removed := work.remove_orphans(catalog.cleaning, ref, now - orphan_age):
@@ -225,12 +226,12 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, engine
         work, began = engines.engine(catalog.spark_settings()).maintenance, time.monotonic()
         ref, table = catalog.chain(topic.table_in(namespace)).require_published()
         target, before = topic.target_file_bytes, size(table)
-        row = work.compact(ref, target, target // MERGED_PARTS)
-        done = [f"rewrote {row['rewritten_data_files_count']} data files into {row['added_data_files_count']}"]
+        merged = work.compact(ref, DataFiles(target, target // MERGED_PARTS))
+        done = [f"rewrote {merged.before} data files into {merged.after}"]
         table = published_table(catalog, ref)
         if size(table).manifests > MAX_MANIFESTS:
-            row = work.compact_manifests(ref)
-            done.append(f"rewrote {row['rewritten_manifests_count']} manifests into {row['added_manifests_count']}")
+            merged = work.compact(ref, "manifests")
+            done.append(f"rewrote {merged.before} manifests into {merged.after}")
         oldest = oldest_kept(commits(table), shown(table), datetime.now(UTC), topic.min_snapshot_age)
         old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
         if old >= FORGOTTEN_AT_ONCE:

@@ -12,7 +12,7 @@ from lakehouse.pipeline.batches.poison import aborting_record, listed, report_ab
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine import Decided, LetterAttempt
-from lakehouse.pipeline.engine_values import JobFailed, Place, WaitingLetters
+from lakehouse.pipeline.engine_values import Confirmed, JobFailed, Place, Redecided, WaitingLetters
 from lakehouse.pipeline.rewriting import Rewrite
 from lakehouse.pipeline.schemas.foreign_writers import BY_HAND
 
@@ -93,7 +93,7 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     # A dead letter whose schema id exceeded the lookup limit remains one.
     context = replace(context, schemas=replace(context.schemas, unusable_ids=None))
     decided = engine.decide(waiting, context.schemas.decoding())
-    attempt = engine.letters.attempt(decided, topic.key if topic.replaces_rows else ())
+    attempt = engine.letters.attempt(Redecided(decided, topic.key if topic.replaces_rows else ()))
     count, decodable = attempt.count, attempt.count - attempt.remaining.count
     aborting: list[Place] = []
     if decodable and topic.replaces_rows:
@@ -145,8 +145,8 @@ def _replace_rows(
     since = {p: max(o, log.start[p]) for p, o in first.items()}
     rewrite, aborting = _write_since(replace(context, batch=replace(context.batch, start=since)), poison)
     topic = context.topic
-    confirm = context.engine.letters.confirm
-    return confirm(attempt, rewrite.pieces, context.ref, topic.key, topic.metadata.place), aborting
+    confirmed = Confirmed(attempt, rewrite.pieces, context.ref, topic.key, topic.metadata.place)
+    return context.engine.letters.attempt(confirmed), aborting
 
 
 def _write_since(context: BatchContext, poison: bool) -> tuple[Rewrite, list[Place]]:

@@ -20,7 +20,7 @@ from lakehouse.pipeline.commits import column_checks
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine import Decided
-from lakehouse.pipeline.engine_values import Mode, Target, Written
+from lakehouse.pipeline.engine_values import LostRows, Mode, Target, Written
 from lakehouse.pipeline.schemas import decoding, schema_fingerprints
 from lakehouse.pipeline.schemas.foreign_writers import BY_HAND
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
@@ -189,7 +189,7 @@ def _require_no_lost_rows(context: BatchContext, rewrite: Rewrite, target: Targe
     the older row, or none.
     """
     place = context.topic.metadata.place
-    lost = context.engine.lost_rows(context.base, target, rewrite.pieces, context.batch, key, place)
+    lost = context.engine.count(LostRows(context.base, target, rewrite.pieces, context.batch, key, place))
     if lost:
         raise TransientError(
             f"The broker compacted '{context.batch.topic}' while its records were read, so keys would lose their "

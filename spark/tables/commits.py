@@ -20,10 +20,15 @@ PART_SETTING = f"spark.sql.iceberg.snapshot-property.{PART}"
 """Setting of a session for the property PART of all its commits (Iceberg, Spark writes: snapshot properties)."""
 
 
+def path(target: Target) -> str:
+    """Return a branch as Spark addresses it."""
+    return target.ref.spark_path(target.branch)
+
+
 def append(rows: DataFrame, target: Target) -> None:
     """Append rows in one commit."""
     rows.sparkSession.conf.unset(PART_SETTING)
-    writer = rows.writeTo(target.path)
+    writer = rows.writeTo(path(target))
     for name, value in target.properties.items():
         writer = writer.option(f"snapshot-property.{name}", value)
     writer.append()

@@ -72,7 +72,7 @@ def _discard(offsets: DataFrame, target: Target, batch: Batch) -> None:
         & (place.offset >= F.col("offsets.first"))
         & (place.offset < F.col("offsets.after"))
     )
-    merge = offsets.mergeInto(target.path, inside).whenMatched().delete()
+    merge = offsets.mergeInto(commits.path(target), inside).whenMatched().delete()
     commits.merge(offsets.sparkSession, merge, target.deleting())
 
 
@@ -245,7 +245,7 @@ def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
     attempts = F.col(f"{letter}.attempts") + 1
     marks = (
         attempted.alias("attempted")
-        .mergeInto(target.path, same)
+        .mergeInto(commits.path(target), same)
         .whenMatched(F.col("attempted.recovered"))
         .update({"attempts": attempts, "redriven_timestamp": F.current_timestamp()})
         .whenMatched()

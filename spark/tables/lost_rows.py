@@ -7,25 +7,17 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, SparkSession
 
-from lakehouse.core.offsets.batch import Batch
-from lakehouse.pipeline.engine_values import Place, Target
+from lakehouse.pipeline.engine_values import LostRows, Place
 from spark.decoding.decoded import record
 from spark.derive import published
 from spark.tables import places
+from spark.tables.commits import path
 
 MOST_NAMED = 3
 """Maximum number of rows to return."""
 
 
-def lost_rows(
-    spark: SparkSession,
-    base: int | None,
-    target: Target,
-    pieces: Sequence[DataFrame],
-    batch: Batch,
-    key: Sequence[str],
-    place: Sequence[str],
-) -> list[Place]:
+def lost_rows(spark: SparkSession, question: LostRows, pieces: Sequence[DataFrame]) -> list[Place]:
     """Return the first rows of main that a branch lacks, although no record that was read replaces or removes them.
 
     A replay first writes an older record of a key, then the newest one. If the broker deletes the latter in between
@@ -34,17 +26,14 @@ def lost_rows(
 
     Args:
         spark: The Spark session.
-        base: The snapshot of main at which the branch begins; None if main had none.
-        target: The branch, after the records were written.
+        question: The branch, the range and the columns.
         pieces: The decoded records that were written.
-        batch: The range of the records.
-        key: The columns that identify a row.
-        place: The table's columns of Kafka partitions and offsets.
     """
-    if base is None:
+    if question.base is None:
         return []
-    of_rows, of_records = places.in_rows(place), places.in_decoded()
-    before, after = published(spark, target.ref, base, {}), spark.table(target.path)
+    batch, key = question.batch, question.key
+    of_rows, of_records = places.in_rows(question.place), places.in_decoded()
+    before, after = published(spark, question.target.ref, question.base, {}), spark.table(path(question.target))
     read_before = before.filter(of_rows.is_within(batch.start, batch.end)).select(*places.with_key(of_rows, key))
     absent = _without_newer(read_before, after.select(*places.with_key(of_rows, key)), key).localCheckpoint()
     if absent.isEmpty():

@@ -14,41 +14,39 @@ from pyspark.sql import functions as F
 from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.engine_values import Compactable, DataFiles, Rewritten
 
 
-def compact(spark: SparkSession, ref: TableRef, target_bytes: int, small_bytes: int) -> Mapping[str, int]:
-    """Rewrite small data files, and those with two or more delete files, to about the target size.
+def compact(spark: SparkSession, ref: TableRef, files: Compactable) -> Rewritten:
+    """Rewrite files into fewer ones. Data files without deletes are rewritten if they are small."""
+    match files:
+        case DataFiles():
+            options = {
+                "target-file-size-bytes": files.target_bytes,
+                "min-file-size-bytes": files.small_bytes,
+                "delete-file-threshold": 2,
+                # Delete files of removed data files have no effect, but readers still open them.
+                "remove-dangling-deletes": "true",
+            }
+            row = _call(spark, "rewrite_data_files", ref, f"options => {_map(options)}")
+            return Rewritten(row["rewritten_data_files_count"], row["added_data_files_count"])
+        case "delete files":
+            row = _call(spark, "rewrite_position_delete_files", ref)
+            return Rewritten(row["rewritten_delete_files_count"], row["added_delete_files_count"])
+        case "manifests":
+            row = _call(spark, "rewrite_manifests", ref)
+            return Rewritten(row["rewritten_manifests_count"], row["added_manifests_count"])
 
-    Args:
-        spark: The Spark session.
-        ref: The table.
-        target_bytes: The target size of a data file.
-        small_bytes: The size below which a data file is rewritten.
+
+def expire(spark: SparkSession, ref: TableRef, older_than: datetime, retain_last: int) -> int:
+    """Expire older snapshots, except the last ones and those of branches and tags, such as the offsets tag.
+
+    Returns:
+        The number of data files deleted.
     """
-    options = {
-        "target-file-size-bytes": target_bytes,
-        "min-file-size-bytes": small_bytes,
-        "delete-file-threshold": 2,
-        # Delete files of removed data files have no effect, but readers still open them.
-        "remove-dangling-deletes": "true",
-    }
-    return _call(spark, "rewrite_data_files", ref, f"options => {_map(options)}")
-
-
-def compact_deletes(spark: SparkSession, ref: TableRef) -> Mapping[str, int]:
-    """Rewrite position delete files into fewer files."""
-    return _call(spark, "rewrite_position_delete_files", ref)
-
-
-def compact_manifests(spark: SparkSession, ref: TableRef) -> Mapping[str, int]:
-    """Rewrite manifests into fewer files, so that scan planning opens fewer."""
-    return _call(spark, "rewrite_manifests", ref)
-
-
-def expire(spark: SparkSession, ref: TableRef, older_than: datetime, retain_last: int) -> Mapping[str, int]:
-    """Expire older snapshots, except the last ones and those of branches and tags, such as the offsets tag."""
     bounds = f"older_than => {_moment(older_than)}, retain_last => {retain_last}"
-    return _call(spark, "expire_snapshots", ref, bounds)
+    deleted: int = _call(spark, "expire_snapshots", ref, bounds)["deleted_data_files_count"]
+    return deleted
 
 
 def remove_orphans(spark: SparkSession, catalog: str, ref: TableRef, older_than: datetime) -> int:

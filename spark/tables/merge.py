@@ -37,7 +37,9 @@ def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
         table = f"branch_{target.branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
         keys = rows.select(*[_column(c) for c in key]).alias("source")
-        commits.merge(rows.sparkSession, keys.mergeInto(target.path, matches).whenMatched().delete(), target.deleting())
+        commits.merge(
+            rows.sparkSession, keys.mergeInto(commits.path(target), matches).whenMatched().delete(), target.deleting()
+        )
         commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target.completing())
 
 
@@ -50,7 +52,7 @@ def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:
         key: The key columns.
     """
     with _cached(rows):
-        table = rows.sparkSession.table(target.path).alias("table")
+        table = rows.sparkSession.table(commits.path(target)).alias("table")
         keys = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
         # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
         present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()

@@ -61,7 +61,7 @@ def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *
 
 def nothing(spark: SparkSession, target: Target) -> None:
     """Commit an empty snapshot for the properties in its summary."""
-    commits.append(spark.table(target.path).limit(0), target)
+    commits.append(spark.table(commits.path(target)).limit(0), target)
 
 
 def append(decoded: DataFrame, target: Target) -> Written:
@@ -186,7 +186,7 @@ def _table_rows(rows: DataFrame, decoded: T.StructType, target: Target, *extra: 
         extra: Further columns.
     """
     types, columns = {field.name: field.dataType for field in decoded}, []
-    for field in rows.sparkSession.table(target.path).schema:
+    for field in rows.sparkSession.table(commits.path(target)).schema:
         value = F.col(SPARK.identifier(field.name))
         value = _as_type(value, types[field.name], field.dataType) if field.name in types else _null(field.dataType)
         columns.append(value.alias(field.name))

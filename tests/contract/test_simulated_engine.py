@@ -295,9 +295,9 @@ def test_existing_and_missing_branches_are_refused(make_site: Any) -> None:
     assert table_of(site).refs()["at_base"].snapshot_id == base
     with pytest.raises(JobFailed):
         engine.create_branch(target.ref, "at_missing", base + 1)
-    engine.write_nothing(target)
+    engine.write(None, target)
     head = table_of(site).refs()["again"].snapshot_id
     assert table_of(site).snapshot_by_id(head).summary.additional_properties["note"] == "first"
     assert site.rows("again") == [("a", 1)]
     with pytest.raises(JobFailed):
-        engine.write_nothing(replace(target, branch="missing"))
+        engine.write(None, replace(target, branch="missing"))

@@ -90,8 +90,8 @@ def snapshot_rows(resources, namespace, name, *rows):
     return SnapshotRows(ref, resources.catalog.load(ref).metadata.current_snapshot_id, {})
 
 
-def derivation_of(resources):
-    return engine_client(resources.spark).engine(resources.catalog.spark_settings()).derivation
+def engine_of(resources):
+    return engine_client(resources.spark).engine(resources.catalog.spark_settings())
 
 
 def totals_by(*columns):
@@ -100,21 +100,21 @@ def totals_by(*columns):
 
 
 def test_rows_of_groups_by_new_column_are_null_in_closed_table(resources):
-    derivation, namespace = derivation_of(resources), f"t{uuid.uuid4().hex[:10]}"
+    engine, namespace = engine_of(resources), f"t{uuid.uuid4().hex[:10]}"
     columns = "id long, region string, amount long"
     rows = snapshot_rows(resources, namespace, "sales__v2", (1, "north", 5), columns)
     closed = snapshot_rows(resources, namespace, "sales", (1, 7), (2, 8), "ID int, amount long")
     for region, expected in (("north", [(1, "north", 5)]), (None, [(1, None, 7)])):
         touched = snapshot_rows(resources, namespace, f"touched_{region}".lower(), (1, region, 0), columns)
 
-        computation = GroupComputation(derivation, totals_by("id", "region"), lambda frame: frame)
+        computation = GroupComputation(engine, totals_by("id", "region"), lambda frame: frame)
         inputs = computation.rows_of_groups(rows, [touched], [closed])
 
-        assert [tuple(row) for row in derivation.derive(inputs, lambda frame: frame).result.collect()] == expected
+        assert [tuple(row) for row in engine.derive(inputs, lambda frame: frame).result.collect()] == expected
 
 
 def test_rows_of_groups_lost_connection_is_no_use_of_a_column(resources):
-    derivation, namespace = derivation_of(resources), f"t{uuid.uuid4().hex[:10]}"
+    engine, namespace = engine_of(resources), f"t{uuid.uuid4().hex[:10]}"
     rows = snapshot_rows(resources, namespace, "sales__v2", (1, 5), "id long, amount int")
     closed = snapshot_rows(resources, namespace, "sales", (1, 5), "id long, amount long")
 
@@ -122,7 +122,7 @@ def test_rows_of_groups_lost_connection_is_no_use_of_a_column(resources):
         raise TransientError("the connection was lost")
 
     with pytest.raises(TransientError, match="the connection was lost"):
-        GroupComputation(derivation, totals_by("id"), lost).rows_of_groups(rows, [rows], [closed])
+        GroupComputation(engine, totals_by("id"), lost).rows_of_groups(rows, [rows], [closed])
 
 
 class ContinuedTotals(Totals):

@@ -13,7 +13,7 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import Target
 from spark.decoding.decoded import PREFIX
-from spark.tables import merge
+from spark.tables import commits, merge
 
 NAMESPACE = "merged"
 
@@ -46,7 +46,7 @@ class Branch:
         return merge.add_missing(self.spark.createDataFrame(rows, self.columns), self.target, key)
 
     def rows(self, table=None):
-        return sorted((tuple(row) for row in self.spark.table(table or self.target.path).collect()), key=repr)
+        return sorted((tuple(row) for row in self.spark.table(table or commits.path(self.target)).collect()), key=repr)
 
 
 def with_tombstones(rows):

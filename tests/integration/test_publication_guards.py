@@ -33,7 +33,7 @@ def register_quantity_as_text(stream):
 def test_resume_without_position_is_not_published(resources):
     stream = create_stream(resources)
     before = stream.table().current_snapshot()
-    stream.interceptors["write_nothing"] = lambda write, target: write(replace(target, properties={}))
+    stream.interceptors["write"] = lambda write, decided, target: write(decided, replace(target, properties={}))
 
     with pytest.raises(AuditFailed, match="no snapshot has exactly the properties of this batch"):
         resume(stream.systems, stream.namespace, stream.topic, "0:10", "as it is")
@@ -97,10 +97,10 @@ def test_ingest_letters_of_other_writer_are_not_published(resources, library, er
     stream.produce([{"value": b"bad 2"}])
     spark = resources.spark.session(resources.catalog.spark_settings())
 
-    def put_twice(put, decided, target, origin):
-        put(decided, target, origin)
+    def put_twice(put, letters, target):
+        put(letters, target)
         if library == "Spark":
-            spark.table(target.ref.spark_path()).writeTo(target.path).append()
+            spark.table(target.ref.spark_path()).writeTo(target.ref.spark_path(target.branch)).append()
         else:
             table = stream.table(target.ref.name)
             table.append(table.scan().to_arrow(), branch=target.branch)

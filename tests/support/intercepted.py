@@ -12,7 +12,7 @@ from lakehouse.pipeline.engine import EngineClient
 Interceptor = Callable[..., Any]
 """Called in place of an operation, with the operation and its arguments."""
 
-PARTS = ("letters", "ledger", "derivation", "maintenance")
+PARTS = ("letters", "maintenance")
 
 
 @dataclass(frozen=True)

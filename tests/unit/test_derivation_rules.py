@@ -17,7 +17,7 @@ from lakehouse.pipeline.derivation.positions import OffsetPosition, SnapshotPosi
 from lakehouse.pipeline.derivation.progress import Progress
 from lakehouse.pipeline.derivation.single_rows import ends_of_first, fitting_rows
 from lakehouse.pipeline.derivation.source_table import SourceTable
-from lakehouse.pipeline.engine_values import LateRows
+from lakehouse.pipeline.engine_values import Ends, LateRows
 from resources.iceberg.table_chain import TableChain
 from resources.kafka.transactions import MAX_BYTES
 
@@ -65,8 +65,8 @@ class Store:
     def snapshot_by_id(self, snapshot_id: int) -> Snapshot | None:
         return next((s for s in (*self.main, *self.other) if s.snapshot_id == snapshot_id), None)
 
-    def ends(self, rows: Any) -> dict[int, int]:
-        offsets = self._offsets(rows)
+    def count(self, question: Ends) -> dict[int, int]:
+        offsets = self._offsets(question.rows)
         return {0: max(offsets) + 1} if offsets else {}
 
     def _offsets(self, rows: Any) -> set[int]:

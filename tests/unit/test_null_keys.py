@@ -8,15 +8,17 @@ from lakehouse.config.checks import KEY_NOT_NULL
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits.audit import Staged, audit
+from lakehouse.pipeline.engine_values import NullKeys
 
 ORDERS = TableRef("trading", "orders")
 BRANCH = "ingest_1"
 
 
-class NullKeys:
-    """An engine that finds two rows with a null key whenever it is asked."""
+class Counting:
+    """An engine that counts two rows with a null key whenever it is asked."""
 
-    def null_keys(self, ref, branch, key):
+    def count(self, question):
+        assert question == NullKeys(ORDERS, BRANCH, ("id",))
         return 2
 
 
@@ -34,7 +36,7 @@ def has_no_null_key(catalog):
     table = catalog.load(ORDERS)
     staged = Staged(BRANCH, table.metadata.current_snapshot_id, {}, 1, [Counts(consumed=1, rows=1)])
     return next(
-        finding.passed for finding in audit(NullKeys(), table, ("id",), staged) if finding.check == KEY_NOT_NULL
+        finding.passed for finding in audit(Counting(), table, ("id",), staged) if finding.check == KEY_NOT_NULL
     )
 
 

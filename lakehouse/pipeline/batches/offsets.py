@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -247,5 +248,5 @@ def _record(
     summary = {TOKEN: position.to_json(), DECISION: json.dumps(decision)}
     # An empty snapshot has no keys to check.
     commit = StagedCommit(clients, ref, base, position)
-    stage, _ = commit.stage(table, clients.engine.write_nothing, summary)
+    stage, _ = commit.stage(table, partial(clients.engine.write, None), summary)
     commit.publish(commit.audit(stage, [Counts()], 0), properties=properties)

@@ -10,7 +10,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.offsets.batch import Batch, head
 from lakehouse.pipeline.batches.batch_context import BatchContext
-from lakehouse.pipeline.engine_values import JobFailed, Place
+from lakehouse.pipeline.engine_values import Controls, Deciding, JobFailed, Place, Reading
 
 _CAUSE = re.compile(r"^[\w.]*(?:Error|Exception): .+$", re.MULTILINE)
 """The line of a traceback with the error, which may be one of Spark's Python workers."""
@@ -31,7 +31,7 @@ def publishable_part(context: BatchContext) -> BatchContext | None:
         # The schema of such a record may be registered under another subject.
         known = context.with_foreign_writers(context.decided())
         part, is_poison = largest_decodable_prefix(partial(is_decodable, known), batch)
-    if is_poison and not context.engine.is_readable(context.records(part)):
+    if is_poison and not context.engine.completes(Reading(context.records(part))):
         raise unreadable_record(context.topic, part)
     if is_poison or part == batch:
         require_decoder(context)
@@ -51,9 +51,10 @@ def is_decodable(context: BatchContext, batch: Batch) -> bool:
         JobFailed: The records cannot be read at all, whether decoded or not.
     """
     records = context.records(batch)
-    if context.engine.decide(records, replace(context.schemas.decoding(), metadata={})).completes():
+    decided = context.engine.decide(records, replace(context.schemas.decoding(), metadata={}))
+    if context.engine.completes(Deciding(decided)):
         return True
-    context.engine.is_readable(records)
+    context.engine.completes(Reading(records))
     return False
 
 
@@ -65,7 +66,7 @@ def require_decoder(context: BatchContext) -> None:
     """
     topic = context.topic
     try:
-        context.engine.require_decoder(context.schemas.decoding(), explained=topic.keeps_dead_letters)
+        context.engine.completes(Controls(context.schemas.decoding(), topic.keeps_dead_letters))
     except JobFailed as error:
         causes = _CAUSE.findall(str(error))
         raise TransientError(

@@ -21,7 +21,7 @@ from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.table_protocol import OWN, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine import Engine
-from lakehouse.pipeline.engine_values import CheckedRows, JobFailed
+from lakehouse.pipeline.engine_values import CheckedRows, JobFailed, NullKeys
 from resources.iceberg.snapshots import history, require_position_deletes, summary_of
 
 MAX_SNAPSHOTS_BY_FILE = 5
@@ -278,7 +278,7 @@ def _key_not_null(engine: Engine, table: Table, key: tuple[str, ...], branch: st
     """
     nulls = 0
     if key and _may_hold_nulls(table, branch, key):
-        nulls = engine.null_keys(TableRef(*table.name()), branch, key)
+        nulls = engine.count(NullKeys(TableRef(*table.name()), branch, key))
     if key and not nulls:
         _NULL_FREE_SNAPSHOTS[table.metadata.table_uuid, _ids(table, key)] = table.metadata.refs[branch].snapshot_id
     columns = ", ".join(key) or "no key is declared"

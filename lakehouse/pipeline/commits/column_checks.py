@@ -14,7 +14,7 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.engine import Decided, Engine
-from lakehouse.pipeline.engine_values import CheckedRows
+from lakehouse.pipeline.engine_values import CheckedRows, Checking
 from resources.iceberg.snapshots import counts_by_snapshot, history
 from resources.protocols import ReadableCatalog
 
@@ -113,7 +113,7 @@ def validate_quarantine(engine: Engine, topic: Topic, ref: TableRef) -> None:
         ConfigError: A check does not fit.
     """
     path = ref.spark_path()
-    engine.validate(topic.quarantine, Scope(path, path, {}))
+    engine.completes(Checking(topic.quarantine, Scope(path, path, {})))
 
 
 def referenced_snapshots(catalog: ReadableCatalog, namespace: str, declared: Mapping[str, Check]) -> dict[str, str]:

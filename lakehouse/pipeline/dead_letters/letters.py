@@ -18,7 +18,16 @@ from lakehouse.pipeline.commits.audit import CheckResult, committed_rows
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import filters
 from lakehouse.pipeline.engine import Decided, LetterAttempt
-from lakehouse.pipeline.engine_values import LetterOrigin, LetterSet, Target, WaitingLetters
+from lakehouse.pipeline.engine_values import (
+    ExistingRows,
+    LetterOrigin,
+    LetterSet,
+    LettersOf,
+    PoisonLetters,
+    Rejected,
+    Target,
+    WaitingLetters,
+)
 from resources.iceberg.catalog import Catalog
 
 
@@ -57,24 +66,24 @@ def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
     if table is None and not expected.count:
         return
     table = catalog.ensure_table(ref, letter_schema(), existing=table)
-    previous, letters = LetterSet(), context.engine.letters
+    previous, engine = LetterSet(), context.engine
     if may_hold(catalog, table, batch):
-        previous = letters.of_batch(ref, batch)
+        previous = engine.count(LettersOf(ref, batch))
     if previous == expected:
         return
 
     def replace_letters(target: Target) -> None:
         if previous.count:
-            letters.discard(target, batch)
+            engine.letters.discard(target, batch)
         if expected.count:
             target = target.completing() if previous.count else target
-            letters.put(context.decided(headers=True), target, _origin(context))
+            engine.letters.put(Rejected(context.decided(headers=True), _origin(context)), target)
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, replace_letters, {})
 
     def same_decision(*_: object) -> list[CheckResult]:
-        written = letters.of_batch(ref, batch, stage.target.branch)
+        written = engine.count(LettersOf(ref, batch, stage.target.branch))
         if written != expected:
             raise UnclearState(
                 f"{expected.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
@@ -128,16 +137,16 @@ def add_missing(context: BatchContext, pieces: Sequence[Decided], staged: Target
     topic, batch, ref = context.topic, context.batch, context.ref.dead_letters
     previous = load(context.clients.catalog, topic, ref)
     table = context.clients.catalog.ensure_table(ref, letter_schema(), existing=previous)
-    letters = context.engine.letters
-    missing = letters.missing(pieces, _origin(context), ref, batch, staged, topic.metadata.place)
+    letters, rejected = context.engine.letters, [Rejected(piece, _origin(context)) for piece in pieces]
+    missing = letters.missing(rejected, ref, batch, staged, topic.metadata.place)
     if not missing.count:
         return
     has_earlier = table.current_snapshot() is not None
 
     def add(target: Target) -> None:
         if has_earlier:
-            letters.discard_earlier(missing, target, batch)
-        letters.put_missing(missing, target.completing() if has_earlier else target)
+            letters.discard(target, batch, replaced_by=missing)
+        letters.put(missing, target.completing() if has_earlier else target)
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
     stage, _ = commit.stage(table, add, {})
@@ -151,7 +160,7 @@ def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:
     table = load(context.clients.catalog, context.topic, ref)
     if table is None or not may_hold(context.clients.catalog, table, context.batch):
         return []
-    return context.engine.letters.poisonous(ref, context.batch)
+    return context.engine.count(PoisonLetters(ref, context.batch))
 
 
 def mark(clients: Clients, topic: Topic, ref: TableRef, attempt: LetterAttempt, topic_id: str, source: Batch) -> None:
@@ -210,7 +219,7 @@ def mark_existing_rows(clients: Clients, topic: Topic, ref: TableRef, previous: 
     if snapshot is None:
         return
     waiting = WaitingLetters(ref.dead_letters, snapshot.snapshot_id, previous)
-    existing = clients.engine.letters.existing_rows(waiting, ref, topic.metadata.place)
+    existing = clients.engine.letters.attempt(ExistingRows(waiting, ref, topic.metadata.place))
     if existing.count:
         mark(clients, topic, ref.dead_letters, existing, previous.topic_id, source)
 

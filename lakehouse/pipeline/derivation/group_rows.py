@@ -6,15 +6,23 @@ from dataclasses import dataclass
 from lakehouse.config.model import Topic
 from lakehouse.config.sources import Derived
 from lakehouse.core.errors import UnclearState
-from lakehouse.pipeline.engine import DerivationEngine
-from lakehouse.pipeline.engine_values import GroupRows, Rows, RowsInColumnsOf, SnapshotRows, Transform
+from lakehouse.pipeline.engine import Engine
+from lakehouse.pipeline.engine_values import (
+    ChangedColumns,
+    GroupRows,
+    IsEmpty,
+    Rows,
+    RowsInColumnsOf,
+    SnapshotRows,
+    Transform,
+)
 
 
 @dataclass(frozen=True)
 class GroupComputation:
     """The computation of a topic's groups by a transform."""
 
-    engine: DerivationEngine
+    engine: Engine
     topic: Topic
     transform: Transform
 
@@ -32,13 +40,13 @@ class GroupComputation:
         assert isinstance(self.topic.source, Derived)
         group_by, parts = self.topic.source.group_by, list[Rows]([rows])
         for closed in earlier:
-            changed = self.engine.changed_columns(rows, closed)
+            changed = self.engine.count(ChangedColumns(rows, closed))
             if {*group_by} & {*changed}:
                 # Values of different types are different groups.
                 continue
             part = RowsInColumnsOf(closed, rows)
-            is_ambiguous = bool(changed) and self.engine.is_read(self.transform, rows, changed)
-            if is_ambiguous and not self.engine.is_empty(GroupRows([part], touched, group_by)):
+            is_ambiguous = bool(changed) and self.engine.derive(rows, self.transform).reads(changed)
+            if is_ambiguous and not self.engine.count(IsEmpty(GroupRows([part], touched, group_by))):
                 raise UnclearState(
                     f"Groups of '{self.topic.name}' have rows in table {closed.ref} and in the table that continues "
                     f"it, in which {', '.join(changed)} has another type, and the transform reads it, so their results "

@@ -10,7 +10,7 @@ from lakehouse.core.offsets.batch import Positions, furthest, nearest
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.derivation.positions import Position
 from lakehouse.pipeline.derivation.source_table import SourceTable
-from lakehouse.pipeline.engine_values import LateRows
+from lakehouse.pipeline.engine_values import Ends, LateRows
 from resources.iceberg.bookmarked_table import has_recreated_topic
 from resources.iceberg.snapshots import history, may_lack_rows_of
 
@@ -86,4 +86,4 @@ def _missing(source: SourceTable, snapshot_id: int, end: Positions) -> Positions
     if has_recreated_topic(source.table):
         # Rows of both topics may have one offset, so the missing ones are unknown.
         return end
-    return source.engine.ends(LateRows(source.rows_of(snapshot_id), [(source.rows, end)], end))
+    return source.engine.count(Ends(LateRows(source.rows_of(snapshot_id), [(source.rows, end)], end)))

@@ -17,6 +17,7 @@ from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
 from lakehouse.pipeline.derivation.source_table import SourceTable
+from lakehouse.pipeline.engine_values import Ends
 from resources.iceberg.bookmarked_table import has_recreated_topic, is_continued, replays
 from resources.iceberg.snapshots import batch_of, history, last_batch
 from resources.protocols import KafkaClient
@@ -127,7 +128,7 @@ class SnapshotPosition:
     is_restorable: ClassVar[bool] = False
 
     def newest(self) -> Batch | None:
-        end = self.source.engine.ends(self.source.rows)
+        end = self.source.engine.count(Ends(self.source.rows))
         name = self.source.topic.topic
         id_ = topic_id(self.kafka, name)
         return Batch(self.kafka.cluster_id(), name, id_, dict.fromkeys(end, 0), end)

@@ -16,7 +16,7 @@ from lakehouse.pipeline.derivation.late_rows import derived_snapshots, lost_rows
 from lakehouse.pipeline.derivation.positions import Position
 from lakehouse.pipeline.derivation.progress import Part, Pending, Progress
 from lakehouse.pipeline.derivation.source_table import SourceTable, has_rows_of
-from lakehouse.pipeline.engine_values import FirstRows, Rows, RowsBetween, Transform
+from lakehouse.pipeline.engine_values import Ends, FirstRows, Rows, RowsBetween, Transform
 from resources.iceberg.bookmarked_table import has_recreated_topic
 from resources.iceberg.snapshots import may_lack_rows_of
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing
@@ -81,7 +81,7 @@ class SingleRows:
         late = derived.late_rows(self.source)
         # Rows after all that was derived from the lost snapshots are new.
         ends = {p: max((end.get(p, 0) for end in derived.lost.values()), default=0) for p in since}
-        if derived.lost and self.source.engine.ends(RowsBetween(late, {}, ends)):
+        if derived.lost and bool(self.source.engine.count(Ends(RowsBetween(late, {}, ends)))):
             raise self.position.unclear_state(self.target.topic, next(iter(derived.lost)), since)
         return late
 
@@ -99,7 +99,7 @@ class SingleRows:
         """
         bookmark, start = pending.progress.bookmark, pending.progress.rest.start
         assert bookmark is not None
-        while last := self.source.engine.ends(first := FirstRows(late, most)):
+        while last := self.source.engine.count(Ends(first := FirstRows(late, most))):
             messages = self._encoded(first)
             if (fitting := fitting_rows(most, messages.nbytes)) < most:
                 most = fitting
@@ -141,7 +141,7 @@ def require_one_topic(topic: Topic, source: SourceTable, since: Positions) -> No
     """
     if not has_recreated_topic(source.table):
         return
-    end = source.engine.ends(source.rows)
+    end = source.engine.count(Ends(source.rows))
     if any(offset > since.get(p, 0) for p, offset in end.items()):
         named = ",".join(f"{p}:{offset}" for p, offset in furthest(end, since).items())
         raise UnclearState(

@@ -13,7 +13,7 @@ from lakehouse.core.tables import metadata_columns
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
-from lakehouse.pipeline.engine import DerivationEngine
+from lakehouse.pipeline.engine import Engine
 from lakehouse.pipeline.engine_values import SnapshotRows
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of, table_of
@@ -34,7 +34,7 @@ class SourceTable:
     table: Table
     snapshot_id: int
     """The snapshot of main when the table was loaded."""
-    engine: DerivationEngine
+    engine: Engine
 
     @property
     def uuid(self) -> str:
@@ -83,7 +83,7 @@ def newest_source_table(source: Topic, chain: TableChain, clients: Clients) -> S
     if table is None or snapshot is None:
         return None
     require_naming(source, table.schema(), str(ref))
-    engine = clients.engine_of(catalog_of(source, clients)).derivation
+    engine = clients.engine_of(catalog_of(source, clients))
     return SourceTable(source, chain, ref, table, snapshot.snapshot_id, engine)
 
 

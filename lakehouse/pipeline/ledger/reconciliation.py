@@ -14,7 +14,17 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters import letters
-from lakehouse.pipeline.engine_values import LetterPlaces, LogRange, RowPlaces
+from lakehouse.pipeline.engine_values import (
+    Contents,
+    DuplicateKeys,
+    Duplicates,
+    LetterPlaces,
+    Logged,
+    LogRange,
+    Places,
+    RowPlaces,
+    WrongNewest,
+)
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
@@ -72,28 +82,28 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
     findings = ledger.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:
         return ReconciliationReport(entries, findings)
-    counts = clients.engine.ledger
+    count = clients.engine.count
     key = () if topic.mode == "append" else topic.key
     rows = RowPlaces(ref, table.metadata.current_snapshot_id, topic.metadata.names, key)
     # Read after the table: dead letters are published before their batch, and those of a later batch are in no range.
     dead_letters = _dead_letters(clients.catalog, topic, ref.dead_letters, entries)
     topic_ranges = ledger.ranges(entries)
     ranges = [*topic_ranges, *ledger.uncounted_ranges(entries)]
-    row_counts = counts.contents([rows], ranges)
-    letter_counts = counts.contents([dead_letters], ranges) if dead_letters else {}
+    row_counts = count(Contents([rows], ranges))
+    letter_counts = count(Contents([dead_letters], ranges)) if dead_letters else {}
     append = topic.mode == "append"
     replayed = any(entry.kind == "replay" for entry in entries)
-    both: list[RowPlaces | LetterPlaces] = [rows, dead_letters] if dead_letters else [rows]
-    combined_counts = counts.contents(both, ranges) if not topic.replaces_rows and replayed else None
+    both: list[Places] = [rows, dead_letters] if dead_letters else [rows]
+    combined_counts = count(Contents(both, ranges)) if not topic.replaces_rows and replayed else None
     findings += ledger.held_findings(
         entries, row_counts, letter_counts, combined_counts, append=not topic.replaces_rows
     )
     topics = len({r.topic for r in topic_ranges}) if ledger.snapshots_with_shared_offsets(topic_ranges) else 1
     for label, places, held in (("rows", rows, row_counts), ("dead letters", dead_letters, letter_counts)):
         if places is not None and any(h.rows != h.distinct for h in held.values()):
-            findings += ledger.duplicate_findings(counts.duplicates(places, topics), label)
+            findings += ledger.duplicate_findings(count(Duplicates(places, topics)), label)
     if not append:
-        findings += ledger.key_findings(counts.duplicate_keys(rows, visible_columns(topic, table)))
+        findings += ledger.key_findings(count(DuplicateKeys(rows, visible_columns(topic, table))))
     incomplete = {f.snapshot_id for f in findings if f.kind.startswith("missing_")}
     if suspect_ranges := [r for r in topic_ranges if whole_log or r.snapshot_id in incomplete]:
         findings += _ask_log(clients, topic, table, entries, suspect_ranges, rows, dead_letters)
@@ -122,13 +132,13 @@ def _ask_log(
     batch = _readable(current, ledger.ranges(entries), log)
     if not batch.offsets:
         return notes
-    both: list[RowPlaces | LetterPlaces] = [rows, dead_letters] if dead_letters else [rows]
-    logged = clients.engine.ledger.logged(batch, current, both if topic.mode == "append" else [])
+    both: list[Places] = [rows, dead_letters] if dead_letters else [rows]
+    logged = clients.engine.count(Logged(batch, current, both if topic.mode == "append" else []))
     findings = ledger.log_findings(entries, *logged)
     if topic.replaces_rows:
         schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
         decided = clients.engine.decide(LogRange(batch), schemas.decoding())
-        wrong_newest = clients.engine.ledger.wrong_newest(decided, dead_letters, rows)
+        wrong_newest = clients.engine.count(WrongNewest(decided, dead_letters, rows))
         findings += ledger.newest_findings(wrong_newest)
     return notes + findings
 

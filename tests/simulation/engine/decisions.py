@@ -40,13 +40,6 @@ class MemoryDecided:
     decoding: Decoding[Side]
     refused: str | None = None
 
-    def completes(self) -> bool:
-        try:
-            self.tables.job("is_decodable", self.decide)
-        except JobFailed:
-            return False
-        return True
-
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
     ) -> list[int]:

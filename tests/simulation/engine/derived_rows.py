@@ -1,4 +1,4 @@
-"""Rows and messages of derived topics in the simulated engine; see lakehouse.pipeline.engine.DerivationEngine.
+"""Rows and messages of derived topics in the simulated engine; see lakehouse.pipeline.engine.DerivedRows.
 
 A message is the place of a row, or those of all rows of a group.
 """
@@ -22,7 +22,6 @@ from lakehouse.pipeline.engine_values import (
     RowsBetween,
     RowsInColumnsOf,
     SnapshotRows,
-    Transform,
 )
 from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.oracles.oracle import place_of
@@ -61,6 +60,9 @@ class MemoryDerived:
     def lineage(self) -> Mapping[str, list[str]]:
         return {}
 
+    def reads(self, columns: Sequence[str]) -> bool:
+        return False
+
 
 @dataclass(frozen=True)
 class MemoryDerivation:
@@ -69,19 +71,16 @@ class MemoryDerivation:
     tables: MemoryTables
 
     def ends(self, rows: Rows) -> Positions:
+        """Return the offset after the last one of the rows, by partition."""
         records: list[Record] = self.tables.job("ends", self._reading(rows))
         return {p: max(r.offset + 1 for r in records if r.partition == p) for p in {r.partition for r in records}}
 
     def is_empty(self, rows: Rows) -> bool:
+        """Return whether there are no rows."""
         return not self.tables.job("is empty", self._reading(rows))
 
-    def changed_columns(self, rows: Rows, earlier: Rows) -> list[str]:
-        return []
-
-    def is_read(self, transform: Transform, rows: Rows, columns: Sequence[str]) -> bool:
-        return False
-
-    def derive(self, rows: Rows, transform: Transform) -> MemoryDerived:
+    def derive(self, rows: Rows) -> MemoryDerived:
+        """Return the messages of the rows."""
         return MemoryDerived(self.tables, self._reading(rows), isinstance(rows, GroupRows))
 
     def _reading(self, rows: Rows) -> Read:

@@ -12,7 +12,17 @@ from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.engine_values import LetterOrigin, LetterSet, Place, Target, WaitingLetters
+from lakehouse.pipeline.engine_values import (
+    Confirmed,
+    ExistingRows,
+    LetterOrigin,
+    LetterSet,
+    Place,
+    Redecided,
+    Redrivable,
+    Rejected,
+    Target,
+)
 from tests.simulation.engine.decisions import Decision, digest, is_of, planned, read
 from tests.simulation.engine.tables import Letter, MemoryTables
 from tests.simulation.oracles.oracle import place_of
@@ -64,81 +74,54 @@ class MemoryLetters:
 
     tables: MemoryTables
 
-    def of_batch(self, ref: TableRef, batch: Batch, branch: str | None = None) -> LetterSet:
-        letters = self.tables.job("read table", lambda: self.tables.rows(ref, branch or "main"))
-        of = [letter for letter in letters if is_of(letter.record, batch.topic_id, batch.start, batch.end)]
-        return LetterSet(len(of), digest(letter.record for letter in of), sum(letter.recovered for letter in of))
-
-    def poisonous(self, ref: TableRef, batch: Batch) -> list[Place]:
-        letters = self.tables.job("read table", lambda: self.tables.rows(ref))
-        poison = (letter.record for letter in letters if letter.reason == "poison" and not letter.recovered)
-        return [(r.partition, r.offset) for r in poison if is_of(r, batch.topic_id, batch.start, batch.end)]
-
     def read(self, ref: TableRef, topic_id: str, since: Positions, upto: Positions) -> pa.Table:
         letters = self.tables.job("read table", lambda: self.tables.rows(ref))
         of = [letter for letter in letters if is_of(letter.record, topic_id, since, upto)]
         of.sort(key=lambda letter: place_of(letter.record))
         return pa.Table.from_pylist([_row(letter, ref) for letter in of], schema=letter_schema().as_arrow())
 
-    def discard(self, target: Target, batch: Batch) -> None:
-        keep = lambda letter: not is_of(letter.record, batch.topic_id, batch.start, batch.end)  # noqa: E731
-        self._delete(target, keep)
-
-    def put(self, decided: Any, target: Target, origin: LetterOrigin) -> None:
-        decisions = planned(decided, target)
-        letters = [Letter(d.record, d.reason) for d in decisions if d.reason and _is_letter(d, origin)]
-        self.tables.job("commit", lambda: self.tables.commit(target, None, letters))
-
     def missing(
-        self,
-        decided: Sequence[Any],
-        origin: LetterOrigin,
-        ref: TableRef,
-        batch: Batch,
-        rows: Target,
-        place: Sequence[str],
+        self, rejected: Sequence[Rejected], ref: TableRef, batch: Batch, rows: Target, place: Sequence[str]
     ) -> MemoryMissing:
         def lacking() -> list[Letter]:
             existing = {row.record for row in self.tables.rows(rows.ref, rows.branch)}
             existing |= {letter.record for letter in self.tables.rows(ref) if not letter.recovered}
-            decisions = [d for piece in decided for d in piece.decide() if _is_letter(d, origin)]
-            return [Letter(d.record, d.reason) for d in decisions if d.reason and d.record not in existing]
+            letters = [letter for piece in rejected for letter in _letters(piece.decided.decide(), piece.origin)]
+            return [letter for letter in letters if letter.record not in existing]
 
         return MemoryMissing(self.tables.job("missing letters", lacking))
 
-    def discard_earlier(self, missing: Any, target: Target, batch: Batch) -> None:
-        again = {letter.record for letter in missing.letters}
-        self._delete(target, lambda letter: letter.record not in again)
+    def discard(self, target: Target, batch: Batch, replaced_by: Any = None) -> None:
+        if replaced_by is None:
+            self._delete(target, lambda letter: not is_of(letter.record, batch.topic_id, batch.start, batch.end))
+        else:
+            again = {letter.record for letter in replaced_by.letters}
+            self._delete(target, lambda letter: letter.record not in again)
 
-    def put_missing(self, missing: Any, target: Target) -> None:
-        self.tables.job("commit", lambda: self.tables.commit(target, None, missing.letters))
+    def put(self, letters: Any, target: Target) -> None:
+        if isinstance(letters, Rejected):
+            added = _letters(planned(letters.decided, target), letters.origin)
+        else:
+            added = letters.letters
+        self.tables.job("commit", lambda: self.tables.commit(target, None, added))
 
-    def attempt(self, decided: Any, key: Sequence[str] = ()) -> MemoryAttempt:
-        return MemoryAttempt(self.tables.job("attempt", decided.decide))
+    def attempt(self, letters: Redrivable) -> MemoryAttempt:
+        match letters:
+            case Redecided():
+                return MemoryAttempt(self.tables.job("attempt", letters.decided.decide))
+            case Confirmed():
+                known = self.tables.job("replaced", lambda: self._states(letters))
+                return MemoryAttempt([_confirmed(decision, known) for decision in letters.attempt.decisions])
+            case ExistingRows():
+                return MemoryAttempt(self.tables.job("existing_rows", lambda: self._existing(letters)))
 
-    def confirm(
-        self,
-        attempt: Any,
-        decided: Sequence[Any],
-        ref: TableRef,
-        key: Sequence[str],
-        place: Sequence[str],
-    ) -> MemoryAttempt:
-        def states() -> list[Record]:
-            good = [d.record for piece in decided for d in piece.decide() if d.is_good]
-            return [*good, *(row.record for row in self.tables.rows(ref))]
+    def _states(self, confirmed: Confirmed) -> list[Record]:
+        good = [d.record for piece in confirmed.decided for d in piece.decide() if d.is_good]
+        return [*good, *(row.record for row in self.tables.rows(confirmed.ref))]
 
-        known = self.tables.job("replaced", states)
-        has_state = lambda r: any((r.key, r.partition) == (s.key, s.partition) and s.offset >= r.offset for s in known)  # noqa: E731
-        is_settled = lambda d: bool(d.reason) or d.is_filtered or has_state(d.record)  # noqa: E731
-        return MemoryAttempt([d if is_settled(d) else replace(d, reason="compacted") for d in attempt.decisions])
-
-    def existing_rows(self, waiting: WaitingLetters, ref: TableRef, place: Sequence[str]) -> MemoryAttempt:
-        def existing() -> list[Decision]:
-            places = {(row.record.partition, row.record.offset) for row in self.tables.rows(ref)}
-            return [Decision(r, None) for r in read(self.tables, waiting) if (r.partition, r.offset) in places]
-
-        return MemoryAttempt(self.tables.job("existing_rows", existing))
+    def _existing(self, existing: ExistingRows) -> list[Decision]:
+        places = {(row.record.partition, row.record.offset) for row in self.tables.rows(existing.ref)}
+        return [Decision(r, None) for r in read(self.tables, existing.waiting) if (r.partition, r.offset) in places]
 
     def mark(self, attempt: Any, target: Target, topic_id: str) -> None:
         by_place = {(d.record.topic_id, d.record.partition, d.record.offset): d for d in attempt.decisions}
@@ -155,6 +138,19 @@ class MemoryLetters:
     def _delete(self, target: Target, keep: Callable[[Letter], bool]) -> None:
         planned = self.tables.job("plan", lambda: self.tables.head(target.ref, target.branch))
         self.tables.job("commit deletes", lambda: self.tables.commit(target.deleting(), planned, keep=keep))
+
+
+def _letters(decisions: Sequence[Decision], origin: LetterOrigin) -> list[Letter]:
+    return [Letter(d.record, d.reason) for d in decisions if d.reason and _is_letter(d, origin)]
+
+
+def _confirmed(decision: Decision, states: Sequence[Record]) -> Decision:
+    """Return the decision, or that the record stays a dead letter if its key has no row or later record."""
+    record = decision.record
+    same = [state for state in states if (state.key, state.partition) == (record.key, record.partition)]
+    has_state = any(state.offset >= record.offset for state in same)
+    is_settled = bool(decision.reason) or decision.is_filtered or has_state
+    return decision if is_settled else replace(decision, reason="compacted")
 
 
 def _is_letter(decision: Decision, origin: LetterOrigin) -> bool:

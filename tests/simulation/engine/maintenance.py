@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.engine_values import JobFailed, Target
+from lakehouse.pipeline.engine_values import Compactable, DataFiles, JobFailed, Rewritten, Target
 from tests.simulation.engine.tables import MemoryTables, data_file, data_files, referenced
 from tests.simulation.systems.memory_files import data_rows, delete_data, old_data
 
@@ -17,8 +17,13 @@ class MemoryMaintenance:
 
     tables: MemoryTables
 
-    def compact(self, ref: TableRef, target_bytes: int, small_bytes: int) -> dict[str, int]:
-        """Rewrite all data files into one; refused if another commit removed one of them meanwhile."""
+    def compact(self, ref: TableRef, files: Compactable) -> Rewritten:
+        """Rewrite all data files into one; refused if another commit removed one of them meanwhile.
+
+        There are no delete files, and few manifests.
+        """
+        if not isinstance(files, DataFiles):
+            return Rewritten(0, 0)
         planned = self.tables.job("plan compaction", lambda: {f.file_path for f in self.tables.files(ref)})
 
         def rewrite() -> None:
@@ -32,20 +37,12 @@ class MemoryMaintenance:
 
         if len(planned) > 1:
             self.tables.job("commit compaction", rewrite)
-        return {"rewritten_data_files_count": len(planned), "added_data_files_count": 1}
+        return Rewritten(len(planned), 1)
 
-    def compact_deletes(self, ref: TableRef) -> dict[str, int]:
-        """Rewrite nothing: there are no delete files."""
-        return {"rewritten_delete_files_count": 0, "added_delete_files_count": 0}
-
-    def compact_manifests(self, ref: TableRef) -> dict[str, int]:
-        """Rewrite nothing: there are few manifests."""
-        return {"rewritten_manifests_count": 0, "added_manifests_count": 0}
-
-    def expire(self, ref: TableRef, older_than: datetime, retain_last: int) -> dict[str, int]:
+    def expire(self, ref: TableRef, older_than: datetime, retain_last: int) -> int:
         """Expire older snapshots but the last ones of each branch and those of tags, and delete their data files."""
 
-        def expire() -> dict[str, int]:
+        def expire() -> int:
             table = self.tables.load(ref)
             kept = {s.snapshot_id for s in table.metadata.snapshots if s.timestamp_ms >= older_than.timestamp() * 1000}
             for head in table.metadata.refs.values():
@@ -53,14 +50,17 @@ class MemoryMaintenance:
                 while snapshot and number < (retain_last if head.snapshot_ref_type == "branch" else 1):
                     kept.add(snapshot.snapshot_id)
                     snapshot, number = table.snapshot_by_id(snapshot.parent_snapshot_id or 0), number + 1
-            expired = [s for s in table.metadata.snapshots if s.snapshot_id not in kept]
-            if expired:
-                files = {f.file_path for s in expired for f in data_files(table, s.snapshot_id)}
-                self.tables.iceberg.expire(table, {s.snapshot_id for s in expired})
-                delete_data(files - referenced(self.tables.load(ref)))
-            return {"deleted_data_files_count": len(expired)}
+            old = [s for s in table.metadata.snapshots if s.snapshot_id not in kept]
+            if not old:
+                return 0
+            files = {f.file_path for s in old for f in data_files(table, s.snapshot_id)}
+            self.tables.iceberg.expire(table, {s.snapshot_id for s in old})
+            unused = files - referenced(self.tables.load(ref))
+            delete_data(unused)
+            return len(unused)
 
-        return self.tables.job("expire", expire)
+        expired: int = self.tables.job("expire", expire)
+        return expired
 
     def remove_orphans(self, catalog: str, ref: TableRef, older_than: datetime) -> int:
         """Delete data files that no snapshot refers to."""

@@ -5,29 +5,34 @@ All that calls it is production code.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lakehouse.config.checks import Check, RowCheck, Scope
-from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import (
+    Answer,
     CheckedRows,
+    Deciding,
     Decoding,
     JobFailed,
-    LogRange,
     Mode,
-    Place,
+    Question,
+    Reading,
     Records,
+    Rows,
     Side,
     Target,
+    Transform,
+    Trial,
     Written,
 )
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import checked_rows, fails
+from tests.simulation.engine.counts import count
 from tests.simulation.engine.decisions import Decision, MemoryDecided, digest, planned, read
-from tests.simulation.engine.derived_rows import MemoryDerivation
+from tests.simulation.engine.derived_rows import MemoryDerivation, MemoryDerived
 from tests.simulation.engine.letters import MemoryLetters
 from tests.simulation.engine.maintenance import MemoryMaintenance
 from tests.simulation.engine.tables import MemoryTables, Row, branch_at
@@ -54,28 +59,25 @@ class MemoryEngine(MemoryTables):
         return MemoryLetters(self)
 
     @property
-    def derivation(self) -> MemoryDerivation:
-        return MemoryDerivation(self)
-
-    @property
     def maintenance(self) -> MemoryMaintenance:
         return MemoryMaintenance(self)
-
-    @property
-    def ledger(self) -> Any:
-        raise AssertionError("the simulation reconciles no ledger with the tables")
-
-    def is_readable(self, records: LogRange) -> bool:
-        self.job("is_readable", lambda: read(self, records))
-        return True
 
     def decide(
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> MemoryDecided:
         return MemoryDecided(self, records, decoding, refused)
 
-    def require_decoder(self, decoding: Decoding[Side], *, explained: bool) -> None:
-        """Require nothing: the decoder always works."""
+    def completes(self, trial: Trial) -> bool:
+        """Run the job; the decoder always works, and each check fits the table."""
+        match trial:
+            case Reading():
+                self.job("is_readable", lambda: read(self, trial.records))
+            case Deciding():
+                try:
+                    self.job("is_decodable", trial.decided.decide)
+                except JobFailed:
+                    return False
+        return True
 
     def create_branch(self, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
         def create() -> None:
@@ -91,11 +93,13 @@ class MemoryEngine(MemoryTables):
 
         self.job("create_branch", create)
 
-    def write_nothing(self, target: Target) -> None:
-        planned = self.job("plan", lambda: self.head(target.ref, target.branch))
-        self.job("commit", lambda: self.commit(target, planned))
-
-    def write(self, decided: Any, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
+    def write(
+        self, decided: Any, target: Target, mode: Mode = "append", key: tuple[str, ...] = (), *, empty: bool = False
+    ) -> Written:
+        if decided is None:
+            head = self.job("plan", lambda: self.head(target.ref, target.branch))
+            self.job("commit", lambda: self.commit(target, head))
+            return Written(Counts())
         decisions = planned(decided, target)
         match mode:
             case "append":
@@ -105,34 +109,11 @@ class MemoryEngine(MemoryTables):
             case _:
                 return self._replace(decisions, target, key, empty)
 
-    def lost_rows(
-        self,
-        base: int | None,
-        target: Target,
-        decided: Sequence[Any],
-        batch: Batch,
-        key: Sequence[str],
-        place: Sequence[str],
-    ) -> list[Place]:
-        """Return the rows; it is no job of its own, since the error of one is that of the write before it."""
-        if base is None:
-            return []
-        after = {row.record.key: row.record for row in self.rows(target.ref, target.branch)}
-        decisions = [decision for piece in decided for decision in piece.decide()]
-        places = {(d.record.partition, d.record.offset) for d in decisions}
-        good = [d.record for d in decisions if d.is_good]
-        lost = []
-        for record in (row.record for row in self.rows(target.ref, "main", base)):
-            row_place, is_newer = (record.partition, record.offset), functools.partial(_is_as_new, record)
-            is_read = batch.start.get(record.partition, 0) <= record.offset < batch.end.get(record.partition, 0)
-            states = [*filter(None, [after.get(record.key)]), *good]
-            if is_read and row_place not in places and not any(map(is_newer, states)):
-                lost.append(row_place)
-        return lost
+    def count(self, question: Question[Answer]) -> Answer:
+        return count(self, question)
 
-    def null_keys(self, ref: TableRef, branch: str, key: Sequence[str]) -> int:
-        """Return 0: no column contains a null."""
-        return 0
+    def derive(self, rows: Rows, transform: Transform) -> MemoryDerived:
+        return MemoryDerivation(self).derive(rows)
 
     def check(
         self, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
@@ -141,9 +122,6 @@ class MemoryEngine(MemoryTables):
         conditions = {name: check.failure_condition for name, check in declared.items() if isinstance(check, RowCheck)}
         failing = {name: sum(fails(sql, row.record) for row in rows) for name, sql in conditions.items()}
         return {name: CheckedRows(len(rows), failing.get(name, 0), scope.rows) for name in declared}
-
-    def validate(self, declared: Mapping[str, Check], scope: Scope) -> None:
-        """Require nothing: each check fits the table."""
 
     def _append(self, decisions: Sequence[Decision], target: Target) -> Written:
         """Append the good rows."""
@@ -175,12 +153,6 @@ class MemoryEngine(MemoryTables):
             self.job("commit", lambda: self.commit(target.completing(), None, rows))
         tombstones = len(newest) - len(rows)
         return _written(decisions, rows=len(rows), tombstones=tombstones, superseded=len(good) - len(newest))
-
-
-def _is_as_new(record: Record, other: Record) -> bool:
-    if record.key != other.key:
-        return False
-    return record.partition != other.partition or record.offset <= other.offset
 
 
 def _identity(key: tuple[str, ...]) -> Callable[[Record], Any]:
