@@ -38,17 +38,18 @@ class Outcome:
     message: str
 
 
-def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Collection[str]) -> Iterator[Outcome]:
+def run_asset_checks(
+    definitions: dg.Definitions, config: Config, names: Collection[str], kafka_topics: Collection[str]
+) -> Iterator[Outcome]:
     """Run the checks of Dagster's assets that need no run of the asset, as the UI would.
 
     Args:
+        definitions: All definitions of the environment.
+        config: lakehouse.yaml.
         names: Entries of lakehouse.yaml, or topics that routes match. If they include all entries, the checks of other
             assets, such as the Kafka cluster, run too.
         kafka_topics: The topics in Kafka, to be matched with routes.
     """
-    from lakehouse.definitions import defs
-
-    loaded = defs()
     matches = config.match_routes(kafka_topics)
     routed = [
         (route.name, name)
@@ -59,7 +60,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
     everything = {*names}.issuperset((*config.topics, *config.routes))
     chosen = [
         check
-        for check in loaded.asset_checks or ()
+        for check in definitions.asset_checks or ()
         if everything or all(key.asset_key.path[1] in entries for key in check.check_keys)
     ]
     job = dg.define_asset_job("check", dg.AssetSelection.checks(*chosen))
@@ -70,7 +71,7 @@ def run_asset_checks(config: Config, names: Collection[str], kafka_topics: Colle
             assert definition and definition.name
             instance.add_dynamic_partitions(definition.name, [name for of, name in routed if of == route.name])
         run = (
-            dg.Definitions.merge(loaded, dg.Definitions(jobs=[job]))
+            dg.Definitions.merge(definitions, dg.Definitions(jobs=[job]))
             .resolve_job_def("check")
             .execute_in_process(instance=instance, raise_on_error=False, run_config=quiet, tags={ONLY: ",".join(names)})
         )

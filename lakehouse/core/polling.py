@@ -14,10 +14,13 @@ Pause = float | Callable[[RetryCallState], float]
 
 @dataclass(frozen=True)
 class Clock:
-    """A monotonic clock, in seconds."""
+    """A monotonic clock, in seconds.
 
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], object] = time.sleep
+    The functions of `time` are looked up at each call, like everywhere else, so that a process has one clock.
+    """
+
+    now: Callable[[], float] = lambda: time.monotonic()
+    sleep: Callable[[float], object] = lambda seconds: time.sleep(seconds)
 
 
 SYSTEM_CLOCK = Clock()

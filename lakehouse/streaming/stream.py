@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from queue import Empty
+from queue import Empty, Queue
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.batches.refusals import Refusals
@@ -29,6 +29,9 @@ LEAVE_SECONDS = 5
 
 RELEASE_SECONDS = 60
 """Maximum time that topics reassigned to another stream wait for batches in progress."""
+
+MAX_EVENTS = 100
+"""Capacity of the event queue; when it is full, batches wait until events are reported."""
 
 
 class Stream:
@@ -63,7 +66,10 @@ class Stream:
             self.topics, once=once, owns=group.serves if group else lambda topic, partitions: True
         )
         stopping = stopping or threading.Event()
-        self._context = StreamContext(config, self.topics, clients, self._scheduler, once, stopping)
+        events: Queue[Event] = Queue(MAX_EVENTS)
+        self._context = StreamContext(
+            config, self.topics, clients, self._scheduler, once, stopping, events, threading.Condition()
+        )
         self._group, refusals = group, Refusals()
         targets = [*(Worker(self._context, refusals).run for _ in range(workers)), Compactor(self._context).run]
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]

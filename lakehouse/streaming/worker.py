@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pkgutil import resolve_name
 from queue import Queue
 
@@ -22,9 +22,6 @@ from resources.iceberg.pauses import require_unpaused
 from resources.kafka.offsets import readable_offsets
 from resources.protocols import KafkaClient
 
-MAX_EVENTS = 100
-"""Capacity of the event queue; when it is full, batches wait until events are reported."""
-
 
 @dataclass(frozen=True)
 class StreamContext:
@@ -41,9 +38,9 @@ class StreamContext:
     """Whether the stream ends when its topics are caught up."""
     stopping: threading.Event
     """Set when no further batch may begin."""
-    events: Queue[Event] = field(default_factory=lambda: Queue(MAX_EVENTS))
+    events: Queue[Event]
     """The events to report, in order."""
-    lock: threading.Condition = field(default_factory=threading.Condition)
+    lock: threading.Condition
     """Guards the scheduler; notified when a turn ends."""
 
     @property

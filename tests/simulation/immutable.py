@@ -1,8 +1,8 @@
-"""Work that the project and pyiceberg repeat on values that never change, done once: its results are the same.
+"""Work that libraries repeat on values that never change, done once: its results are the same.
 
 Nothing changes metadata, so a deep copy of it is the same object. Manifests are written once, under a name
-that no simulation uses again, so each is parsed once. The columns of a table depend on its schemas only. A test
-compares the traces of schedules with and without this module.
+that no simulation uses again, so each is parsed once. A test compares the traces of schedules with and
+without this module.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import pyarrow.parquet
 import pyiceberg.catalog
 import pyiceberg.table.metadata
 import pyiceberg.table.snapshots
+from dagster._config.pythonic_config import resource
 from pydantic import BaseModel
 from pyiceberg.expressions import AlwaysFalse, visitors
 from pyiceberg.expressions.visitors import _InclusiveMetricsEvaluator
@@ -39,12 +40,6 @@ from pyiceberg.table.metadata import TableMetadataV2
 from pyiceberg.table.refs import SnapshotRef
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehouse.core.offsets.batch import Batch
-from lakehouse.formats import evolution
-from lakehouse.formats.columns import table_schema
-from lakehouse.pipeline.dead_letters import filters
-from lakehouse.pipeline.schemas import decoding, schema_decision
-from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from tests.simulation.systems.memory_files import MemoryFile
 from tests.simulation.world import INHERITED, replaced
 
@@ -110,18 +105,6 @@ def _equal(model: Any, other: Any) -> bool:
     return type(model) is type(other) and model.__dict__ == other.__dict__
 
 
-def _shape_key(table: Schema, shape: Any) -> tuple[Any, ...]:
-    return id(table), shape.struct, tuple(shape.previous_names.items())
-
-
-def _columns_key(metadata: Any, value: Any, key: Any) -> tuple[Any, ...]:
-    return tuple(metadata.items()), value, key
-
-
-def _side_key(name: str, versions: Any, record: str = "", read_by: Any = ()) -> tuple[Any, ...]:
-    return name, tuple(versions), record, tuple(read_by)
-
-
 _text = by_identity(repr)
 
 
@@ -143,8 +126,12 @@ def _provider_key(location: str, properties: Any) -> tuple[Any, ...]:
     return location, *map(properties.get, LOCATION_PROPERTIES)
 
 
-def _batch_key(batch: Batch) -> tuple[Any, ...]:
-    return batch.topic_id, *batch.start.items(), *batch.end.items()
+def _class_key(resource_class: type, fields_to_omit: set[str]) -> tuple[Any, ...]:
+    return resource_class, *sorted(fields_to_omit)
+
+
+def _values_key(schema: object, values: dict[str, Any]) -> tuple[Any, ...]:
+    return id(schema), repr(values)
 
 
 LOCATION_PROPERTIES = (
@@ -179,14 +166,12 @@ PURE: dict[Any, dict[str, Any]] = {
     pyarrow.parquet: {"read_metadata": by(lambda file: file.getvalue(), pyarrow.parquet.read_metadata)},
     Schema: {"as_struct": by_identity(Schema.as_struct)},
     PartitionSpec: {"partition_type": by_identity(PartitionSpec.partition_type)},
-    evolution: {"changes": by(_shape_key, evolution.changes, has_ids=True)},
-    decoding: {"side_schema": by(_side_key, decoding.side_schema)},
-    schema_decision: {"table_schema": by(_columns_key, table_schema)},
-    filters: {"of_batch": by(_batch_key, filters.of_batch)},
-    TopicSchemas: {"decoding": by_identity(TopicSchemas.decoding)},
-    Batch: {"from_json": by(lambda token: token, Batch.from_json)},
+    resource: {
+        "infer_schema_from_config_class": by(_class_key, resource.infer_schema_from_config_class),
+        "_curry_config_schema": by(_values_key, resource._curry_config_schema, has_ids=True),
+    },
 }
-"""Functions whose result depends on their arguments only, which are computed once."""
+"""Functions of libraries whose result depends on their arguments only, which are computed once."""
 
 
 def attributes() -> dict[Any, dict[str, Any]]:

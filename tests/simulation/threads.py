@@ -10,12 +10,10 @@ from queue import Empty
 from types import SimpleNamespace
 from typing import Any
 
-import lakehouse.pipeline.clients
 import lakehouse.streaming.publishers
 import lakehouse.streaming.scheduler
 import lakehouse.streaming.stream
 from lakehouse.streaming.stream_events import Event
-from lakehouse.streaming.worker import MAX_EVENTS, StreamContext
 from tests.simulation.world import Process, World
 
 FILES_PER_COMPACTION = 2
@@ -114,7 +112,7 @@ class MemoryCondition:
 class MemoryQueue:
     """The methods of queue.Queue that the project uses."""
 
-    def __init__(self, world: World, maxsize: int, on_put: Callable[[Any], None]):
+    def __init__(self, world: World, on_put: Callable[[Any], None], maxsize: int):
         self._world, self._maxsize, self._on_put, self._items = world, maxsize, on_put, deque[Any]()
 
     def put(self, item: Any) -> None:
@@ -146,15 +144,9 @@ def threads(world: World) -> SimpleNamespace:
 
 def threads_in_memory(world: World, on_event: Callable[[Event], None]) -> dict[Any, dict[str, Any]]:
     """Return what is replaced in the modules of streams, by module and name."""
-    memory, connections = threads(world), {"with_own_connections": lambda resource: resource}
-
-    def context(*arguments: Any) -> StreamContext:
-        replacing: Any = {"events": MemoryQueue(world, MAX_EVENTS, on_event), "lock": memory.Condition()}
-        return StreamContext(*arguments, **replacing)
-
+    memory = threads(world)
     return {
-        lakehouse.streaming.stream: {"threading": memory, "StreamContext": context},
-        lakehouse.streaming.publishers: {"threading": memory, **connections},
+        lakehouse.streaming.stream: {"threading": memory, "Queue": partial(MemoryQueue, world, on_event)},
+        lakehouse.streaming.publishers: {"threading": memory},
         lakehouse.streaming.scheduler: {"FILES_PER_COMPACTION": FILES_PER_COMPACTION},
-        lakehouse.pipeline.clients: connections,
     }

@@ -27,10 +27,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 
 import lakehouse.pipeline.batches.offsets
 import lakehouse.pipeline.commits.audit
-import lakehouse.pipeline.ingestion
 import lakehouse.pipeline.maintenance
-from lakehouse.core.polling import Clock
 from tests.simulation.choices import Choices
+from tests.support.replaceable import require_replaceable
 
 T = TypeVar("T")
 
@@ -363,12 +362,16 @@ def simulated_time(world: World) -> Iterator[None]:
             return datetime.fromtimestamp(world.now(), tz or UTC)
 
     clock: dict[Any, dict[str, Any]] = {
-        time: {"time": world.now, "monotonic": world.monotonic, "time_ns": lambda: int(world.now() * 1e9)},
+        time: {
+            "time": world.now,
+            "time_ns": lambda: int(world.now() * 1e9),
+            "monotonic": world.monotonic,
+            "sleep": world.advance,
+        },
         pyiceberg.table.update: {"datetime": SimulatedDatetime},
         pyiceberg.table.metadata: {"datetime": SimpleNamespace(datetime=SimulatedDatetime)},
         lakehouse.pipeline.commits.audit: {"ThreadPoolExecutor": InlineExecutor},
         ExecutorFactory: {"get_or_create": lambda: InlineExecutor(1)},
-        lakehouse.pipeline.ingestion: {"SYSTEM_CLOCK": Clock(world.monotonic, world.advance)},
         lakehouse.pipeline.maintenance: {"datetime": SimulatedDatetime},
         lakehouse.pipeline.batches.offsets: {"datetime": SimulatedDatetime},
     }
@@ -379,6 +382,9 @@ def simulated_time(world: World) -> Iterator[None]:
 @contextmanager
 def replaced(names: dict[Any, dict[str, Any]]) -> Iterator[None]:
     """Replace names of modules and classes, or remove them, so that they are inherited."""
+    for owner, values in names.items():
+        for name in values:
+            require_replaceable(owner, name)
     before = {owner: {name: vars(owner).get(name, INHERITED) for name in values} for owner, values in names.items()}
     try:
         _set(names)

@@ -171,6 +171,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     from lakehouse.cli.status import failed_runs, failing_checks
+    from lakehouse.definitions import defs
 
     with verification():
         declared = loader.load()
@@ -179,7 +180,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             existing = kafka_topics(declared, resources)
             selected = declared.select(names, existing)
             outcomes = [
-                *check_runner.run_asset_checks(declared, names, existing),
+                *check_runner.run_asset_checks(defs(), declared, names, existing),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
             for topic, reason in failed_runs(declared, [topic.name for topic in selected]).items():

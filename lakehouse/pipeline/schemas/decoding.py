@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Literal
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
@@ -15,6 +16,9 @@ from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.engine_values import Decoding, Side
 from resources.protocols import RegistryClient
+
+KEPT = 100
+"""Maximum number of parsed schemas that are kept: batches of the same topic read the same ones."""
 
 
 @dataclass(frozen=True)
@@ -252,6 +256,7 @@ def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key
     return _read(name, MessageSchema(column=column))
 
 
+@lru_cache(maxsize=KEPT)
 def _read(name: str, schema: MessageSchema) -> SideSchema:
     return SideSchema(Side(name, schema), format_of(name).shape(schema))
 

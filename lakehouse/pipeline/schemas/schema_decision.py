@@ -2,10 +2,12 @@
 refuse."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal, get_args
 
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.types import StructType
 
 from lakehouse.config import sensitive
 from lakehouse.config.model import Topic
@@ -17,7 +19,7 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange
 from lakehouse.formats.schema import Shape
 from lakehouse.pipeline.schemas import schema_fingerprints
-from lakehouse.pipeline.schemas.decoding import TopicSchemas, older_versions, with_versions
+from lakehouse.pipeline.schemas.decoding import KEPT, TopicSchemas, older_versions, with_versions
 from resources.iceberg.catalog import Catalog
 
 Action = Literal["accept", "use_older", "roll_over", "refuse"]
@@ -177,7 +179,13 @@ def columns(topic: Topic, schemas: TopicSchemas) -> Schema:
     Raises:
         SchemaError: The schema cannot become a table.
     """
-    return table_schema(topic.metadata.names, schemas.struct, schemas.key.shape.struct if schemas.key else None)
+    key = schemas.key.shape.struct if schemas.key else None
+    return _columns(tuple(topic.metadata.names.items()), schemas.struct, key)
+
+
+@lru_cache(maxsize=KEPT)
+def _columns(metadata: tuple[tuple[str, str], ...], value: StructType, key: StructType | None) -> Schema:
+    return table_schema(dict(metadata), value, key)
 
 
 def schema_changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[SchemaChange, ...]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
+import boto3
 import requests
 import snowflake.connector
 from cryptography.hazmat.primitives import serialization
@@ -26,11 +28,9 @@ import lakehouse.deploy.confluent.account_key
 import lakehouse.deploy.confluent.key_rotation
 import lakehouse.deploy.snowflake.key_pair
 import lakehouse.deploy.snowflake.key_pair_rotation
-import resources.aws.clients
 import resources.aws.secrets_manager
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.model import Config
-from lakehouse.core.polling import SYSTEM_CLOCK, Clock
 from lakehouse.deploy.aws.aws_service import Aws
 from lakehouse.deploy.aws.foundation import DeploymentSecrets
 from lakehouse.deploy.confluent.confluent_resources import confluent_resources, foundation
@@ -133,12 +133,12 @@ class Clouds:
 
     def resources(self, world: CloudWorld, region: str = OURS) -> list[Resource[Any]]:
         """Return the resources of a deployment, with clients for one process."""
-        names, clock = self.names(region), Clock(now=lambda: world.true_now, sleep=world.sleep)
+        names = self.names(region)
         deployment = Deployment(name=NAME, account=ACCOUNT, region=region)
         cloud = _organization(self.confluent.admin_secret)
         secrets = Secrets(region, NAME)
-        base = foundation(cloud, names, CONFIG, deployment, clock)
-        kept = DeploymentSecrets(Aws(resources.aws.clients.boto3_session("", region), region), names, clock)
+        base = foundation(cloud, names, CONFIG, deployment)
+        kept = DeploymentSecrets(Aws(boto3.Session(region_name=region), region), names)
         session = MemorySession(world, self.snowflake)
         users = service_users(session, secrets, names, CONFIG)
         user = users.user(users.service)
@@ -252,21 +252,14 @@ def simulated_clouds(world: CloudWorld, clouds: Clouds) -> Iterator[None]:
     )
     names: dict[Any, dict[str, Any]] = {
         requests: {"request": _transport(world, clouds)},
-        resources.aws.clients: {"boto3_session": lambda role_arn, region: _Boto3Session(world, clouds.secrets[region])},
+        boto3: {"Session": lambda *, region_name, **_: _Boto3Session(world, clouds.secrets[region_name])},
         snowflake.connector: {
             "connect": lambda user, private_key, **settings: log_in(world, clouds.snowflake, user, private_key)
         },
         serialization: {"load_pem_private_key": key_pairs.load_pem_private_key},
         rsa: {"generate_private_key": key_pairs.generator(clouds.next_key_pair)},
         **{module: {"datetime": SimulatedDatetime} for module in dated},
+        time: {"monotonic": lambda: world.true_now, "sleep": world.sleep},
     }
-    system_clock = {name: getattr(SYSTEM_CLOCK, name) for name in ("now", "sleep")}
-    try:
-        for name, value in {"now": lambda: world.true_now, "sleep": world.sleep}.items():
-            # The clients of Confluent pause by it; it is frozen.
-            object.__setattr__(SYSTEM_CLOCK, name, value)
-        with replaced(names):
-            yield
-    finally:
-        for name, value in system_clock.items():
-            object.__setattr__(SYSTEM_CLOCK, name, value)
+    with replaced(names):
+        yield

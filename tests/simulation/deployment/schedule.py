@@ -9,7 +9,6 @@ from functools import cache
 from typing import Any
 
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.polling import Clock
 from lakehouse.deploy.planner import Change, apply, destroy, plan
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
@@ -145,8 +144,7 @@ class DeploymentSchedule:
             self._report(change)
 
     def _rotate(self, region: str) -> None:
-        clock = Clock(now=lambda: self.world.true_now, sleep=self.world.sleep)
-        for line in rotate(self._resources(region), self._policy, clock):
+        for line in rotate(self._resources(region), self._policy):
             self.world.record(f"  {line}")
             self.oracle.read_output(line)
 

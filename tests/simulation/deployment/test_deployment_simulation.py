@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from lakehouse.core.errors import CommitConflict, UnclearState
-from lakehouse.core.polling import Clock
 from lakehouse.deploy.planner import apply
 from lakehouse.deploy.resource import Resource
 from lakehouse.deploy.rotation import Policy, rotate
@@ -78,7 +77,7 @@ def test_rotate_suspended_before_promotion_begins_grace_afterwards():
         world.advance(31 * 86_400)
         judge = world.observe
         world.observe = lambda operation: (judge(operation), suspend(operation))[0]
-        in_process(world, lambda: list(rotate(narrow(clouds.resources(world)), Policy(), simulated(world))))
+        in_process(world, lambda: list(rotate(narrow(clouds.resources(world)), Policy())))
     assert resumed and not oracle.violations
 
 
@@ -104,12 +103,12 @@ def suspended_beside_rotations(command: str, policy: Policy, at: int) -> tuple[i
         calls.append(operation)
         if len(calls) == at:
             for _ in range(2):
-                list(rotate(narrow(clouds.resources(world)), policy, simulated(world)))
+                list(rotate(narrow(clouds.resources(world)), policy))
 
     def work() -> None:
         resources = narrow(clouds.resources(world))
         if command == "rotate":
-            list(rotate(resources, policy, simulated(world)))
+            list(rotate(resources, policy))
         else:
             apply(resources, lambda change: None)
 
@@ -161,7 +160,7 @@ def stored_after_hours(at: int) -> tuple[int, list[type], list[str]]:
     def work() -> None:
         if world.current is third:
             world.wait(lambda: first not in world.processes)
-        list(rotate(narrow(clouds.resources(world)), Policy(), simulated(world)))
+        list(rotate(narrow(clouds.resources(world)), Policy()))
 
     with simulated_clouds(world, clouds):
         oracle = Oracle(world, clouds, grace_days=1)
@@ -185,7 +184,7 @@ def test_rotate_beside_rollback_of_secret_ends_with_working_keys(secret: str, da
     [name] = [name for name in clouds.secrets[OURS].secrets if name.endswith(secret)]
     with simulated_clouds(world, clouds):
         world.advance(31 * 86_400)
-        list(rotate(narrow(clouds.resources(world)), Policy(retained=1), simulated(world)))
+        list(rotate(narrow(clouds.resources(world)), Policy(retained=1)))
     at, call_count, outcomes = 0, 1, set()
     while at < call_count:
         at += 1
@@ -221,7 +220,7 @@ class RollbackBesideRotation:
         world = self._world
         with simulated_clouds(world, self._clouds):
             world.advance(62 * 86_400)
-            process = world.start("rotate", lambda: list(rotate(self._resources(), policy, simulated(world))))
+            process = world.start("rotate", lambda: list(rotate(self._resources(), policy)))
             while process in world.processes:
                 world.step(process)
             if isinstance(process.result, Killed):
@@ -314,7 +313,7 @@ class DeletionBesideRotation:
         return all((key := self._oracle.credential(name)) and self._oracle.works(key) for name in names)
 
     def _rotate(self) -> None:
-        list(rotate(narrow(self._clouds.resources(self._world)), Policy(), simulated(self._world)))
+        list(rotate(narrow(self._clouds.resources(self._world)), Policy()))
 
     def _observe(self, operation: str) -> None:
         self._judge(operation)
@@ -342,10 +341,6 @@ def test_create_overwritten_secret_names_command_that_restores_key():
             assert Operators(world, clouds, oracle).follow(blocked.value)
             apply(narrow(clouds.resources(world)), lambda change: None)
         assert oracle.credential(name) == key
-
-
-def simulated(world: CloudWorld) -> Clock:
-    return Clock(now=lambda: world.true_now, sleep=world.sleep)
 
 
 def in_process(world: CloudWorld, work) -> None:

@@ -7,7 +7,6 @@ from copy import deepcopy
 import pytest
 
 from lakehouse.core.errors import UnclearState, Unreachable
-from lakehouse.core.polling import Clock
 from lakehouse.deploy.resource import Outputs
 from lakehouse.deploy.rotation import Policy, rotate
 from lakehouse.deploy.snowflake.access import ServiceUserKey
@@ -32,7 +31,7 @@ def test_login_without_answer_reports_slots_and_secret_as_they_are():
         world.advance(31 * 86_400)
         [resource] = [one for one in clouds.resources(world) if isinstance(one, ServiceUserKey)]
         with pytest.raises(Unreachable) as unanswered:
-            list(rotate([resource], Policy(), clock(world), Outputs()))
+            list(rotate([resource], Policy(), known=Outputs()))
         assert oracle.credential(name) == key and oracle.works(key)
     slots = clouds.snowflake.slots[user]
     assert len(slots) == 2 and slots["RSA_PUBLIC_KEY"] == before["RSA_PUBLIC_KEY"]
@@ -51,10 +50,6 @@ def test_rotate_second_key_fails_after_first_is_reported():
         world.advance(31 * 86_400)
         clouds.secrets[OURS].put(names[1], '{"note": "mine"}', ("AWSPENDING",), world.true_now)
         with pytest.raises(UnclearState, match=f"'{names[1]}' has no field .* The secret was left as it is"):
-            for line in rotate(narrow(clouds.resources(world)), Policy(), clock(world)):
+            for line in rotate(narrow(clouds.resources(world)), Policy()):
                 lines.append(line)
     assert len(lines) == 1 and "a new key" in lines[0]
-
-
-def clock(world: CloudWorld) -> Clock:
-    return Clock(now=lambda: world.true_now, sleep=world.sleep)

@@ -67,7 +67,7 @@ class Derivation(Steps, DerivationSchedule):
     @contextmanager
     def begun(self):
         """Provide the systems, and judge at the end that each row was derived, and none twice."""
-        with simulation(), empty_store(), simulated_time(self.world), self.derivation():
+        with simulation(), empty_store(), simulated_time(self.world):
             yield
             self.judge_messages()
             self.judge_derived()

@@ -273,7 +273,7 @@ def test_derive_after_rollback_and_expiry_derives_all_groups():
 def test_derive_after_roll_over_derives_rows_of_both_tables(is_first):
     schedule = Derivation()
     schedule.topic = schedule.topic.model_copy(update={"on_incompatible": "new_table"})
-    with simulation(), empty_store(), simulated_time(schedule.world), schedule.derivation():
+    with simulation(), empty_store(), simulated_time(schedule.world):
         schedule.ingest(record(1))
         if is_first:
             schedule.delete()
@@ -309,7 +309,7 @@ def test_derive_after_undone_redrive_whose_snapshot_expired():
 def test_derive_deleted_rows_that_return_repeats_nothing(is_expired, is_set):
     schedule = Derivation()
     # The oracle of the table does not know deletions.
-    with simulation(), empty_store(), simulated_time(schedule.world), schedule.derivation():
+    with simulation(), empty_store(), simulated_time(schedule.world):
         schedule.ingest(record(1), record(2))
         schedule.world.advance(100_000)
         schedule.kafka.produce(0, [record(3)])

@@ -5,15 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from functools import partial
 
 import resources.kafka.transactions
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
-from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.derivation.derivation import derive
 from tests.simulation.choices import Choices
@@ -22,7 +20,6 @@ from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVE
 from tests.simulation.schedules.source_topic import GOOD
 from tests.simulation.schedules.table_events import roll_back
 from tests.simulation.systems.messages import MessageKafka
-from tests.simulation.world import replaced
 
 TARGET = "derived"
 
@@ -170,19 +167,6 @@ class DerivationSchedule(Schedule):
             omitted &= self.passed() - self.oracle.every_letter
         if systems == self.systems() and (against := omitted & counts.keys()):
             self.oracle.violations.append(f"rows were derived that an operator skipped: {sorted(against)}")
-
-    def run(self) -> None:
-        """Run the schedule."""
-        with self.derivation():
-            super().run()
-
-    @contextmanager
-    def derivation(self) -> Iterator[None]:
-        """Let polling take simulated time."""
-        clock = Clock(self.world.now, self.world.advance)
-        waiting = {resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}
-        with replaced(waiting):
-            yield
 
     def recover(self) -> None:
         """Recover the table, derive from it, and derive from records that follow.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,10 +13,8 @@ from zlib import crc32
 
 from pyiceberg.table.metadata import TableMetadata
 
-import resources.kafka.transactions
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
-from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.streaming.stream import Stream
@@ -249,10 +248,8 @@ class GroupSchedule(StreamSchedule):
     # The schedule
 
     def replacements(self) -> AbstractContextManager[None]:
-        """Simulate the threads, in which waiting takes simulated time."""
-        clock = Clock(self.world.monotonic, self._kafka.pause)
-        waiting = {resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}
-        return replaced(threads_in_memory(self.world, self._note) | waiting)
+        """Simulate the threads, of which another may run while one sleeps."""
+        return replaced(threads_in_memory(self.world, self._note) | {time: {"sleep": self._kafka.pause}})
 
     def _recover(self) -> None:
         self.world.end_pauses()

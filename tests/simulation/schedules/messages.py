@@ -8,13 +8,11 @@ from functools import partial
 
 import resources.kafka.transactions
 from lakehouse.core.errors import TransientError
-from lakehouse.core.polling import Clock, poll
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from tests.simulation.choices import Choices
 from tests.simulation.oracles.oracle import Violation, place_of
 from tests.simulation.schedules.schedule import ACTIONS, NAMESPACE, RECOVERIES, Schedule
 from tests.simulation.systems.messages import MessageKafka
-from tests.simulation.world import replaced
 
 TARGET = "letters"
 
@@ -56,12 +54,6 @@ class MessageSchedule(Schedule):
         """Judge that no dead letter was produced twice."""
         if twice := [place for place, count in self.produced().items() if count > 1]:
             self.oracle.violations.append(f"dead letters were produced twice: {twice}")
-
-    def run(self) -> None:
-        """Run the schedule, in which polling takes simulated time."""
-        clock = Clock(self.world.now, self.world.advance)
-        with replaced({resources.kafka.transactions: {"poll": partial(poll, clock=clock)}}):
-            super().run()
 
     def recover(self) -> None:
         """Recover the table, and then produce its dead letters.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from copy import copy
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from pyiceberg.catalog import Catalog as IcebergCatalog
 from pyiceberg.exceptions import (
@@ -36,6 +36,19 @@ NAMED_FILES = 100
 FILE_IO = {"py-io-impl": "tests.simulation.systems.memory_files.MemoryFileIO"}
 
 _numbers = itertools.count()
+_systems: WeakValueDictionary[str, Any] = WeakValueDictionary()
+
+
+def address_of(system: object) -> str:
+    """Return a new address of a system in memory."""
+    address = f"memory://warehouse{next(_numbers)}"
+    _systems[address] = system
+    return address
+
+
+def system_at(address: str) -> Any:
+    """Return the system at an address, which all clients with this setting share."""
+    return _systems[address]
 
 
 class MemoryIcebergCatalog(ClockChecked):
@@ -43,7 +56,7 @@ class MemoryIcebergCatalog(ClockChecked):
 
     def __init__(self, world: World):
         # pyiceberg caches manifests by path, so no two worlds share one.
-        super().__init__("memory", warehouse=f"memory://warehouse{next(_numbers)}", **FILE_IO)
+        super().__init__("memory", warehouse=address_of(self), **FILE_IO)
         self._world, self._io = world, MemoryFileIO()
         self._io.on_read = lambda: self._call("read_metadata", lambda: None)
         self._locations: dict[tuple[str, ...], str] = {}
@@ -196,6 +209,11 @@ MemoryIcebergCatalog.__abstractmethods__ = frozenset()
 class MemoryBackend(SqlBackend):
     """Locations in memory, without requests."""
 
+    def load(self, properties: dict[str, str]) -> IcebergCatalog:
+        """Return the catalog at the address that is the warehouse."""
+        iceberg: IcebergCatalog = system_at(properties["warehouse"])
+        return iceberg
+
     def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
         """Return a location for a new table, which no other table ever has."""
         return f"{iceberg.properties['warehouse']}/{ref.namespace}/{naming.new_folder(ref.name)}"
@@ -218,9 +236,7 @@ class SimulatedCatalog(Catalog):
     def on(cls, iceberg: IcebergCatalog) -> SimulatedCatalog:
         """Return the production catalog on one of pyiceberg."""
         # Dagster validates a resource for longer than a schedule takes to start, so there is one template.
-        catalog = copy(_template())
-        catalog._catalog = iceberg
-        return catalog
+        return _template().model_copy(update={"warehouse": iceberg.properties["warehouse"]})
 
     def file_io(self) -> dict[str, str]:
         """Return how files are read."""

@@ -10,7 +10,6 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -18,13 +17,12 @@ from urllib.parse import unquote
 
 import requests
 from botocore.exceptions import ClientError, ConnectTimeoutError
-from pydantic import PrivateAttr
 from snowflake.connector.errors import OperationalError, ProgrammingError
 
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
 from resources.snowflake.snowflake import Snowflake, SnowflakeLogin
-from tests.simulation.systems.catalog import MemoryIcebergCatalog
+from tests.simulation.systems.catalog import MemoryIcebergCatalog, address_of, system_at
 from tests.simulation.world import World
 
 T = TypeVar("T")
@@ -46,7 +44,7 @@ class MemoryGlueClient:
     exceptions = SimpleNamespace(AlreadyExistsException=AlreadyExists, EntityNotFoundException=EntityNotFound)
 
     def __init__(self, world: World, on_shown: Shown):
-        self._world, self._on_shown = world, on_shown
+        self._world, self._on_shown, self.address = world, on_shown, address_of(self)
         self._databases: dict[str, dict[str, dict[str, Any]]] = {}
         self._versions = 0
 
@@ -135,18 +133,14 @@ def _refusal(code: str, operation: str) -> tuple[Any, str]:
 class SimulatedGlue(Glue):
     """The production client on the one in memory."""
 
-    _client: Any = PrivateAttr(None)
-
     @classmethod
     def on(cls, client: MemoryGlueClient) -> SimulatedGlue:
         """Return the production client on one of boto3."""
-        glue = copy(_glue())
-        glue._client = client
-        return glue
+        return _glue().model_copy(update={"catalog_id": client.address})
 
     def client(self) -> Any:
         """Return the client in memory."""
-        return self._client
+        return system_at(self.catalog_id)
 
 
 # Dagster validates a resource for longer than most of its calls take here, so there is one template of each.
@@ -248,6 +242,7 @@ class MemorySnowflakeServer:
 
     def __init__(self, world: World, iceberg: MemoryIcebergCatalog, glue: MemoryGlueClient, on_shown: Shown):
         self._world, self._iceberg, self._glue, self._on_shown = world, iceberg, glue, on_shown
+        self.address = address_of(self)
         self._objects: set[tuple[str, str]] = set()
         self._sources: dict[tuple[str, ...], tuple[str, str]] = {}
         self._locations: dict[tuple[str, ...], str] = {}
@@ -351,14 +346,10 @@ class _Cursor:
 class SimulatedSnowflake(Snowflake):
     """The production client with connections to the server in memory."""
 
-    _server: Any = PrivateAttr(None)
-
     @classmethod
     def on(cls, server: MemorySnowflakeServer) -> SimulatedSnowflake:
         """Return the production client with connections to a server."""
-        snowflake = copy(_snowflake())
-        snowflake._server = server
-        return snowflake
+        return _snowflake().model_copy(update={"host": server.address})
 
     def login(self) -> SnowflakeLogin:
         """Return a user, whom messages name."""
@@ -367,7 +358,7 @@ class SimulatedSnowflake(Snowflake):
     @contextmanager
     def connect(self) -> Iterator[Any]:
         """Provide a session."""
-        yield SimpleNamespace(cursor=lambda: _Cursor(self._server))
+        yield SimpleNamespace(cursor=lambda: _Cursor(system_at(self.host)))
 
 
 @cache
