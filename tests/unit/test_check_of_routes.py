@@ -5,7 +5,6 @@ import pytest
 
 from assets.factories import CheckDefinition, asset_checks
 from assets.freshness import ONLY
-from lakehouse import definitions
 from lakehouse.cli.check_runner import run_asset_checks
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import LakehouseError
@@ -57,22 +56,22 @@ def provisioned():
         (["users", "shop"], {"iceberg/users": "", "iceberg/shop": "shop.a, shop.b", "confluent/kafka_cluster": ""}),
     ],
 )
-def test_check_of_routed_topic_runs_the_checks_of_its_route(monkeypatch, names, expected):
+def test_check_of_routed_topic_runs_the_checks_of_its_route(names, expected):
     specs = [dg.AssetSpec(key) for key in (["iceberg", "shop"], ["iceberg", "users"], ["confluent", "kafka_cluster"])]
     checks = [fresh, ledger, provisioned]
-    monkeypatch.setattr(definitions, "defs", lambda: dg.Definitions(assets=specs, asset_checks=checks))
-    outcomes = list(run_asset_checks(CONFIG, names, KAFKA))
+    definitions = dg.Definitions(assets=specs, asset_checks=checks)
+    outcomes = list(run_asset_checks(definitions, CONFIG, names, KAFKA))
     assert {one.asset: one.message for one in outcomes} == expected
     assert {one.verdict for one in outcomes} == {"passed"}
 
 
-def test_checks_that_raise_have_reasons_of_their_own(monkeypatch):
+def test_checks_that_raise_have_reasons_of_their_own():
     runs = {"first": breaks, "second": refuses}
     checks = [CheckDefinition(name, "", frozenset(), run) for name, run in runs.items()]
     definition = asset_checks(CONFIG.topics["users"], "iceberg", checks)
     assets = [dg.AssetSpec(["iceberg", "users"])]
-    monkeypatch.setattr(definitions, "defs", lambda: dg.Definitions(assets=assets, asset_checks=[definition]))
-    outcomes = list(run_asset_checks(CONFIG, ["users"], KAFKA))
+    definitions = dg.Definitions(assets=assets, asset_checks=[definition])
+    outcomes = list(run_asset_checks(definitions, CONFIG, ["users"], KAFKA))
     assert {one.check: (one.verdict, one.message) for one in outcomes} == {
         "first": ("error", "KeyError (unexpected: see the log)"),
         "second": ("error", "Glue has no table n.users"),

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import boto3
 import pytest
+from moto import mock_aws
 
-from lakehouse.core.errors import Unreachable
 from resources.kafka.kafka import Kafka
 from resources.kafka.stream_group import StreamGroup
 from tests.support.lone_member import LoneMember
 
 SECONDS = 60
+REGION, SECRET = "eu-west-1", "/lakehouse/kafka"
 FIRST, SECOND = ({"sasl.username": name, "sasl.password": f"secret of {name}"} for name in ("first", "second"))
 
 
@@ -33,32 +37,40 @@ class Admin:
 
 
 @pytest.fixture
-def stored(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The fields of the secret."""
-    fields = {"bootstrap.servers": "127.0.0.1:1", **FIRST}
-    monkeypatch.setattr("resources.kafka.connection.read_secret_fields", lambda *_, **__: dict(fields))
+def secrets(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """A client of Secrets Manager, where the secret has the first key."""
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_SECRETS_MANAGER", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"REGION": REGION, "ACCESS_KEY_ID": "a", "SECRET_ACCESS_KEY": "b"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
     monkeypatch.setattr("confluent_kafka.admin.AdminClient", Admin)
+    monkeypatch.setattr("resources.aws.secret_reader.MAX_AGE_SECONDS", -1)
     for module in ("connection", "stream_group"):
         monkeypatch.setattr(f"resources.kafka.{module}.LOGIN_SECONDS", 0.0)
-    return fields
+    with mock_aws():
+        client = boto3.client("secretsmanager", REGION)
+        client.create_secret(Name=SECRET, SecretString=secret_with(FIRST))
+        yield client
+
+
+def secret_with(login: dict[str, str]) -> str:
+    return json.dumps({"bootstrap.servers": "127.0.0.1:1", **login})
 
 
 def client() -> Kafka:
-    return Kafka(secret="/lakehouse/kafka", security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
+    return Kafka(secret=SECRET, security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
 
 
-def test_admin_client_keeps_key_while_secret_is_unreachable(stored: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+def test_admin_client_keeps_key_while_secret_is_unusable(secrets: Any):
     kafka = client()
     assert kafka.topics() == ["first"]
-
-    def unreachable(*_: object, **__: object) -> None:
-        raise Unreachable("AWS Secrets Manager", "region eu-west-1", "the network")
-
-    monkeypatch.setattr("resources.kafka.connection.read_secret_fields", unreachable)
+    secrets.put_secret_value(SecretId=SECRET, SecretString="{}")
     assert kafka.topics() == ["first"]
+    secrets.put_secret_value(SecretId=SECRET, SecretString=secret_with(SECOND))
+    assert kafka.topics() == ["second"]
 
 
-def test_member_of_stream_group_uses_rotated_key(stored: dict[str, str], monkeypatch: pytest.MonkeyPatch):
+def test_member_of_stream_group_uses_rotated_key(secrets: Any, monkeypatch: pytest.MonkeyPatch):
     renewed, leaving = threading.Event(), threading.Event()
 
     class Member(LoneMember):
@@ -66,11 +78,11 @@ def test_member_of_stream_group_uses_rotated_key(stored: dict[str, str], monkeyp
             if user == "second":
                 renewed.set()
 
-    monkeypatch.setattr(Kafka, "consumer", lambda *_, **__: Member())
+    monkeypatch.setattr("confluent_kafka.Consumer", lambda *_, **__: Member())
     group = StreamGroup(client(), "lakehouse.stream", ["trades"], lambda: None, lambda event: None)
     thread = threading.Thread(target=group.run, args=[leaving])
     thread.start()
-    stored |= SECOND
+    secrets.put_secret_value(SecretId=SECRET, SecretString=secret_with(SECOND))
     assert renewed.wait(SECONDS)
     leaving.set()
     thread.join(SECONDS)

@@ -10,11 +10,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyiceberg.schema import Schema
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.readers import engine_totals
 from lakehouse.readers.snowflake_reader import SnowflakeReader
 from resources.snowflake.snowflake import Snowflake, TableState
 
@@ -88,12 +88,12 @@ def test_table_state_of_table_in_constant_change_is_refused(tmp_path: Path):
         account.table_state("s", "t")
 
 
-def test_query_totals_reads_the_database_as_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_query_totals_reads_the_database_as_it_is_written(tmp_path: Path):
     account = snowflake(tmp_path / "key.p8", CaseSensitive, "lake")
     account._answers = repeat(3)
-    monkeypatch.setattr(engine_totals, "served", lambda *_: (None, 7))
-    monkeypatch.setattr(engine_totals, "scales", lambda *_: {})
-    exposed = SimpleNamespace(metadata=SimpleNamespace(current_snapshot_id=7))
-    resources: Any = SimpleNamespace(snowflake=account, catalog=SimpleNamespace(table_at=lambda _: exposed))
+    metadata = SimpleNamespace(current_snapshot_id=7)
+    exposed = SimpleNamespace(metadata=metadata, schema=Schema, current_snapshot=lambda: metadata)
+    catalog = SimpleNamespace(table_at=lambda _: exposed, load=lambda _: exposed)
+    resources: Any = SimpleNamespace(snowflake=account, catalog=catalog)
     totals = SnowflakeReader().query_totals(Topic(name="t"), TableRef("s", "t"), resources)
     assert (totals.rows, totals.snapshot_id) == (3, 7)
