@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -46,9 +46,9 @@ def address_of(system: object) -> str:
     return address
 
 
-def system_at(address: str) -> Any:
+def system_at(address: str | None) -> Any:
     """Return the system at an address, which all clients with this setting share."""
-    return _systems[address]
+    return _systems[address or ""]
 
 
 class MemoryIcebergCatalog(ClockChecked):
@@ -209,7 +209,7 @@ MemoryIcebergCatalog.__abstractmethods__ = frozenset()
 class MemoryBackend(SqlBackend):
     """Locations in memory, without requests."""
 
-    def load(self, properties: dict[str, str]) -> IcebergCatalog:
+    def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return the catalog at the address that is the warehouse."""
         iceberg: IcebergCatalog = system_at(properties["warehouse"])
         return iceberg
