@@ -68,6 +68,21 @@ def test_materialize_chain_passes_all_checks(resources, stream):
     assert (count, total) == (300, sum(row["price"] * row["quantity"] for row in stream.expected_rows()))
 
 
+def test_materialize_reports_check_that_fails_in_either_batch(resources):
+    """The quantities of the first batch are 1 to 20, those of the second one 21 to 40."""
+    checks = {"fails_first": "quantity > 20", "fails_second": "quantity <= 20", "passes": "quantity <= 40"}
+    declared = {name: {"type": "expression", "sql": sql, "severity": "warn"} for name, sql in checks.items()}
+    stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 20, "checks": declared})
+    stream.produce_trades(range(40))
+    table = dg.AssetKey(["iceberg", stream.name])
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance, asset_selection=[table])
+
+    passed = {check: passed for (_, check), (passed, _) in evaluations(result).items() if check in checks}
+    assert result.success and passed == {"fails_first": False, "fails_second": False, "passes": True}
+    assert stream.rows() == stream.expected_rows()
+
+
 def test_materialize_failed_audit_publishes_nothing(resources, stream, monkeypatch):
     committed = audit.committed_rows
     monkeypatch.setattr(audit, "committed_rows", lambda snapshot: committed(snapshot) - 1)
