@@ -71,6 +71,15 @@ class Budget:
             )
 
     @contextmanager
+    def repeated_fields(self) -> Iterator[None]:
+        """Do not count the fields of the context, which become columns that are counted elsewhere."""
+        fields = self.fields
+        try:
+            yield
+        finally:
+            self.fields = fields
+
+    @contextmanager
     def level(self) -> Iterator[None]:
         """Add a level of types for the duration of the context."""
         if self.depth == MAX_DEPTH:

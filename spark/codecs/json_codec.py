@@ -4,6 +4,7 @@ nulls."""
 from __future__ import annotations
 
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from pyspark.sql import Column
@@ -13,7 +14,7 @@ from pyspark.sql import types as T
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
-from lakehouse.formats.json.json_format import JsonField, Kind
+from lakehouse.formats.json.json_format import JsonField, Kind, written
 from lakehouse.formats.schema import FRAME_BYTES, schema_id
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
@@ -51,7 +52,7 @@ def wrapped(text: Column) -> Column:
 
 def decoder(schema: MessageSchema, reader: tuple[JsonField, ...]) -> JsonCodec:
     """Return the codec of objects in the Confluent wire format."""
-    return JsonCodec(reader, frozenset(version.id for version in schema.versions))
+    return JsonCodec(reader, {version.id: written(reader, version) for version in schema.versions})
 
 
 @dataclass(frozen=True)
@@ -60,11 +61,11 @@ class JsonCodec(Codec):
 
     Attributes:
         fields: The columns.
-        writers: The registry ids that messages may have.
+        writers: The fields for messages of each version, by registry id.
     """
 
     fields: tuple[JsonField, ...]
-    writers: frozenset[int] | None = None
+    writers: Mapping[int, tuple[JsonField, ...]] | None = None
 
     @property
     def columns(self) -> list[str]:
@@ -74,11 +75,17 @@ class JsonCodec(Codec):
     def json_columns(self) -> frozenset[str]:
         return frozenset(field.name for field in self.fields if field.kind == "text")
 
+    @property
+    def _others(self) -> dict[int, tuple[JsonField, ...]]:
+        """The fields of versions whose numbers are not those of the columns."""
+        return {id_: fields for id_, fields in (self.writers or {}).items() if fields != self.fields}
+
     def decode(self, data: Column) -> Column:
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
         parsed = F.when(~has_lone_surrogate(text), _parsed(text, self.fields))
-        return F.struct(parsed.alias("parsed"), text.alias("text"))
+        writer = [self.schema_id(data).alias("writer")] if self._others else []
+        return F.struct(parsed.alias("parsed"), text.alias("text"), *writer)
 
     def revised(self, decoded: str) -> Column:
         """Return the objects, parsed again if an integer may be written with a fraction or exponent.
@@ -102,7 +109,11 @@ class JsonCodec(Codec):
         in_sql = f"try_element_at({decoded}.parsed.{VALUE}, 1)"
         value, end = F.expr(in_sql), F.try_element_at(parsed[VALUE], F.lit(2))[END]
         is_complete = (end == 1) & parsed["__corrupt"].isNull() & (F.size(parsed[VALUE]) == 2) & value.isNotNull()
-        faults = [F.expr(fault) for fault in struct_faults(in_sql, self.fields)]
+        common = list(struct_faults(in_sql, self.fields))
+        faults = [F.expr(fault) for fault in common]
+        for id_, fields in self._others.items():
+            of_writer = F.coalesce(F.col(decoded)["writer"] == id_, F.lit(False))
+            faults += [of_writer & F.expr(fault) for fault in struct_faults(in_sql, fields) if fault not in common]
         if texts := _texts(self.fields):
             # Spark writes a number that exceeds a double as the text "Infinity", which text may equal.
             suspects = [F.expr(has_infinite_text(in_sql, texts))]
@@ -126,7 +137,8 @@ class JsonCodec(Codec):
     def explain(self, data: bytes) -> str | None:
         if self.writers is None:
             return explain(data, 0, self.fields)
-        return explain(data, FRAME_BYTES, self.fields) if schema_id(data) in self.writers else None
+        fields = self.writers.get(schema_id(data) or 0)
+        return explain(data, FRAME_BYTES, fields) if fields else None
 
 
 def _parsed(text: Column, fields: tuple[JsonField, ...]) -> Column:

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from lakehouse.core.sql import SPARK
-from lakehouse.formats.json.json_explain import DATE, MOMENT
+from lakehouse.formats.json.json_explain import DATE, EXACT_INTEGER, FIRST_MOMENT, LAST_MOMENT, MOMENT
 from lakehouse.formats.json.json_format import JsonField
+
+FIRST, LAST = (f"TIMESTAMP '{moment}'" for moment in (FIRST_MOMENT, LAST_MOMENT))
 
 INFINITE = 'Infinity"'
 """The end of the text that Spark writes for a number that exceeds a double, in values of any type and in text."""
@@ -40,11 +42,15 @@ def _faults(value: str, field: JsonField, level: int) -> Iterator[str]:
             is_date = f"{value} RLIKE {SPARK.literal(DATE)} AND try_cast({value} AS DATE) IS NOT NULL"
             yield f"({value} IS NOT NULL AND NOT ({is_date}))"
         case "timestamp":
-            is_time = f"{value} RLIKE {SPARK.literal(MOMENT)} AND try_cast(upper({value}) AS TIMESTAMP) IS NOT NULL"
-            yield f"({value} IS NOT NULL AND NOT ({is_time}))"
+            # The zone of a text can move it out of the years 1 to 9999. The cast is null for other text.
+            is_within = f"try_cast(upper({value}) AS TIMESTAMP) BETWEEN {FIRST} AND {LAST}"
+            is_moment = f"coalesce({value} RLIKE {SPARK.literal(MOMENT)} AND {is_within}, false)"
+            yield f"({value} IS NOT NULL AND NOT {is_moment})"
         case "double":
             # A number too large for a double is parsed as infinite.
             yield f"coalesce(abs({value}) = double('Infinity'), false)"
+            if field.of_integers:
+                yield f"coalesce(abs({value}) >= {EXACT_INTEGER}D, false)"
         case "struct":
             yield from struct_faults(value, field.fields, level)
         case "list" | "map":

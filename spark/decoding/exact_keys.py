@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse.core.sql import SPARK
-from lakehouse.formats.json.json_explain import DATE, LOCAL_TIME, MOMENT
+from lakehouse.formats.json.json_explain import DATE, FIRST_MOMENT, LAST_MOMENT, LOCAL_TIME, MOMENT
 from spark.decoding.surrogates import has_lone_surrogate
 
 NUMBERS = (T.BooleanType, T.NumericType)
@@ -58,6 +58,10 @@ def text_of_json(value: Column) -> Column:
     )
 
 
+def _moment(text: str) -> Column:
+    return F.lit(text).cast("timestamp")
+
+
 def _of_text(text: Column, want: T.DataType) -> Column:
     """Return a text in another type. Numbers may have any form: the text `007` is the number 7."""
     match want:
@@ -66,7 +70,8 @@ def _of_text(text: Column, want: T.DataType) -> Column:
         case T.DateType():
             return F.when(text.rlike(DATE), text.try_cast(want))
         case T.TimestampType():
-            return F.when(text.rlike(MOMENT), F.upper(text).try_cast(want))
+            moment = F.upper(text).try_cast(want)
+            return F.when(text.rlike(MOMENT) & moment.between(_moment(FIRST_MOMENT), _moment(LAST_MOMENT)), moment)
         case T.TimestampNTZType():
             return F.when(text.rlike(LOCAL_TIME), F.upper(text).try_cast(want))
         case T.BooleanType() | T.IntegralType():

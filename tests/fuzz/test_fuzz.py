@@ -13,7 +13,15 @@ import pytest
 from hypothesis import HealthCheck, given, seed, settings
 
 from tests.fuzz.test_types_doc import rows
-from tests.support.fuzz import avro_model, avro_pairs, json_model, json_pairs, protobuf_model, protobuf_pairs
+from tests.support.fuzz import (
+    avro_model,
+    avro_pairs,
+    json_compositions,
+    json_model,
+    json_pairs,
+    protobuf_model,
+    protobuf_pairs,
+)
 from tests.support.fuzz.checking import check, check_pair
 from tests.support.fuzz.model import Pair
 
@@ -21,12 +29,13 @@ SUITES = {
     "avro": (avro_model.cases(), check),
     "json_schema": (json_model.cases(), check),
     "protobuf": (protobuf_model.cases(), check),
+    "json_schema_compositions": (json_compositions.compositions(), json_compositions.check_composition),
     "avro_versions": (avro_pairs.pairs(), check_pair),
     "json_schema_versions": (json_pairs.pairs(), check_pair),
     "protobuf_versions": (protobuf_pairs.pairs(), check_pair),
 }
 FIXED_SEEDS = (1,)
-EXAMPLES = {check: 32, check_pair: 20}
+EXAMPLES = {check: 32, json_compositions.check_composition: 20, check_pair: 20}
 """The number of cases of a seed and suite, by their check."""
 
 

@@ -144,8 +144,75 @@ def test_property_in_several_parts_is_merged():
 def test_alternatives_without_properties_become_json_text():
     alternatives = {"oneOf": [ADDRESS, {"type": "object", "properties": {"box": INTEGER}}]}
     assert columns({"properties": {"to": alternatives}}) == {"to": "text"}
-    with pytest.raises(SchemaError, match="it has 'oneOf' without 'properties'"):
-        columns(alternatives)
+    # At the top, they are the columns.
+    top = {"street": "string", "no": "long", "box": "long"}
+    assert columns(alternatives) == columns(alternatives | {"properties": {}}) == top
+    assert not any(field.required for field in reader([version(alternatives)]))
+    with pytest.raises(SchemaError, match="does not describe an object with properties"):
+        columns({"oneOf": [STRING, INTEGER]})
+
+
+A, B, C = ({"properties": {name: type_}} for name, type_ in (("a", INTEGER), ("b", STRING), ("c", INTEGER)))
+IF = {"properties": {"k": {"const": "x"}}}
+
+
+@pytest.mark.parametrize(
+    "nested",
+    [
+        {"if": IF, "then": A, "else": {"if": IF, "then": B, "else": C}},
+        {"if": {"if": A, "then": B}, "then": {"dependentSchemas": {"k": C}}},
+        {"anyOf": [{"oneOf": [A, B]}, {"allOf": [{"oneOf": [C, {}]}]}]},
+        {"oneOf": [{"$ref": "#/$defs/choice"}, C]},
+        {"dependentSchemas": {"k": {"if": A, "then": {"oneOf": [{"anyOf": [B, {"oneOf": [C, A]}]}, {}]}}}},
+    ],
+    ids=["else", "if", "anyOf", "reference", "dependentSchemas"],
+)
+def test_alternatives_at_any_depth_add_optional_columns(nested):
+    schema = {"type": "object", "properties": {"k": STRING}, "$defs": {"choice": {"oneOf": [A, B]}}}
+    expected = {"k": "string", "a": "long", "b": "string", "c": "long"}
+    assert columns(schema | nested) == expected
+    inner = {name: part for name, part in (schema | nested).items() if name != "$defs"}
+    places = {
+        "n": inner,
+        "l": {"type": "array", "items": inner},
+        "m": {"additionalProperties": inner, "type": "object"},
+    }
+    assert columns({"properties": places, "$defs": schema["$defs"]}) == {
+        "n": expected,
+        "l": {"element": expected},
+        "m": {"value": expected},
+    }
+
+
+def test_alternatives_extend_object_list_and_map_beside_them():
+    free = {"type": "object"}
+
+    def around(schema):
+        lists = {"type": "array", "items": {"oneOf": [schema, free]}}
+        return {"properties": {"o": schema, "l": lists, "m": {"type": "object", "additionalProperties": schema}}}
+
+    base = {"l": {"type": "array", "items": free | A}, "m": free | {"additionalProperties": A | free}, "o": free | A}
+    alternatives = [around(B), around({"oneOf": [C, {"anyOf": [free, B]}]}), around(free), around(STRING)]
+    extended = {"a": "long", "b": "string", "c": "long"}
+    assert columns({"properties": base, "oneOf": alternatives}) == {
+        "l": {"element": extended},
+        "m": {"value": extended},
+        "o": extended,
+    }
+
+
+def test_pattern_properties_of_another_type_make_values_json_text():
+    number, any_integer = {"^n_": {"type": "number"}}, {"type": "object", "additionalProperties": INTEGER}
+    assert columns({"properties": {"m": any_integer | {"patternProperties": number}}}) == {"m": {"value": "text"}}
+    assert columns({"properties": {"m": any_integer | {"patternProperties": {"x": INTEGER}}}}) == {
+        "m": {"value": "long"}
+    }
+
+
+def test_alternatives_that_repeat_a_large_object_are_within_the_budget():
+    data = {"type": "object", "properties": {f"p{i}": INTEGER for i in range(100)}}
+    branches = [{"properties": {"data": {"properties": {f"q{i}": INTEGER}}}} for i in range(40)]
+    assert len(columns({"properties": {"data": data}, "oneOf": branches})["data"]) == 140
 
 
 def test_type_beside_alternatives_applies_to_all():

@@ -27,7 +27,8 @@ SCHEMA = {
     },
     "required": ["id"],
 }
-CODEC = JsonCodec(reader([RegisteredSchema(1, json.dumps(SCHEMA), "JSON")]), frozenset({1}))
+FIELDS = reader([RegisteredSchema(1, json.dumps(SCHEMA), "JSON")])
+CODEC = JsonCodec(FIELDS, {1: FIELDS})
 FRAME = struct.pack(">bI", 0, 1)
 
 REASONS = {

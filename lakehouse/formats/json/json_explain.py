@@ -8,7 +8,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from decimal import Context, Decimal
 from itertools import chain
 from typing import Any
@@ -29,6 +29,10 @@ _TIME = _DAY + r"[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?"
 LOCAL_TIME = _TIME + _END
 MOMENT = _TIME + _ZONE + _END
 """RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
+FIRST_MOMENT, LAST_MOMENT = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
+
+EXACT_INTEGER = 2**53
+"""A double represents all smaller integers, but not the next larger one."""
 
 DECIMAL = r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?"
 """Sign, integer digits, digits of the fraction, and exponent of a number (RFC 8259, 6)."""
@@ -131,6 +135,8 @@ def _value(value: Any, field: JsonField, path: str) -> Iterator[str]:
             yield from _integer(Decimal(value), path)
         case "double" if math.isinf(float(value)):
             yield f"{path}: a number does not fit a double"
+        case "double" if field.of_integers and abs(float(value)) >= EXACT_INTEGER:
+            yield f"{path}: an integer does not fit the 53 bits of a double, which a newer version of the schema has"
         case "text":
             yield from _any(value, path)
         case "string" if _has_infinite(value):
@@ -190,8 +196,10 @@ def _is_time(pattern: str, text: str, kind: type[date]) -> bool:
     if not re.match(pattern, text):
         return False
     try:
-        kind.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text))
-    except ValueError:
+        moment = kind.fromisoformat(re.sub(r"(\.\d{6})0+", r"\1", text))
+        if isinstance(moment, datetime):
+            moment.astimezone(UTC)
+    except (ValueError, OverflowError):
         return False
     return True
 

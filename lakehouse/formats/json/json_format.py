@@ -7,7 +7,7 @@ table. Values without an exact column type are stored as JSON text.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -16,7 +16,7 @@ from lakehouse.formats.budget import MAX_JSON_NESTING, Budget, nesting, require_
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
-from lakehouse.formats.json.json_schema import CHOICES, Documents, Part, branches, types
+from lakehouse.formats.json.json_schema import CHOICES, NAMING, Documents, Part, branches, types
 from lakehouse.formats.primitive_formats import PrimitiveFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 
@@ -36,7 +36,7 @@ class JsonField:
     """A property of an object, the element of a list, or the value of a map.
 
     `fields` are those of a struct, or the one element or value of a list or map. A `required` field must be present and
-    not null.
+    not null. A number `of_integers` is written as an integer, which its column represents up to 2⁵³.
     """
 
     name: str
@@ -44,6 +44,7 @@ class JsonField:
     fields: tuple[JsonField, ...] = ()
     required: bool = False
     comment: str | None = None
+    of_integers: bool = False
 
 
 class JsonSchemaFormat(RegisteredFormat):
@@ -88,6 +89,29 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[JsonField, ...]:
     require_fields("JSON", fields)
     require_nesting("JSON", nesting(fields), MAX_JSON_NESTING)
     return fields
+
+
+def written(fields: tuple[JsonField, ...], schema: RegisteredSchema) -> tuple[JsonField, ...]:
+    """Return the fields of the columns for messages of one version, in which some numbers are integers."""
+    try:
+        return _with_integers(fields, _Schema(schema).root())
+    except SchemaError:
+        # A version that no table can have.
+        return fields
+
+
+def _with_integers(fields: tuple[JsonField, ...], version: tuple[JsonField, ...]) -> tuple[JsonField, ...]:
+    before = {field.name: field for field in version}
+    return tuple(
+        replace(
+            field,
+            fields=_with_integers(field.fields, before[field.name].fields),
+            of_integers=(field.kind, before[field.name].kind) == ("double", "long"),
+        )
+        if field.name in before
+        else field
+        for field in fields
+    )
 
 
 def _merged(newer: tuple[JsonField, ...], older: tuple[JsonField, ...], within: str = "") -> tuple[JsonField, ...]:
@@ -142,6 +166,23 @@ def _type(field: JsonField) -> IcebergType:
     }.get(field.kind, t.StringType())
 
 
+@dataclass(frozen=True)
+class _Alternative:
+    """A schema that applies to some of the values to which another one applies."""
+
+    parts: list[Part]
+    """Its parts."""
+    alternatives: list[_Alternative]
+    """The schemas that apply to some of its values only."""
+
+
+def _nested(alternatives: list[_Alternative]) -> Iterator[_Alternative]:
+    """Yield alternatives and those within them, at every depth."""
+    for one in alternatives:
+        yield one
+        yield from _nested(one.alternatives)
+
+
 class _Schema:
     """Fields of one schema and its references, collected recursively."""
 
@@ -156,13 +197,10 @@ class _Schema:
 
     def root(self) -> tuple[JsonField, ...]:
         parts = self.documents.root()
-        kind, fields = self.kind(parts)
-        if kind != "struct":
-            choice = next((choice for part in parts for choice in CHOICES if choice in part.keywords), None)
-            reason = f": it has '{choice}' without 'properties'" if choice else ""
+        fields = self.members(parts) if _allow_objects(parts) else ()
+        if not fields:
             raise SchemaError(
-                f"The JSON Schema does not describe an object with properties, so it has no columns{reason}. Add "
-                f"'properties'"
+                "The JSON Schema does not describe an object with properties, so it has no columns. Add 'properties'"
             )
         return fields
 
@@ -176,16 +214,16 @@ class _Schema:
 
     def kind(self, parts: list[Part]) -> tuple[Kind, tuple[JsonField, ...]]:
         type_ = _type_of(parts)
-        properties = self.inner(parts, "properties")
         match type_:
-            case "object" if properties:
-                return "struct", self.members(parts, properties)
+            case "object" if any(_values(parts, "properties")):
+                return "struct", self.members(parts)
             case "object" if values := self.all(parts, "additionalProperties"):
                 self.budget.spend_field()
-                return "map", (self.field("value", values, False),)
+                return "map", (self.value(parts, values),)
             case "array" if (items := self.all(parts, "items")) and not _has(parts, "prefixItems"):
                 self.budget.spend_field()
-                return "list", (self.field("element", items, False),)
+                others = [self.all(one.parts, "items") for one in _nested(self.alternatives(parts))]
+                return "list", (self.extended("element", items, False, others),)
             case "string":
                 return FORMATS.get(next(_values(parts, "format"), ""), "string"), ()
             case str() if type_ in SCALARS:
@@ -194,32 +232,82 @@ class _Schema:
         is_text = bool(enums) and type_ is None and all(isinstance(value, str) for value in enums[0])
         return ("string" if is_text else "text"), ()
 
-    def members(self, parts: list[Part], properties: Mapping[str, list[Part]]) -> tuple[JsonField, ...]:
-        """Return the fields of an object. Schemas that apply to some objects only add optional fields."""
+    def members(self, parts: list[Part], alternatives: list[_Alternative] | None = None) -> tuple[JsonField, ...]:
+        """Return the fields of an object. Schemas that apply to some objects only add optional fields.
+
+        Args:
+            alternatives: The schemas that apply to some objects only, if they are known already.
+        """
+        properties = self.inner(parts, "properties")
         required = {name for names in _values(parts, "required") for name in names}
         self.budget.spend_field(len(properties))
-        fields = tuple(self.field(name, inner, name in required) for name, inner in properties.items())
+        alternatives = self.alternatives(parts) if alternatives is None else alternatives
+        others = [self.inner(one.parts, "properties", properties) for one in _nested(alternatives)]
+        fields = tuple(
+            self.extended(name, inner, name in required, [other[name] for other in others if name in other])
+            for name, inner in properties.items()
+        )
         optional: tuple[JsonField, ...] = ()
+        for one in alternatives:
+            if _allow_objects(one.parts):
+                with self.budget.level():
+                    optional = _either(optional, self.members(one.parts, one.alternatives))
+        return _extended(fields, optional)
+
+    def extended(self, name: str, parts: list[Part], required: bool, others: list[list[Part]]) -> JsonField:
+        """Return the field of values to which all parts apply, and to some values also one of the others.
+
+        If the column has the form of objects, the others add fields to it. Other columns have all values.
+        """
+        field = self.field(name, parts, required)
+        optional: tuple[JsonField, ...] = ()
+        for other in others if field.fields else ():
+            if any(NAMING & part.keywords.keys() for part in other):
+                with self.budget.repeated_fields():
+                    both = self.field(name, [*parts, *other], False)
+                if both.kind == field.kind:
+                    optional = _either(optional, _narrowed(field.fields, both.fields))
+        return replace(field, fields=_extended(field.fields, optional))
+
+    def value(self, parts: list[Part], values: list[Part]) -> JsonField:
+        """Return the field of the values of a map: JSON text if properties with some names have another type."""
+        others = [self.all(one.parts, "additionalProperties") for one in _nested(self.alternatives(parts))]
+        field = self.extended("value", values, False, others)
+        for pattern in self.inner(parts, "patternProperties").values():
+            [field] = _either((field,), (self.field("value", pattern, False),))
+        return field
+
+    def alternatives(self, parts: list[Part]) -> list[_Alternative]:
+        """Return the schemas that apply to some of the values only to which all parts apply."""
+        alternatives = []
         for part in parts:
             for alternative in self.documents.alternatives(part):
                 with self.budget.level():
                     self.budget.spend_entries(len(alternative))
-                    kind, members = self.kind(alternative)
-                optional = _either(optional, members) if kind == "struct" else optional
-        return _extended(fields, optional)
+                    alternatives.append(_Alternative(alternative, self.alternatives(alternative)))
+        return alternatives
 
-    def inner(self, parts: list[Part], keyword: str) -> dict[str, list[Part]]:
-        """Return the parts of the schemas in a keyword, by name, from all parts that have the keyword."""
+    def inner(self, parts: list[Part], keyword: str, names: Collection[str] | None = None) -> dict[str, list[Part]]:
+        """Return the parts of the schemas in a keyword, by name, from all parts that have the keyword.
+
+        Args:
+            names: The names to return; all if None.
+        """
         by_name: dict[str, list[Part]] = {}
         for part in parts:
             for name, schema in part.keywords.get(keyword, {}).items():
-                by_name.setdefault(name, []).extend(self.documents.parts(schema, part))
+                if names is None or name in names:
+                    by_name.setdefault(name, []).extend(self.documents.parts(schema, part))
         return by_name
 
     def all(self, parts: list[Part], keyword: str) -> list[Part]:
         """Return the parts of the schema of a keyword, from all parts in which the keyword is a schema."""
         schemas = ((part.keywords[keyword], part) for part in parts if isinstance(part.keywords.get(keyword), dict))
         return [inner for schema, part in schemas for inner in self.documents.parts(schema, part)]
+
+
+def _allow_objects(parts: list[Part]) -> bool:
+    return all("object" in types(part.keywords, "object") for part in parts)
 
 
 def _type_of(parts: list[Part]) -> str | None:
@@ -255,6 +343,19 @@ def _either(one: tuple[JsonField, ...], other: tuple[JsonField, ...]) -> tuple[J
             field = replace(field, kind="text", fields=())
         by_name[field.name] = field
     return tuple(by_name.values())
+
+
+def _narrowed(fields: tuple[JsonField, ...], narrower: tuple[JsonField, ...]) -> tuple[JsonField, ...]:
+    """Return fields to which further schemas apply, with the kinds of the fields without them."""
+    known = {field.name: field for field in fields}
+    return tuple(
+        field
+        if field.name not in known
+        else replace(field, fields=_narrowed(known[field.name].fields, field.fields))
+        if known[field.name].kind == field.kind
+        else known[field.name]
+        for field in narrower
+    )
 
 
 def _extended(fields: tuple[JsonField, ...], optional: tuple[JsonField, ...]) -> tuple[JsonField, ...]:

@@ -224,13 +224,13 @@ KEYWORDS: Mapping[str, Check] = {
     **dict.fromkeys(("$schema", "$id", "$ref", "$anchor", "format"), TEXT),
     **dict.fromkeys(("additionalProperties", "if", "then", "else"), SCHEMA),
     **dict.fromkeys(("enum", "allOf", "anyOf", "oneOf"), LIST),
-    **dict.fromkeys(("properties", "dependentSchemas", "dependencies"), OBJECT),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas", "dependencies"), OBJECT),
     "items": (lambda value: _is_schema(value) or _is_list(value), "a schema or a list of schemas"),
     "required": (_is_names, "a list of names"),
     "type": (_is_type, f"one or several of {', '.join(TYPES)}"),
 }
 MEMBERS: Mapping[str, Check] = {
-    **dict.fromkeys(("properties", "dependentSchemas", "allOf", "anyOf", "oneOf"), SCHEMA),
+    **dict.fromkeys(("properties", "patternProperties", "dependentSchemas", "allOf", "anyOf", "oneOf"), SCHEMA),
     "dependencies": (lambda value: _is_schema(value) or _is_names(value), "a schema or a list of names"),
 }
 """Checks of keywords, and of the members of keywords."""
@@ -264,6 +264,8 @@ def fault(schema: JsonValue) -> tuple[str, str] | None:
 CHOICES = ("oneOf", "anyOf")
 CONDITIONS = ("if", "then", "else")
 DEPENDENT = ("dependentSchemas", "dependencies")
+NAMING = frozenset(("properties", "items", "additionalProperties", *CHOICES, *CONDITIONS, *DEPENDENT))
+"""Keywords that may add names of properties. The targets of `$ref` and `allOf` are parts of their own."""
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,13 @@
 """Examples of the rows of docs/types.md about JSON Schema and about messages that are one value."""
 
 import json
+import struct
 
+from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText
 from tests.support.fuzz.examples import Example, json_objects, json_schema, plain
 from tests.support.fuzz.mixed_numbers import COLUMN, EMPTY, MIXED, NUMBERS, TEXT_OF_MIXED
+from tests.support.fuzz.model import Case, Record
 
 INTEGER, TEXT = {"type": "integer"}, {"type": "string"}
 DAY = 86_400_000_000
@@ -18,6 +21,19 @@ def conditional(**more):
         {"a": "string", "b": "long"},
         [('{"a": "k", "b": 1}', {"a": "k", "b": 1}), ("{}", {"a": None, "b": None})],
     )
+
+
+def integers_as_numbers():
+    """Return a case of integers that a newer version reads as numbers."""
+    versions = [
+        RegisteredSchema(id_, json.dumps({"properties": {"x": {"type": "array", "items": {"type": type_}}}}), "JSON")
+        for id_, type_ in ((1, "integer"), (2, "number"))
+    ]
+    records = [
+        Record(struct.pack(">bI", 0, id_) + b'{"x": [1, %d]}' % number, {"x": [1.0, float(number)]}, fate)
+        for id_, number, fate in [(1, 2**53 - 1, "row"), (1, 2**53 + 1, "letter"), (2, 2**53 + 1, "row")]
+    ]
+    return Case("json_schema", versions, {"x": ("list", "double")}, records)
 
 
 B = {"properties": {"b": INTEGER}, "required": ["b"]}
@@ -116,6 +132,11 @@ EXAMPLES = {
                 [(r'{"1e400": {"y": "\"Infinity\""}}', (("1e400", {"y": '"Infinity"'}),))],
                 ['{"k": {"y": 1e400}}'],
             ),
+            json_schema(
+                {"type": "object", "additionalProperties": INTEGER, "patternProperties": {"^n_": {"type": "number"}}},
+                ("map", "string", "string"),
+                [('{"a": 1, "n_b": 2.5}', (("a", JsonText(1)), ("n_b", JsonText(2.5))))],
+            ),
             deep(12, "map", '{"k": %s}'),
         ]
     ),
@@ -188,10 +209,13 @@ EXAMPLES = {
                     ('"1970-01-01T01:00:00+01:00"', 0),
                     ('"1970-01-01t00:00:00z"', 0),
                     ('"1970-01-01T18:00:00+18:00"', 0),
-                    ('"0001-01-01T00:30:00+14:00"', -62_135_645_400_000_000),
-                    ('"9999-12-31T23:30:00.5-12:00"', 253_402_342_200_500_000),
+                    ('"0001-01-01T14:00:00+14:00"', -62_135_596_800_000_000),
+                    ('"9999-12-31T11:59:59.999999-12:00"', 253_402_300_799_999_999),
                 ],
                 [
+                    '"0001-01-01T00:30:00+14:00"',
+                    '"9999-12-31T23:30:00.5-12:00"',
+                    '"2016-12-31T23:59:60Z"',
                     '"1970-01-01T18:01:00+18:01"',
                     '"1970-01-01T00:00:00"',
                     '"1970-01-01T00:00:00.0000001Z"',
@@ -235,7 +259,8 @@ EXAMPLES = {
                 "double",
                 [("1", 1.0), ("0.1", 0.1), ("0.1000000000000000000001", 0.1)],
                 ["1e400", '"1"'],
-            )
+            ),
+            integers_as_numbers(),
         ]
     ),
     "`boolean`": Example(
@@ -277,6 +302,23 @@ EXAMPLES = {
                 {"properties": {"a": TEXT}, "oneOf": [{"properties": {"b": TEXT}}, {"properties": {"b": INTEGER}}]},
                 {"a": "string", "b": "string"},
                 [('{"a": "k", "b": 1}', {"a": "k", "b": JsonText(1)})],
+            ),
+            conditional(**{"if": {"required": ["a"]}, "then": {}, "else": {"if": {}, "else": {"oneOf": [B, {}]}}}),
+            json_objects(
+                {
+                    "properties": {"a": TEXT, "data": {"type": "object", "properties": {"b": INTEGER}}},
+                    "oneOf": [
+                        {"properties": {"data": {"properties": {"c": TEXT}}}},
+                        {"properties": {"data": {"type": "object"}}},
+                    ],
+                },
+                {"a": "string", "data": ("struct", (("b", "long"), ("c", "string")))},
+                [('{"a": "k", "data": {"b": 1, "c": "x"}}', {"a": "k", "data": {"b": 1, "c": "x"}})],
+            ),
+            json_objects(
+                {"oneOf": [{"properties": {"a": TEXT}}, {"anyOf": [B, {"properties": {"c": TEXT}}]}]},
+                {"a": "string", "b": "long", "c": "string"},
+                [('{"b": 1, "c": "x"}', {"a": None, "b": 1, "c": "x"})],
             ),
         ],
         says="their properties, too",

@@ -69,6 +69,8 @@ def _reread(old: Type, new: Type, value: Value) -> Value:
             return Value(value.sent, AnyOf(options), "either")
         case "long" | "double" if isinstance(parsed, int | float) and not isinstance(parsed, bool):
             of = int if new.column == "long" else float
+            if old.column == "long" and of is float and abs(parsed) >= 2**53:
+                return Value(value.sent, None, "letter")
             return Value(value.sent, of(parsed), "either" if of(parsed) == parsed or of is float else "letter")
         case "date" | "timestamptz":
             # The model of moments predicts only the cells of its properties_of_version texts.
