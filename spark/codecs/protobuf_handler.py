@@ -6,11 +6,12 @@ ptars compares the names of fields without case and underscores (prost-reflect, 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
 
 from lakehouse.formats.protobuf import protobuf_format
@@ -75,7 +76,7 @@ def _make_plain(file: Any, moved: set[str]) -> None:
         moved: The types that are in another package now, as references name them. Those of the file are added.
     """
     if file.name in LOSSY or file.name.startswith("google/type/"):
-        moved.update(f".{file.package}.{type_.name}" for type_ in (*file.message_type, *file.enum_type))
+        moved.update(_types(f".{file.package}", file))
         file.package = PLAIN + "." + file.package
 
     def visit(messages: Any) -> None:
@@ -101,3 +102,12 @@ def _make_plain(file: Any, moved: set[str]) -> None:
                     field.type_name = f".{PLAIN}{field.type_name}"
 
     visit(file.message_type)
+
+
+def _types(scope: str, container: Any) -> Iterator[str]:
+    """Yield the full names of the types of a file or message, nested ones included."""
+    nested = container.message_type if isinstance(container, FileDescriptorProto) else container.nested_type
+    for message in nested:
+        yield f"{scope}.{message.name}"
+        yield from _types(f"{scope}.{message.name}", message)
+    yield from (f"{scope}.{enum.name}" for enum in container.enum_type)

@@ -4,6 +4,8 @@ Google's compiler runs in a separate process, so that a crash or an endless comp
 untrusted file is ever on its import path, and it inherits no environment variables, so it has no credentials.
 """
 
+import base64
+import binascii
 import re
 import subprocess
 import sys
@@ -14,7 +16,8 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 
 from google.protobuf import descriptor_pb2
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.message import DecodeError
 
 from lakehouse.core.errors import SchemaError
 
@@ -47,11 +50,15 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
     """Return the descriptors of a Protobuf source and all its imports, with its own last.
 
     Args:
-        references: The texts of files that it may import, by import name. Google's files (`google/protobuf`,
-            `google/type` …) and Confluent's (`confluent/meta.proto` …) are always available.
+        references: The texts of files that it may import, by import name: sources, or descriptors as
+            confluent-kafka's serializer registers them. Google's files (`google/protobuf`, `google/type` …) and
+            Confluent's (`confluent/meta.proto` …) are always available.
     """
-    files = {**references, ROOT: root}
-    require_plain_names(files)
+    require_plain_names([*references, ROOT])
+    parsed = {name: descriptor(text, name) for name, text in references.items()}
+    descriptors = {name: file for name, file in parsed.items() if file}
+    files = {name: text for name, text in references.items() if name not in descriptors} | {ROOT: root}
+    imports = [name for file in descriptors.values() for name in file.dependency]
     with TemporaryDirectory(prefix="lakehouse-protobuf-") as scratch:
         sources, empty, output = (Path(scratch) / name for name in ("sources", "empty", "descriptors"))
         empty.mkdir()
@@ -61,11 +68,13 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
         includes = [f"--proto_path={folder}" for folder in (well_known, sources, *others)]
         # -I and -P: neither the working folder nor the environment adds to the import path.
         command = [sys.executable, "-I", "-P", "-c", _PROGRAM, "--include_imports", f"--descriptor_set_out={output}"]
-        if any("confluent/" in text for text in files.values()):
+        if any("confluent/" in text for text in [*files.values(), *imports]):
+            descriptors = {file.name: file for file in _confluent().file} | descriptors
+        if descriptors:
             # The compiler looks up names that it does not find as files in this set.
-            confluent = Path(scratch) / "confluent"
-            confluent.write_bytes(_confluent().SerializeToString())
-            command.append(f"--descriptor_set_in={confluent}")
+            known = Path(scratch) / "known"
+            known.write_bytes(FileDescriptorSet(file=descriptors.values()).SerializeToString())
+            command.append(f"--descriptor_set_in={known}")
         try:
             result = subprocess.run(  # noqa: S603 (this interpreter, isolated; names are checked)
                 [*command, *includes, ROOT],
@@ -84,7 +93,17 @@ def compile_sources(root: str, references: Mapping[str, str]) -> FileDescriptorS
         return FileDescriptorSet.FromString(output.read_bytes())
 
 
-def require_plain_names(names: Mapping[str, str] | list[str]) -> None:
+def descriptor(text: str, name: str) -> FileDescriptorProto | None:
+    """Return the descriptor that a client registered instead of the source, under a name; None if it is a source."""
+    try:
+        file = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
+    except (binascii.Error, ValueError, DecodeError):
+        return None
+    file.name = name
+    return file
+
+
+def require_plain_names(names: list[str]) -> None:
     """Require names that are relative paths of `.proto` files."""
     for name in names:
         if len(name) > MAX_NAME_CHARACTERS or not _NAME.fullmatch(name):

@@ -6,23 +6,20 @@ Protobuf serializer. docs/types.md has the rules as a table.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from google.protobuf.descriptor_pool import DescriptorPool
-from google.protobuf.message import DecodeError
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.budget import Budget, require_characters, require_fields
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
-from lakehouse.formats.protobuf.protobuf_compiler import compile_sources, require_plain_names
+from lakehouse.formats.protobuf.protobuf_compiler import ROOT, compile_sources, descriptor, require_plain_names
 from lakehouse.formats.protobuf.protobuf_messages import Kind, MessageField, merged, require_distinct
 from lakehouse.formats.schema import RegisteredSchema, Shape
 
@@ -186,10 +183,8 @@ def compiled(schema: RegisteredSchema) -> FileDescriptorSet:
 @lru_cache(maxsize=256)
 def _compiled(text: str, references: tuple[tuple[str, str], ...]) -> FileDescriptorSet:
     require_characters("Protobuf", len(text) + sum(len(referenced) for _, referenced in references))
-    try:
-        # Clients may register the descriptor instead of the source.
-        root = FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
-    except (binascii.Error, ValueError, DecodeError):
+    root = descriptor(text, ROOT)
+    if root is None:
         return compile_sources(text, dict(references))
     dependencies = list(root.dependency)
     require_plain_names(dependencies)

@@ -2,8 +2,15 @@
 
 from decimal import Decimal
 
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText
 from tests.support.fuzz.examples import Example, protobuf
+from tests.support.fuzz.model import Case, Record
+from tests.support.protobuf_messages import message_class
 
 INT, LONG, UINT32, UINT64 = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1), (0, 2**32 - 1), (0, 2**64 - 1)
 FIRST, LAST = -62_135_596_800, 253_402_300_799
@@ -23,8 +30,35 @@ def scalars(column, types, cell=lambda value: value):
     ]
 
 
+CODE = ("struct", (("region_code", "string"), ("number", "string")))
+PHONE = {"e164_number": None, "short_code": {"region_code": "", "number": "1"}, "extension": ""}
+
+
 def google(*names):
     return [f"google/protobuf/{name}.proto" for name in names]
+
+
+def of_serializer():
+    """Return a case whose schema, references and message are those of confluent-kafka's serializer."""
+    client = SchemaRegistryClient.new_client({"url": "mock://protobuf"})
+    imports = 'import "shared/money.proto"; import "google/protobuf/timestamp.proto"; import "google/type/date.proto";'
+    fields = "shop.shared.Money x = 1; google.protobuf.Timestamp y = 2; google.type.Date z = 3;"
+    kind = message_class(f'syntax = "proto3"; package shop; {imports} message R {{ {fields} }}', "shop.R")
+    money, day = {"currency": "EUR", "units": 1}, {"year": 1, "month": 2, "day": 3}
+    serializer = ProtobufSerializer(kind, client, {"use.deprecated.format": False})
+    message = kind(x=money, y={"seconds": 1, "nanos": 1000}, z=day)
+    value = serializer(message, SerializationContext("t", MessageField.VALUE))
+    latest = client.get_latest_version("t-value")
+    references = [(one.name, client.get_version(one.subject, one.version)) for one in latest.schema.references]
+    texts = tuple((name, version.schema.schema_str) for name, version in references)
+    assert texts, "the serializer registers references"
+    schema = RegisteredSchema(latest.schema_id, latest.schema.schema_str, "PROTOBUF", texts)
+    columns = {
+        "x": ("struct", (("currency", "string"), ("units", "long"))),
+        "y": "timestamptz",
+        "z": ("struct", (("year", "int"), ("month", "int"), ("day", "int"))),
+    }
+    return Case("protobuf", [schema], columns, [Record(value, {"x": money, "y": 1_000_001, "z": day})])
 
 
 EXAMPLES = {
@@ -226,6 +260,14 @@ EXAMPLES = {
                 references=MONEY,
             ),
             protobuf("int32 x = 1;", {}, refused="../up.proto", imports=["../up.proto"]),
+            protobuf("int32 x = 1;", {"x": "int"}, [({"x": 1}, {"x": 1})], imports=["google/type/phone_number.proto"]),
+            protobuf(
+                "google.type.PhoneNumber x = 1;",
+                {"x": ("struct", (("e164_number", "string"), ("short_code", CODE), ("extension", "string")))},
+                [({"x": {"short_code": {"number": "1"}}}, {"x": PHONE})],
+                imports=["google/type/phone_number.proto"],
+            ),
+            of_serializer(),
         ],
         says="",
     ),
