@@ -80,7 +80,7 @@ class Store:
     def source(self, engine: str = "spark") -> SourceTable:
         table: Any = self
         ref = TableRef("shop", "orders")
-        return SourceTable(TOPICS[engine], TableChain((ref, table)), ref, table, self.main[0].snapshot_id, table)
+        return SourceTable.of(TOPICS[engine], TableChain((ref, table)), ref, table, table)
 
 
 @pytest.mark.parametrize(
