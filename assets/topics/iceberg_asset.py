@@ -95,6 +95,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         resources.spark.on_progress(context.log.info)
         published: list[Published] = []
         replayed: dict[str, Any] = {}
+        failure: Exception | None = None
         with dagster_failures(entry), clients.catalog.translate_errors():
             topic = topic_of(entry, context)
             try:
@@ -109,19 +110,26 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                 for batch in ingest(namespace, topic, clients):
                     published.append(batch)
                     context.log.info(batch_message(topic, batch))
-            except AuditFailed as failure:
+            except Exception as error:
                 # A failed check alone does not stop the run. Only the exception fails it.
-                yield from check_results(failure.findings)
-                raise
-            findings = [batch.findings for batch in published] or [_nothing_new(topic)]
-            yield from check_results(_worst(findings))
+                if isinstance(error, AuditFailed):
+                    yield from check_results(error.findings)
+                if not published:
+                    raise
+                failure = error
+            if not isinstance(failure, AuditFailed):
+                findings = [batch.findings for batch in published] or [_nothing_new(topic)]
+                yield from check_results(_worst(findings))
             yield from check_results(try_publish_dead_letters(namespace, topic, clients))
             _, table = clients.catalog.chain(topic.table_in(namespace)).newest
             metadata = _metadata(published) | replayed | (table_metadata(table, topic) if table else {})
-        yield dg.MaterializeResult(
-            metadata=metadata,
-            data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
-        )
+            yield dg.MaterializeResult(
+                metadata=metadata,
+                data_version=dg.DataVersion(str(table.metadata.current_snapshot_id) if table else "empty"),
+            )
+            if failure:
+                # The batches before it are published, and readers may show them.
+                raise failure
 
     return iceberg_table
 

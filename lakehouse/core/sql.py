@@ -41,6 +41,15 @@ DUCKDB = Dialect('"', {"'": "''"})
 """DuckDB, Keywords and identifiers, and Text types: a backslash is literal."""
 
 
+def tried(condition: str) -> str:
+    """Return Spark SQL for whether a condition is not false: null if its evaluation raises an error.
+
+    Of Spark's functions, only `try_to_binary` returns null for every error in its argument. Spark computes
+    subexpressions that several expressions have once and outside of it, unless it is in a branch of a CASE.
+    """
+    return f"(try_to_binary(IF(COALESCE({condition}, TRUE), '01', '00'), 'hex') = X'01')"
+
+
 FUNCTIONS = frozenset(
     ("curdate", "current_date", "current_time", "current_timestamp", "localtimestamp", "now")
     + ("monotonically_increasing_id", "rand", "randn", "random", "randstr", "shuffle", "uniform", "uuid")
@@ -51,6 +60,9 @@ FUNCTIONS = frozenset(
 
 KEYWORDS = frozenset(("current_date", "current_time", "current_timestamp", "localtimestamp"))
 """Functions that need no parentheses."""
+
+JAVA_PATTERNS = re.compile(r"rlike|regexp(_\w+)?", re.IGNORECASE)
+"""Functions and operators that match by Java's regular expressions (Spark SQL, Built-in Functions)."""
 
 MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 """A string that Spark SQL reads as a current date or time when it is cast to one."""
@@ -76,4 +88,13 @@ def first_nondeterministic(expressions: Iterable[str]) -> str:
                 return token["name"]
             if name == "unix_timestamp" and call.rstrip().endswith(")"):
                 return token["name"]
+    return ""
+
+
+def first_java_pattern(expression: str) -> str:
+    """Return the first function or operator of a SQL expression that uses Java's regular expressions; empty if none."""
+    for token in _TOKENS.finditer(expression):
+        is_field = expression[: token.start()].rstrip().endswith(".")
+        if token["name"] and JAVA_PATTERNS.fullmatch(token["name"]) and not is_field:
+            return token["name"]
     return ""

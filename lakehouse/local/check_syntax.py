@@ -1,6 +1,6 @@
-"""Validation of the SQL and the regular expressions of checks, with Spark's parser and Java.
+"""Validation of the SQL and the regular expressions of checks, with Spark's parser and RE2.
 
-Neither needs a Spark server: both run in a JVM of their own, which ends with the validation.
+Neither needs a Spark server: the parser runs in a JVM of its own, which ends with the validation.
 """
 
 import re
@@ -17,6 +17,7 @@ from py4j.protocol import Py4JJavaError
 from lakehouse.config.base import Fault
 from lakehouse.config.checks import AcceptedValues, NotNull, Range, References, Regex, RowCheck, SetCheck, Unique, scope
 from lakehouse.config.model import Config
+from lakehouse.core.pattern_syntax import pattern_problem
 from lakehouse.local.java import java
 
 QUOTED = (NotNull, AcceptedValues, Range, Unique, References)
@@ -41,18 +42,19 @@ def syntax_faults(config: Config) -> list[Fault]:
 
 def _problem(jvm: Any, check: RowCheck | SetCheck) -> str:
     """Return the reason why a check cannot be parsed; empty if it can."""
+    if isinstance(check, Regex):
+        problem = pattern_problem(check.test)
+        return f"not a valid regular expression (RE2): {problem}" if problem else ""
     try:
-        if isinstance(check, Regex):
-            for pattern in (check.pattern, check.whole_pattern):
-                jvm.java.util.regex.Pattern.compile(pattern)
         parser = jvm.org.apache.spark.sql.catalyst.parser.CatalystSqlParser()
+        if isinstance(check, RowCheck):
+            parser.parseExpression(check.condition)
         parser.parseQuery(check.failing_rows(scope("t", 1, {0: 1}, {}, {name: "o" for name in check.tables})))
     except Py4JJavaError as error:
-        language = "regular expression" if isinstance(check, Regex) else "Spark SQL"
         [message, *_] = str(error.java_exception.getMessage()).strip().splitlines()
         # Positions refer to the statement that contains the check.
-        reason = re.sub(r"^\[\w+(\.\w+)*\] | near index \d+$|[.:]? SQLSTATE.*$", "", message)
-        return f"not a valid {language}: {reason}" if isinstance(check, Regex) else f"not valid {language}: {reason}"
+        reason = re.sub(r"^\[\w+(\.\w+)*\] |[.:]? SQLSTATE.*$", "", message)
+        return f"not valid Spark SQL: {reason}"
     return ""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
+from lakehouse.core.patterns import Matches
 from lakehouse.core.table_protocol import PART, PARTS
 from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.core.tables.naming import TableRef
@@ -134,8 +135,8 @@ class Decoding(Generic[S]):
     """Whether the topic has records of other types as well."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """The table's names of metadata columns by their internal names."""
-    quarantine: Mapping[str, str] = field(default_factory=dict)
-    """SQL conditions by check name; rows that meet one are quarantined."""
+    quarantine: Mapping[str, str | Matches] = field(default_factory=dict)
+    """Tests of rows by check name (lakehouse.config.checks.RowCheck); rows that do not pass one are quarantined."""
 
     @property
     def needs_headers(self) -> bool:
@@ -250,6 +251,10 @@ class CheckedRows:
     """The query that returns all failing rows."""
     sample: list[dict[str, Any]] = field(default_factory=list)
     """The first failing rows, as text by column."""
+    errors: int = 0
+    """The number of failing rows for which the check raises an error."""
+    error: str = ""
+    """The name of an error that the check raises; empty if it raises none. A query that raises one fails."""
 
 
 @dataclass(frozen=True)
@@ -555,7 +560,7 @@ class Ends(Question[dict[int, int]]):
 
 @dataclass(frozen=True)
 class IsEmpty(Question[bool]):
-    """The absence of rows."""
+    """Whether there are no rows."""
 
     rows: Rows
 

@@ -26,10 +26,11 @@ class Redriven:
 
     Attributes:
         attempted: Number of dead letters that were decoded again.
-        recovered: Number of them that became rows.
+        recovered: Number of them that are no dead letters any more.
         gone: Number of those that decode, and remain because their records were not read again.
         first_gone: The partitions and offsets of the first of the latter.
         aborting: Records whose decoding aborts the Spark job, so that no earlier ones of their partitions were read.
+        deduplicated: Number of those that decode and add no row, because the table has their key.
     """
 
     attempted: int
@@ -37,10 +38,14 @@ class Redriven:
     gone: int = 0
     first_gone: tuple[Place, ...] = ()
     aborting: tuple[Place, ...] = ()
+    deduplicated: int = 0
 
     def describe(self) -> str:
         """Return the result as a sentence."""
-        text = f"{pluralize(self.attempted, 'dead letter')} decoded again: {pluralize(self.recovered, 'new row')}"
+        rows = pluralize(self.recovered - self.deduplicated, "new row")
+        text = f"{pluralize(self.attempted, 'dead letter')} decoded again: {rows}"
+        if self.deduplicated:
+            text += f", and {pluralize(self.deduplicated, 'record')} with a key that the table has"
         if not self.gone:
             return text
         more = f", and {self.gone - len(self.first_gone):,} more" if self.gone > len(self.first_gone) else ""
@@ -96,20 +101,21 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     attempt = engine.letters.attempt(Redecided(decided, topic.key if topic.replaces_rows else ()))
     count, decodable = attempt.count, attempt.count - attempt.remaining.count
     aborting: list[Place] = []
+    deduplicated = 0
     if decodable and topic.replaces_rows:
         attempt, aborting = _replace_rows(context, log, attempt, poison)
     elif decodable:
-        _add_rows(context, decided, attempt)
+        deduplicated = _add_rows(context, decided, attempt)
     if count:
         letters.mark(clients, topic, ref, attempt, position.topic_id, position)
     recovered = count - attempt.remaining.count
     gone = decodable - recovered
     first_gone = attempt.without_record(MOST_NAMED) if gone else []
-    return Redriven(count, recovered, gone, tuple(first_gone), tuple(aborting) if gone else ())
+    return Redriven(count, recovered, gone, tuple(first_gone), tuple(aborting) if gone else (), deduplicated)
 
 
-def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -> None:
-    """Add the rows of dead letters: exactly those that were decided on.
+def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -> int:
+    """Add the rows of dead letters, exactly those that were decided on, and return the number of repeated keys.
 
     Raises:
         AuditFailed: The rows did not pass their audit.
@@ -129,6 +135,7 @@ def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -
             f"if it fails again, correct the quarantining check that is not deterministic"
         )
     context.commit.publish(rewriting.audit(context, rewrite, staged))
+    return staged.written.counts.deduplicated
 
 
 def _replace_rows(

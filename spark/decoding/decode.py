@@ -23,6 +23,7 @@ from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of, is_true
 from spark.decoding.decoded import PREFIX, record
 from spark.decoding.exact_keys import exactly, text_of_json
+from spark.decoding.row_tests import outcome
 
 
 class Codec(Protocol):
@@ -135,8 +136,8 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
     if not decoding.quarantine:
         return result
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
-    failed = [(good & F.expr(fails), F.lit(name)) for name, fails in decoding.quarantine.items()]
-    check = first_of(failed)
+    tests = decoding.quarantine.items()
+    check = F.when(good, first_of((~is_true(outcome(test)), F.lit(name)) for name, test in tests))
     result = result.withColumn(PREFIX + "check", check)
     reason = F.when(record("check").isNotNull(), "check").otherwise(record("reason"))
     return result.withColumn(PREFIX + "reason", reason)

@@ -11,9 +11,13 @@ from pyspark.sql import functions as F
 
 from lakehouse.config.checks import Check, RowCheck, Scope, SetCheck
 from lakehouse.core.errors import ConfigError
+from lakehouse.core.pattern_syntax import pattern_problem
+from lakehouse.core.patterns import Matches
 from lakehouse.core.sql import SPARK
 from lakehouse.pipeline.engine_values import CheckedRows
+from spark.decoding.conditions import is_true
 from spark.decoding.decoded import record
+from spark.decoding.row_tests import outcome
 
 SAMPLE = 5
 """Maximum number of failing rows in a result."""
@@ -34,23 +38,71 @@ def run(
         ConfigError: A check does not fit the table.
     """
     row_checks = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
-    counts_sql = ", ".join(["COUNT(*)", *(f"COUNT_IF({check.failure_condition})" for check in row_checks.values())])
+    results = {}
     try:
-        [(checked, *counts)] = spark.sql(f"SELECT {counts_sql} FROM {scope.rows}").collect()
-        failing = dict(zip(row_checks, counts, strict=True))
+        rows = spark.sql(f"SELECT * FROM {scope.rows}")
+        checked, failing, raising = _counts(rows, [check.test for check in row_checks.values()])
         for name, check in declared.items():
-            if isinstance(check, SetCheck):
-                [(failing[name],)] = spark.sql(f"SELECT COUNT(*) FROM ({check.failing_rows(scope)})").collect()
+            sql = check.failing_rows(scope) if isinstance(check, RowCheck | SetCheck) else ""
+            if isinstance(check, RowCheck):
+                count, errors = failing.pop(0), raising.pop(0)
+                sample = _sample(rows.filter(~is_true(outcome(check.test))), shown[name]) if count else []
+                error = _error(spark, check, scope) if errors else ""
+                results[name] = CheckedRows(checked, count, sql, sample, errors, error)
+            elif isinstance(check, SetCheck):
+                results[name] = _of_query(spark, sql, checked, shown[name])
+            else:
+                results[name] = CheckedRows(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}")
     except PySparkException:
         validate(spark, declared, scope)
         raise
-    results = {name: CheckedRows(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}") for name in declared}
-    for name, count in failing.items():
-        check = declared[name]
-        assert isinstance(check, RowCheck | SetCheck)
-        sql = check.failing_rows(scope)
-        results[name] = CheckedRows(checked, count, sql, _sample(spark, sql, shown[name]) if count else [])
     return results
+
+
+def _counts(rows: DataFrame, tests: Sequence[str | Matches]) -> tuple[int, list[int], list[int]]:
+    """Return the number of rows, and how many do not pass each test, and for how many each test raises an error."""
+    tested = rows.select(*(outcome(test).alias(f"test_{number}") for number, test in enumerate(tests)))
+    columns = [F.col(f"test_{number}") for number in range(len(tests))]
+    counts = [*(~is_true(column) for column in columns), *(column.isNull() for column in columns)]
+    [(checked, *numbers)] = tested.agg(F.count(F.lit(1)), *map(F.count_if, counts)).collect()
+    return checked, numbers[: len(tests)], numbers[len(tests) :]
+
+
+def _of_query(spark: SparkSession, sql: str, checked: int, shown: list[str]) -> CheckedRows:
+    """Return the result of a query for failing rows. If the data make it raise an error, it fails by that error.
+
+    Raises:
+        PySparkException: The query fails for another reason, such as a lost connection or a missing column.
+    """
+    try:
+        [(count,)] = spark.sql(f"SELECT COUNT(*) FROM ({sql})").collect()
+        return CheckedRows(checked, count, sql, _sample(spark.sql(sql), shown) if count else [])
+    except PySparkException as error:
+        if not _is_of_data(error):
+            raise
+        return CheckedRows(checked, 0, sql, error=_name(error))
+
+
+def _error(spark: SparkSession, check: RowCheck, scope: Scope) -> str:
+    """Return the name of the first error that the condition of a check raises."""
+    rows = f"SELECT * FROM {scope.rows} WHERE {check.test} IS NULL"
+    try:
+        spark.sql(f"SELECT COUNT_IF({check.condition}) FROM ({rows})").collect()
+    except PySparkException as error:
+        if not _is_of_data(error):
+            raise
+        return _name(error)
+    return "an error"
+
+
+def _is_of_data(error: PySparkException) -> bool:
+    """Return whether the rows cause an error, by its SQLSTATE: data exception, cardinality, or raised by the user."""
+    return (error.getSqlState() or "")[:2] in ("21", "22", "P0")
+
+
+def _name(error: PySparkException) -> str:
+    """Return the name of an error, because its text quotes values."""
+    return error.getCondition() or "an error"
 
 
 def quarantined(decided: DataFrame, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
@@ -70,8 +122,15 @@ def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -
         if not isinstance(check, RowCheck | SetCheck):
             continue
         try:
-            # Collect no rows instead of only analyzing the plan: an invalid pattern is only detected by the optimizer.
-            spark.sql(check.failing_rows(scope)).limit(0).collect()
+            if isinstance(check, RowCheck):
+                _ = spark.sql(f"SELECT * FROM {scope.rows}").select(outcome(check.test)).schema
+                if isinstance(check.test, Matches) and (problem := pattern_problem(check.test)):
+                    raise ConfigError(
+                        f"lakehouse.yaml: the pattern of check '{name}' is not valid: {problem}. Nothing was "
+                        f"published. Correct the check"
+                    )
+            else:
+                _ = spark.sql(check.failing_rows(scope)).schema
         except PySparkException as error:
             raise ConfigError(
                 f"lakehouse.yaml: check '{name}' does not fit the table: {str(error).partition(chr(10))[0]}. Nothing "
@@ -79,8 +138,7 @@ def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -
             ) from error
 
 
-def _sample(spark: SparkSession, sql: str, columns: list[str]) -> list[dict[str, Any]]:
-    failing = spark.sql(sql)
+def _sample(failing: DataFrame, columns: list[str]) -> list[dict[str, Any]]:
     present = [column for column in columns if column in failing.columns]
     return first(failing, present) if present else []
 

@@ -18,16 +18,30 @@ from tests.unit.test_production_install import WITHOUT_MODULES
 STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
 
 INVALID = {
-    "open_class": ({"type": "regex", "column": "a", "pattern": "[a"}, "regular expression: Unclosed character class"),
-    "two_halves": ({"type": "regex", "column": "a", "pattern": "a)|(b"}, "regular expression: Unmatched closing ')'"),
-    "open_quote": ({"type": "regex", "column": "a", "pattern": r"\Qa"}, "regular expression: Unclosed group"),
+    "open_class": ({"type": "regex", "column": "a", "pattern": "[a"}, "regular expression (RE2): missing ]: [a"),
+    "two_halves": (
+        {"type": "regex", "column": "a", "pattern": "a)|(b"},
+        "regular expression (RE2): unexpected ): a)|(b",
+    ),
+    "look_ahead": (
+        {"type": "regex", "column": "a", "pattern": "(?=a)b"},
+        "regular expression (RE2): invalid perl operator: (?=",
+    ),
+    "group_again": (
+        {"type": "regex", "column": "a", "pattern": r"(a)\1"},
+        r"regular expression (RE2): invalid escape sequence: \1",
+    ),
+    "class_in_class": (
+        {"type": "regex", "column": "a", "pattern": "[a-z&&[^b]]"},
+        "regular expression (RE2): a class within a class has no meaning in RE2",
+    ),
     "no_operand": ({"type": "expression", "sql": "a > 1 AND"}, "Spark SQL: Syntax error at or near ')'"),
     "open_literal": ({"type": "expression", "sql": "a = 'b"}, "Spark SQL: Syntax error at or near '''"),
     "no_where": ({"type": "query", "sql": "SELECT * FROM {rows} r WERE a > 1"}, "Spark SQL: Syntax error at or near"),
     "deletion": ({"type": "query", "sql": "DELETE FROM {table}"}, "Spark SQL: Syntax error at or near 'DELETE'"),
 }
 VALID = {
-    "java_pattern": {"type": "regex", "column": "a", "pattern": r"\p{Alpha}++[a-z&&[^b]]"},
+    "re2_pattern": {"type": "regex", "column": "a", "pattern": r"(?i)[[:alpha:]]+\pL[]\[&]{2,3}"},
     "spark_lambda": {"type": "expression", "sql": "forall(a, x -> x.b IS NOT NULL) /* b */"},
     "spark_join": {
         "type": "query",
@@ -66,9 +80,19 @@ def test_validate_checks_that_spark_cannot_parse_are_refused(validate):
         assert message in line and line.endswith(". Correct the check")
 
 
-def test_validate_checks_in_dialects_of_spark_and_java_are_accepted(validate):
+def test_validate_checks_in_dialects_of_spark_and_re2_are_accepted(validate):
     result = validate(VALID, VALID)
     assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize("statement", ["a RLIKE 'b'", "NOT a regexp 'b'", "regexp_extract(a, 'b') = ''"])
+def test_validate_patterns_of_java_in_sql_are_refused(validate, statement):
+    query = {"type": "query", "sql": f"SELECT * FROM {{rows}} WHERE {statement}"}
+    result = validate({"one": {"type": "expression", "sql": statement}, "two": query}, {})
+    assert result.exit_code == 1
+    assert result.output.count("uses Java's regular expressions, by which a long value can end Spark's server") == 2
+    valid = "a LIKE '%rlike%' AND b.regexp = `rlike`"
+    assert validate({"one": {"type": "expression", "sql": valid}}, {}).exit_code == 0
 
 
 def test_validate_without_java_reports_what_was_not_parsed(validate):

@@ -1,22 +1,32 @@
 """Run the checks that lakehouse.yaml declares on a snapshot of a table."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from pyiceberg.manifest import DataFileContent
+from pyiceberg.schema import index_by_id
 from pyiceberg.table import Table
+from pyiceberg.types import DoubleType, FloatType
 
 from lakehouse.config import checks
-from lakehouse.config.checks import MAX_HISTORY, Check, RowCount, Scope
+from lakehouse.config.checks import MAX_HISTORY, Check, References, RowCount, Scope, Unique
 from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import visible_columns
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Positions
+from lakehouse.core.sql import SPARK
+from lakehouse.core.table_protocol import RECREATED
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
-from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.commits.audit import CheckResult, added_files
 from lakehouse.pipeline.engine import Decided, Engine
 from lakehouse.pipeline.engine_values import CheckedRows, Checking
 from resources.iceberg.snapshots import counts_by_snapshot, history
+from resources.iceberg.table_chain import TableChain
 from resources.protocols import ReadableCatalog
+
+SPARK_TYPES = {"long": "BIGINT", "timestamp": "TIMESTAMP_NTZ", "timestamptz": "TIMESTAMP", "uuid": "STRING"}
+"""Types of Spark SQL whose names differ from Iceberg's (Iceberg, Spark getting started: Type compatibility)."""
 
 
 def batch_results(
@@ -75,7 +85,9 @@ def run_checks(
         return []
     ref = TableRef(*table.name(), spark_catalog=catalog.spark_name)
     snapshots = referenced_snapshots(catalog, ref.namespace, declared)
-    scope = checks.scope(ref.spark_path(), snapshot_id, since, topic.metadata.names, snapshots)
+    files = _new_files(table, snapshot_id) if since and RECREATED in table.properties else None
+    scope = checks.scope(ref.spark_path(), snapshot_id, since, topic.metadata.names, snapshots, files)
+    scope = replace(scope, earlier=_earlier(catalog, topic, declared, table), has_floats=_has_floats(table))
     results = engine.check(declared, scope, {name: _shown(topic, check, table) for name, check in declared.items()})
     return [_result(topic, name, check, results[name], table) for name, check in declared.items()]
 
@@ -122,23 +134,78 @@ def referenced_snapshots(catalog: ReadableCatalog, namespace: str, declared: Map
     Raises:
         LakehouseError: A table is empty.
     """
+    columns: dict[str, dict[str, None]] = {}
+    for check in declared.values():
+        if isinstance(check, References):
+            columns.setdefault(check.table, {})[check.table_column or check.column] = None
     return {
-        table: _published(catalog, TableRef(namespace, table, spark_catalog=catalog.spark_name), name)
+        table: _published(
+            catalog, TableRef(namespace, table, spark_catalog=catalog.spark_name), name, tuple(columns.get(table, ()))
+        )
         for name, check in declared.items()
         for table in check.tables
     }
 
 
-def _published(catalog: ReadableCatalog, first: TableRef, check: str) -> str:
-    """Return the newest snapshot of another table as SQL."""
-    published = catalog.chain(first).published
-    if published is None:
+def _published(catalog: ReadableCatalog, first: TableRef, check: str, columns: tuple[str, ...]) -> str:
+    """Return the newest snapshot of another table as SQL; with columns, their values in all tables of its topic."""
+    chain = catalog.chain(first)
+    if chain.published is None:
         raise LakehouseError(
             f"Check '{check}' refers to table {first}, which is empty. Nothing was published. Materialize that table "
             f"first"
         )
-    ref, table = published
-    return f"{ref.spark_path()} VERSION AS OF {table.metadata.current_snapshot_id}"
+    ref, table = chain.published
+    newest = f"{ref.spark_path()} VERSION AS OF {table.metadata.current_snapshot_id}"
+    earlier = _values(chain, table, columns) if columns else []
+    if not earlier:
+        return newest
+    names = ", ".join(map(SPARK.identifier, columns))
+    return f"({' UNION ALL '.join([f'SELECT {names} FROM {newest}', *earlier])})"
+
+
+def _earlier(
+    catalog: ReadableCatalog, topic: Topic, declared: Mapping[str, Check], table: Table
+) -> dict[tuple[str, ...], str]:
+    """Return queries for the values that `unique` checks compare with, in the tables before the newest one."""
+    unique = [check.columns for check in declared.values() if isinstance(check, Unique)]
+    if not unique:
+        return {}
+    chain = catalog.chain(topic.table_in(TableRef(*table.name()).namespace))
+    queries = {columns: _values(chain, table, columns) for columns in unique}
+    return {columns: " UNION ALL ".join(selects) for columns, selects in queries.items() if selects}
+
+
+def _values(chain: TableChain, newest: Table, columns: tuple[str, ...]) -> list[str]:
+    """Return a query for the values of columns, in the types of `newest`, for each other table that has them."""
+    queries, types = [], {field.name: str(field.field_type) for field in newest.schema().fields}
+    for ref, table in chain.existing:
+        earlier_types = {field.name: str(field.field_type) for field in table.schema().fields}
+        is_newest = table.metadata.table_uuid == newest.metadata.table_uuid
+        if is_newest or not table.current_snapshot() or not {*columns} <= earlier_types.keys() & types.keys():
+            continue
+        values = (
+            SPARK.identifier(name)
+            if earlier_types[name] == types[name]
+            else f"TRY_CAST({SPARK.identifier(name)} AS {SPARK_TYPES.get(types[name], types[name])})"
+            for name in columns
+        )
+        queries.append(
+            f"SELECT {', '.join(values)} FROM {ref.spark_path()} VERSION AS OF {table.metadata.current_snapshot_id}"
+        )
+    return queries
+
+
+def _new_files(table: Table, snapshot_id: int) -> list[str]:
+    """Return the data files of a snapshot that main does not have."""
+    published = {snapshot.snapshot_id for snapshot in history(table)}
+    new = [snapshot for snapshot in history(table, snapshot_id) if snapshot.snapshot_id not in published]
+    files = (file for snapshot in new for file in added_files(table, snapshot))
+    return [file.file_path for file in files if file.content == DataFileContent.DATA]
+
+
+def _has_floats(table: Table) -> bool:
+    return any(isinstance(field.field_type, FloatType | DoubleType) for field in index_by_id(table.schema()).values())
 
 
 def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
@@ -162,7 +229,7 @@ def _shown(topic: Topic, check: Check, table: Table) -> list[str]:
 
 def _result(topic: Topic, name: str, check: Check, result: CheckedRows, table: Table) -> CheckResult:
     numbers = {"rows_checked": result.checked, "failing_rows": result.failing}
-    message, passed = f"{result.failing:,} of {result.checked:,} rows fail", result.failing == 0
+    message, passed = f"{result.failing:,} of {result.checked:,} rows fail", not (result.failing or result.error)
     if isinstance(check, RowCount):
         low, high = check.expected(_rows_before(table))
         passed = low <= result.checked <= high
@@ -171,6 +238,10 @@ def _result(topic: Topic, name: str, check: Check, result: CheckedRows, table: T
     elif check.severity == "quarantine":
         message = f"{result.failing:,} of {result.checked:,} rows are in quarantine"
         message += "" if passed else f": `lakehouse dead-letters {topic.name}` lists them"
+    elif result.errors:
+        message += f", {result.errors:,} of them because the condition raises {result.error}"
+    elif result.error:
+        message = f"the query raises {result.error}, so failing rows are unknown"
     return CheckResult(name, passed, message, numbers, check.severity, result)
 
 

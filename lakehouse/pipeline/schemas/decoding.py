@@ -126,7 +126,7 @@ class TopicSchemas:
             conflicts=self.conflicts,
             has_other_types=bool(self.topic.record),
             metadata=self.topic.metadata.names,
-            quarantine={name: check.failure_condition for name, check in self.topic.quarantine.items()},
+            quarantine={name: check.test for name, check in self.topic.quarantine.items()},
         )
 
 

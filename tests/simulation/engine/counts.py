@@ -39,36 +39,36 @@ from tests.simulation.systems.kafka import Record
 
 def count(tables: MemoryTables, question: Question[Answer]) -> Answer:
     """Answer a question."""
-    result: Any
+    answer: Any
     match question:
         case NullKeys():
-            result = 0
+            answer = 0
         case LettersOf():
             letters = tables.job("read table", lambda: tables.rows(question.ref, question.branch or "main"))
-            result = _letter_set(letters, question.batch)
+            answer = _letter_set(letters, question.batch)
         case PoisonLetters():
             letters = tables.job("read table", lambda: tables.rows(question.ref))
-            result = _poisonous(letters, question.batch)
+            answer = _poisonous(letters, question.batch)
         case LostRows():
             # It is no job of its own, since the error of one is that of the write before it.
-            result = _lost_rows(tables, question)
+            answer = _lost_rows(tables, question)
         case Contents():
-            result = tables.job("contents", lambda: _contents(tables, question))
+            answer = tables.job("contents", lambda: _contents(tables, question))
         case Duplicates():
-            result = tables.job("duplicates", lambda: _duplicates(tables, question))
+            answer = tables.job("duplicates", lambda: _duplicates(tables, question))
         case DuplicateKeys():
-            result = tables.job("duplicate keys", lambda: _duplicate_keys(tables, question))
+            answer = tables.job("duplicate keys", lambda: _duplicate_keys(tables, question))
         case Logged():
-            result = tables.job("logged", lambda: _logged(tables, question))
+            answer = tables.job("logged", lambda: _logged(tables, question))
         case WrongNewest():
-            result = tables.job("wrong newest", lambda: _wrong_newest(tables, question))
+            answer = tables.job("wrong newest", lambda: _wrong_newest(tables, question))
         case Ends():
-            result = MemoryDerivation(tables).ends(question.rows)
+            answer = MemoryDerivation(tables).ends(question.rows)
         case IsEmpty():
-            result = MemoryDerivation(tables).is_empty(question.rows)
+            answer = MemoryDerivation(tables).is_empty(question.rows)
         case ChangedColumns():
-            result = []
-    return result
+            answer = []
+    return answer
 
 
 def _letter_set(letters: Sequence[Letter], batch: Batch) -> LetterSet:

@@ -79,7 +79,7 @@ class MemoryDecided:
             return "schema_limit" if limited else "unknown_schema"
         if record.is_garbage:
             return "undecodable"
-        return "check" if any(fails(sql, record) for sql in decoding.quarantine.values()) else None
+        return "check" if any(fails(str(test), record) for test in decoding.quarantine.values()) else None
 
 
 def read(tables: MemoryTables, records: Records) -> list[Record]:
