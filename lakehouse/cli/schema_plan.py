@@ -3,17 +3,16 @@
 import importlib.util
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pyiceberg.schema import Schema
 from pyiceberg.types import NestedField, StringType, StructType
 
-from lakehouse.cli.systems import open_clients
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
-from lakehouse.core.errors import ConfigError, LakehouseError, SchemaError
+from lakehouse.core.errors import ConfigError, SchemaError
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import with_schemas
@@ -21,8 +20,8 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange, changes
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
-from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_naming
-from resources.protocols import Resources
+from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_key, require_naming
+from resources.protocols import RegistryClient, Resources
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
 """Rules of changes that do not affect readers of existing columns."""
@@ -94,47 +93,91 @@ class Plan:
             yield f"  Snowflake table {_snowflake(self)} gets the change when it is refreshed"
 
 
-def plan(config: Config, topic: Topic, file: Path, table: Schema | None) -> Plan:
+def plan(
+    config: Config, topic: Topic, file: Path, table: Schema | None, older: Sequence[RegisteredSchema] = ()
+) -> Plan:
     """Return the plan for the schema in `file` as the newest of a topic.
 
     A schema that no table can have is a refusal, not an error.
 
     Args:
         table: The table's schema, or None if the table does not exist.
+        older: The other versions of the topic's values, oldest first.
     """
     ref = topic.table_in(config.namespace)
     try:
-        schemas = read(file, topic)
+        schemas = read(file, topic, older)
         target = as_table(schemas, table)
         if table is not None:
             require_naming(topic, table, str(ref))
+        if not topic.effective_key_format:
+            require_key(schemas)
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
     if table is None:
         return Plan(ref, is_new=True)
     planned = tuple(changes(table, Shape(target.as_struct(), schemas.previous_names)))
+    planned = (*planned, *_dropped(table, read(file, topic), planned))
     return Plan(ref, planned, tuple(readers(config, topic, planned)))
 
 
-def plan_registered(config: Config, topic: Topic, resources: Resources) -> Plan:
-    """Return the plan for the newest schema of a topic in the registry.
+def plan_registered(config: Config, topic: Topic, resources: Resources, file: Path | None = None) -> Plan:
+    """Return the plan for the newest schema of a topic: the one in `file`, or else in the registry.
 
     A schema that is missing, or that no table can have, is a refusal, not an error.
     """
     ref, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
+    alone = None
     try:
-        decision = decide_schema(topic, resolve_schemas(resources.schema_registry, topic), table)
+        registry: RegistryClient = resources.schema_registry
+        if file:
+            alone = read(file, topic)
+            registry = _WithFile(registry, topic, alone.value.versions[0])
+        decision = decide_schema(topic, resolve_schemas(registry, topic), table)
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
     if decision.error and all(change.accepted for change in decision.changes):
         # Versions in conflict: no change of the table is refused.
         return Plan(ref, invalid=str(decision.error))
-    effects = tuple(readers(config, topic, decision.changes))
-    return Plan(ref, decision.changes, effects, is_new=table is None)
+    planned = decision.changes
+    if alone and table is not None:
+        planned = (*planned, *_dropped(table.schema(), alone, planned))
+    return Plan(ref, planned, tuple(readers(config, topic, planned)), is_new=table is None)
 
 
-def read(file: Path, topic: Topic) -> TopicSchemas:
-    """Return a schema file as the only version of a topic's values: Avro (.avsc), JSON Schema (.json) or Protobuf."""
+@dataclass(frozen=True)
+class _WithFile:
+    """A schema registry in which the schema of a file is the newest version of a topic's values."""
+
+    registry: RegistryClient
+    topic: Topic
+    schema: RegisteredSchema
+
+    def versions(self, subject: str) -> list[RegisteredSchema]:
+        versions = self.registry.versions(subject)
+        return _with_newest(versions, self.schema) if subject == self.topic.subject("value") else versions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.registry, name)
+
+
+def _with_newest(versions: Sequence[RegisteredSchema], schema: RegisteredSchema) -> list[RegisteredSchema]:
+    """Return the versions after the registration of a schema. A registered schema does not become a new version."""
+    newest = replace(schema, references=versions[-1].references if versions else ())
+    return [*versions] if newest.fingerprint in {version.fingerprint for version in versions} else [*versions, newest]
+
+
+def _dropped(table: Schema, alone: TopicSchemas, planned: Sequence[SchemaChange]) -> Iterator[SchemaChange]:
+    """Yield the columns that the newest schema drops, which older versions still define."""
+    target = as_table(alone, table)
+    changed = {change.at for change in planned}
+    for change in changes(table, Shape(target.as_struct(), alone.previous_names)):
+        if change.rule == "FIELD_DELETED" and change.at not in changed:
+            yield change
+
+
+def read(file: Path, topic: Topic, older: Sequence[RegisteredSchema] = ()) -> TopicSchemas:
+    """Return a schema file as the newest version of a topic's values: Avro (.avsc), JSON Schema (.json) or Protobuf."""
     by_suffix = {format_.suffix: format_ for format_ in with_schemas()}
     if file.suffix not in by_suffix:
         raise ConfigError(f"{file}: the suffix of a schema file must be {', '.join(by_suffix)}. Rename the file")
@@ -143,18 +186,10 @@ def read(file: Path, topic: Topic) -> TopicSchemas:
         text = file.read_text()
     except UnicodeDecodeError as error:
         raise SchemaError(f"{file} is not text in UTF-8. Convert the file") from error
-    value = side_schema(format_.name, [RegisteredSchema(0, text, format_.schema_type)], topic.record)
+    schema = RegisteredSchema(len(older), text, format_.schema_type)
+    same_type = [version for version in older if version.type == schema.type]
+    value = side_schema(format_.name, _with_newest(same_type, schema), topic.record)
     return TopicSchemas(topic, value, None)
-
-
-def current_schema(config: Config, topic: Topic) -> Schema | None:
-    """Return the schema of the topic's table in the catalog, or None if the table does not exist."""
-    try:
-        with open_clients(config) as resources:
-            _, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
-    except LakehouseError as error:
-        raise LakehouseError(f"{error}. Alternatively, pass the schema in use as --against FILE") from error
-    return table.schema() if table else None
 
 
 def as_table(schemas: TopicSchemas, table: Schema | None = None) -> Schema:

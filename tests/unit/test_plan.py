@@ -142,7 +142,11 @@ MESSAGES = 'syntax = "proto3"; message Other { string x = 1; } message Row { int
 OF_TABLE = {
     "a key column that only the message key has": ("orders.avsc", ROW, {"mode": "upsert", "key_format": "avro"}),
     "the row of a change event": ("orders.avsc", ENVELOPE, {"mode": "debezium", "key_format": "avro"}),
-    "the message that the entry names": ("orders.proto", MESSAGES, {"value_format": "protobuf", "record": "Row"}),
+    "the message that the entry names": (
+        "orders.proto",
+        MESSAGES,
+        {"value_format": "protobuf", "record": "Row", "key_format": "string"},
+    ),
 }
 
 
@@ -158,6 +162,59 @@ def test_plan_file_has_the_columns_that_ingestion_reads(tmp_path, case):
     planned = schema_plan.plan(config, topic, tmp_path / name, table)
 
     assert planned.is_accepted and planned.changes == (), planned.changes
+
+
+def avro(**fields):
+    declared = [{"name": name, "type": "int", **more} for name, more in fields.items()]
+    return "avsc", json.dumps({"type": "record", "name": "R", "fields": declared})
+
+
+def protobuf(fields):
+    return "proto", f'syntax = "proto3"; message R {{ {fields} }}'
+
+
+BETWEEN_VERSIONS = {
+    "alias of another field": (
+        avro(x={}, y={}),
+        avro(x={"aliases": ["y"]}, y={"aliases": ["x"]}, z={}),
+        ["refused", "NAME_REUSED"],
+    ),
+    "swapped numbers": (protobuf("int32 a = 2; int32 b = 3;"), protobuf("int32 b = 2; int32 a = 3;"), ["NAME_REUSED"]),
+    "renamed number": (protobuf("int32 a = 2;"), protobuf("int32 alpha = 2;"), ["accepted", "RENAME COLUMN `a` TO"]),
+    "dropped field": (avro(x={}, y={}), avro(y={}), ["accepted", "FIELD_DELETED x"]),
+    "the older version again": (avro(x={}, y={}), avro(x={}, y={}), ["accepted", "No changes"]),
+}
+
+
+@pytest.mark.parametrize("case", BETWEEN_VERSIONS)
+def test_plan_file_is_compared_as_newest_version(tmp_path, monkeypatch, case):
+    (suffix, old), (_, new), expected = BETWEEN_VERSIONS[case]
+    files = [tmp_path / f"{name}.{suffix}" for name in ("new", "old")]
+    for file, text in zip(files, (new, old), strict=True):
+        file.write_text(text)
+    format_ = {"avsc": "avro", "proto": "protobuf"}[suffix]
+    (tmp_path / "lakehouse.yaml").write_text(
+        f"namespace: shop\ntopics:\n  orders: {{value_format: {format_}}}\nenvironments: {{}}\n"
+    )
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
+
+    result = CliRunner().invoke(main, ["plan", "orders", str(files[0]), "--against", str(files[1])])
+
+    assert result.exit_code == (0 if "accepted" in expected else 1), result.output
+    assert all(text in result.output for text in expected), result.output
+    assert "FIELD_DELETED a" not in result.output
+
+
+def test_plan_key_that_schema_lacks_is_refused(tmp_path):
+    topic = Topic.model_validate({"name": "orders", "key": "idd", "mode": "dedup"})
+    config = Config(namespace="shop", topics={"orders": topic}, environments={})
+    suffix, text = avro(id={}, v={})
+    (tmp_path / f"orders.{suffix}").write_text(text)
+
+    planned = schema_plan.plan(config, topic, tmp_path / f"orders.{suffix}", None)
+
+    assert not planned.is_accepted
+    assert "key column 'idd', which its records do not have: the values have the columns id, v." in planned.invalid
 
 
 @pytest.mark.parametrize("is_current", [True, False])

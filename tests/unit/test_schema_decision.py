@@ -308,3 +308,19 @@ def test_decide_schema_conflict_of_unknown_version_is_refused(tmp_path):
         transaction.remove_properties(SCHEMAS)
     versions.texts.append(protobuf("string b = 2; string a = 3;"))
     assert versions.decide().action == "refuse"
+
+
+def test_decide_schema_refuses_key_that_neither_values_nor_keys_have():
+    class Registry:
+        def versions(self, subject):
+            row = json.loads(orders(invoice_no="int"))
+            event = [{"name": "after", "type": ["null", row]}, {"name": "op", "type": "string"}]
+            value = {"type": "record", "name": "E", "fields": event}
+            return [RegisteredSchema(1, orders(invoice_no="int") if subject.endswith("-key") else json.dumps(value))]
+
+    topic = Topic.model_validate({"name": "invoices", "mode": "debezium", "key": "id", "key_format": "avro"})
+    expected = "key column 'id', which its records do not have: .* columns invoice_no and the keys invoice_no. Nothing"
+    with pytest.raises(SchemaError, match=expected):
+        decide_schema(topic, resolve_schemas(Registry(), topic), None)
+    right = topic.model_copy(update={"key": ("invoice_no",)})
+    assert decide_schema(right, resolve_schemas(Registry(), right), None).action == "accept"

@@ -87,17 +87,14 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
     with verification():
         declared = loader.load()
         entry = declared.topic(topic) if topic else None
-        if entry and schema_file:
-            table = (
-                schema_plan.as_table(schema_plan.read(against, entry))
-                if against
-                else schema_plan.current_schema(declared, entry)
-            )
-            plans = [schema_plan.plan(declared, entry, schema_file, table)]
+        if entry and schema_file and against:
+            present = schema_plan.read(against, entry)
+            table = schema_plan.as_table(present)
+            plans = [schema_plan.plan(declared, entry, schema_file, table, present.value.versions)]
         else:
             with open_clients(declared) as resources:
                 topics = [entry] if entry else all_topics(declared, resources)
-                plans = [schema_plan.plan_registered(declared, each_topic, resources) for each_topic in topics]
+                plans = [schema_plan.plan_registered(declared, one, resources, schema_file) for one in topics]
     values = [schema.to_json() for schema in plans]
     lines = [line for schema in plans for line in schema.lines()]
     echo(json.dumps(values[0] if topic else values, indent=2) if as_json else "\n".join(lines))

@@ -62,8 +62,10 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
         table: The table; None if it does not exist yet.
 
     Raises:
-        SchemaError: The schema cannot become a table, or the table has its metadata columns under other names.
+        SchemaError: The schema cannot become a table, records lack a key column, or the table has its metadata columns
+            under other names.
     """
+    require_key(newest)
     if table is not None:
         require_naming(topic, table.schema(), ".".join(table.name()))
     if conflict := _conflict(topic, newest, table):
@@ -83,6 +85,22 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
                     return SchemaDecision("use_older", older, changes, error)
         return SchemaDecision("refuse", newest, changes, error)
     return SchemaDecision("accept", newest, changes)
+
+
+def require_key(schemas: TopicSchemas) -> None:
+    """Require that the records of a topic have the columns of its `key`.
+
+    Raises:
+        SchemaError: Neither values nor keys have one of them.
+    """
+    topic, of_value = schemas.topic, [field.name for field in schemas.struct.fields]
+    of_key = schemas.key.columns if schemas.key else []
+    if missing := next((name for name in topic.key if name not in (*of_value, *of_key)), None):
+        keys = f" and the keys {', '.join(of_key)}" if of_key else ""
+        raise SchemaError(
+            f"Topic '{topic.name}' declares the key column '{missing}', which its records do not have: the values have "
+            f"the columns {', '.join(of_value)}{keys}. Nothing was ingested. Correct 'key' in lakehouse.yaml"
+        )
 
 
 def require_naming(topic: Topic, table: Schema, name: str) -> None:
