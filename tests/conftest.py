@@ -8,6 +8,7 @@ import random
 import sqlite3
 from contextlib import suppress
 from functools import cache
+from pkgutil import resolve_name
 
 import boto3
 import dagster as dg
@@ -29,6 +30,7 @@ from lakehouse.local.home import Home
 from lakehouse.local.processes import ports
 from resources.aws import secret_reader
 from resources.build import build_resources
+from tests.support.replaceable import require_replaceable
 from tests.support.sleepless import Sleepless
 
 pytest_plugins = [
@@ -89,6 +91,24 @@ def credentials_of_this_test():
 def _discard_credentials():
     boto3.DEFAULT_SESSION = None  # keeps its first credentials although os.environ changes
     secret_reader.cache.clear()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_code_of_the_project_is_replaced():
+    """Let a test fail that replaces a function or class of the project."""
+    replace = pytest.MonkeyPatch.setattr
+
+    def checked(patch, target, name, *value, **options):
+        if isinstance(target, str):
+            owner, _, attribute = target.rpartition(".")
+            require_replaceable(resolve_name(owner), attribute)
+        else:
+            require_replaceable(target, name)
+        replace(patch, target, name, *value, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pytest.MonkeyPatch, "setattr", checked)
+        yield
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import boto3
 import pytest
+import snowflake.connector
 from pyiceberg.catalog import Catalog, load_catalog
 
 from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
@@ -19,7 +19,6 @@ from lakehouse.readers import reader_of, registered
 from lakehouse.readers.reader import Registration
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
-from resources.snowflake import snowflake
 from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE, Polaris
 from tests.support.servers.proxy import GLUE_ERROR, Fault, Proxy
 from tests.support.topics import Stream
@@ -241,7 +240,8 @@ def test_publish_to_a_system_that_is_down_is_unreachable(
     system: System, published: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Snowflake's client would try to log in for ten seconds and more.
-    monkeypatch.setattr(snowflake, "connect", partial(snowflake.connect, login_timeout=1))
+    connect = snowflake.connector.connect
+    monkeypatch.setattr(snowflake.connector, "connect", lambda **options: connect(**options | {"login_timeout": 1}))
     system.proxy.inject(Fault("cut", times=1_000))
     with pytest.raises(Unreachable):
         system.publish(published)

@@ -9,7 +9,6 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,8 +25,8 @@ from snowflake.connector import network, time_util
 from snowflake.connector.vendored import requests as snowflake_requests
 
 from lakehouse.cli.main import main
-from lakehouse.config import loader
-from lakehouse.deploy import credentials, graph, rotation
+from lakehouse.core import polling
+from lakehouse.deploy import credentials
 from lakehouse.deploy.credentials import ADMIN_SECRET
 from lakehouse.deploy.planner import apply, plan
 from lakehouse.deploy.snowflake.key_pair_rotation import ServiceUser
@@ -194,19 +193,16 @@ def clouds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clouds]:
 
 
 @pytest.fixture
-def command(clouds: Clouds, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def command(clouds: Clouds, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Result]:
     """A function that runs `lakehouse deploy` with an administrator's credentials, and without the pauses of waiting.
 
     Its keyword arguments are settings of the deployment.
     """
     clock = clouds.sleepless.clock
-    monkeypatch.setattr(graph, "deployment_resources", partial(graph.deployment_resources, clock=clock))
-    monkeypatch.setattr(rotation, "rotate", partial(rotation.rotate, clock=clock))
+    monkeypatch.setattr(polling, "time", SimpleNamespace(monotonic=clock.now, sleep=clock.sleep))
 
     def run(name: str, *arguments: str, **settings: Any) -> Result:
-        deployment = clouds.credentials().deployment.model_copy(update=settings)
-        declared = clouds.config().model_copy(update={"deployments": {"aws": deployment}})
-        monkeypatch.setattr(loader, "load", lambda **_: declared)
+        monkeypatch.setenv("LAKEHOUSE_CONFIG", str(clouds.declare(tmp_path, **settings)))
         secret = {"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": clouds.confluent.admin_secret}
         options = ["--env", "aws", "--confluent-url", clouds.confluent.url, *arguments]
         return CliRunner(env=secret).invoke(main, ["deploy", name, *options])

@@ -9,6 +9,7 @@ import json
 import logging
 import re
 import traceback
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -111,10 +112,9 @@ def _rotate_keys_with_overlap(clouds: Clouds) -> None:
     assert not [line for line in lines if new["sasl.password"] in line or "PRIVATE" in line]
 
 
-def test_plan_unreachable_cloud_shows_the_others(clouds: Clouds, monkeypatch: pytest.MonkeyPatch):
+def test_plan_unreachable_cloud_shows_the_others(clouds: Clouds, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     """Plan on the command line with credentials of AWS alone, and then without them."""
-    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.credentials().deployment}})
-    monkeypatch.setattr(loader, "load", lambda **_: declared)
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(clouds.declare(tmp_path)))
     arguments = ["deploy", "plan", "--env", "aws", "--confluent-url", clouds.confluent.url]
     arguments_without_secret = [*arguments, "--admin-user-secrets-root-path", "/nothing"]
 
@@ -218,9 +218,8 @@ def test_check_account_other_account_changes_nothing(clouds: Clouds):
     assert clouds.aws.state() == before
 
 
-def test_graph_shows_plan_and_deployment(clouds: Clouds, monkeypatch: pytest.MonkeyPatch):
-    declared = clouds.config().model_copy(update={"deployments": {"aws": clouds.credentials().deployment}})
-    monkeypatch.setattr(loader, "load", lambda **_: declared)
+def test_graph_shows_plan_and_deployment(clouds: Clouds, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(clouds.declare(tmp_path)))
     arguments = ["deploy", "graph", "--env", "aws", "--confluent-url", clouds.confluent.url]
     runner = CliRunner(env={"CONFLUENT_CLOUD_API_KEY": ADMIN, "CONFLUENT_CLOUD_API_SECRET": "wrong"})
 

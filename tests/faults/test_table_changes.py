@@ -8,11 +8,10 @@ import boto3
 import pytest
 
 from lakehouse.core.errors import LakehouseError
-from lakehouse.pipeline.commits import audit
-from resources.iceberg.catalog import Catalog
 from tests.support.faults import oracle
-from tests.support.faults.moments import attempt, once_before
-from tests.support.topics import TRADES, Stream, framed, trade
+from tests.support.faults.moments import attempt
+from tests.support.intercepted import miscounted
+from tests.support.topics import TRADES, Stream, framed, once, trade
 
 
 @pytest.fixture
@@ -65,7 +64,7 @@ def test_compaction_during_batch_causes_retry(resources, sql, mode):
     oracle.judge(stream)
 
 
-def test_orphan_removal_during_batch_is_refused(resources, sql, monkeypatch):
+def test_orphan_removal_during_batch_is_refused(resources, sql):
     stream = create_stream(resources)
     refusals = []
 
@@ -75,29 +74,29 @@ def test_orphan_removal_during_batch_is_refused(resources, sql, monkeypatch):
             sql(f"CALL lake.system.remove_orphan_files({arguments})")
         refusals.append(refused)
 
-    once_before(monkeypatch, audit, "audit", remove)
-    stream.ingest()
+    on_phase, _ = once("audit", remove)
+    stream.ingest(on_phase)
 
     assert refusals
     oracle.judge(stream)
 
 
-def test_table_recreated_during_batch_gets_no_wrong_row(resources, monkeypatch):
+def test_table_recreated_during_batch_gets_no_wrong_row(resources):
     stream = create_stream(resources)
     schema = stream.table().schema()
 
-    def replace():
+    def recreate():
         resources.catalog.iceberg().drop_table((stream.namespace, stream.topic.table))
         resources.catalog.iceberg().create_table((stream.namespace, stream.topic.table), schema)
 
-    once_before(monkeypatch, Catalog, "publish", replace)
+    on_phase, _ = once("publish", recreate)
 
     # The batch conflicts with the new table, and the same command then ingests all records into it.
-    assert attempt(stream) is None
+    assert attempt(stream, on_phase) is None
     oracle.judge(stream)
 
 
-def test_data_file_lost_before_audit_is_not_published(resources, monkeypatch):
+def test_data_file_lost_before_audit_is_not_published(resources):
     stream = create_stream(resources)
     before = stream.table().current_snapshot().snapshot_id
 
@@ -110,14 +109,14 @@ def test_data_file_lost_before_audit_is_not_published(resources, monkeypatch):
         bucket, _, key = file.removeprefix("s3://").partition("/")
         boto3.client("s3", endpoint_url=os.environ["AWS_ENDPOINT_URL_S3"]).delete_object(Bucket=bucket, Key=key)
 
-    once_before(monkeypatch, audit, "audit", remove)
-    assert attempt(stream) is not None
+    on_phase, _ = once("audit", remove)
+    assert attempt(stream, on_phase) is not None
     assert stream.table().current_snapshot().snapshot_id == before
     stream.ingest()
     oracle.judge(stream)
 
 
-def test_schema_of_refused_batch_keeps_existing_rows(resources, monkeypatch):
+def test_schema_of_refused_batch_keeps_existing_rows(resources):
     import json
 
     stream = create_stream(resources)
@@ -126,13 +125,13 @@ def test_schema_of_refused_batch_keeps_existing_rows(resources, monkeypatch):
     extended["fields"].append({"name": "venue", "type": ["null", "string"], "default": None})
     text = json.dumps(extended)
     stream.produce([{"value": framed(stream.schema(text), text, trade(1, venue="X"))}])
-    monkeypatch.setattr(audit, "committed_rows", lambda snapshot: -1)
+    stream.interceptors["write"] = miscounted
 
     with pytest.raises(LakehouseError, match="did not pass its audit"):
         stream.ingest()
 
     assert [{k: v for k, v in row.items() if k != "venue"} for row in stream.rows()] == before
-    monkeypatch.undo()
+    del stream.interceptors["write"]
     stream.ingest()
     oracle.judge(stream)
 

@@ -1,6 +1,7 @@
 """Checks before every publication: batches, replays, redriven letters, dead letters and recorded decisions."""
 
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 
@@ -9,10 +10,8 @@ from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed
-from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.redrive import redrive
-from resources.schema_registry import SchemaRegistry
-from tests.support.faults.moments import once_before
 from tests.support.topics import CHEAP, TRADES, Stream, framed, registry, trade, with_checks, with_types
 
 QUANTITY_AS_TEXT = with_types(TRADES, quantity="string")
@@ -41,18 +40,28 @@ def test_resume_without_position_is_not_published(resources):
     assert stream.table().current_snapshot() == before
 
 
-def test_new_table_continues_after_concurrent_batch(resources, monkeypatch):
+def test_new_table_continues_after_concurrent_batch(resources):
     stream = create_stream(resources, on_incompatible="new_table")
     stream.produce_trades(range(10, 13))
     schema_id = register_quantity_as_text(stream)
     dead_letter_topic = stream.topic.model_copy(update={"on_incompatible": "dead_letter"})
-    once_before(
-        monkeypatch,
-        SchemaRegistry,
-        "versions",
-        lambda: list(ingest(stream.namespace, dead_letter_topic, stream.systems)),
-    )
-    stream.ingest()
+    systems = stream.systems
+
+    class Registry:
+        """A registry that answers after another process has ingested."""
+
+        ingested: ClassVar[list[Published]] = []
+
+        def versions(self, subject):
+            if not self.ingested:
+                self.ingested += ingest(stream.namespace, dead_letter_topic, systems)
+            return systems.schema_registry.versions(subject)
+
+        def __getattr__(self, name):
+            return getattr(systems.schema_registry, name)
+
+    list(ingest(stream.namespace, stream.topic, replace(systems, schema_registry=Registry())))
+    assert Registry.ingested
     stream.produce([{"value": framed(schema_id, QUANTITY_AS_TEXT, trade(13, quantity="n13"))}])
     stream.ingest()
 

@@ -8,14 +8,13 @@ import os
 import socket
 import time
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
+import snowflake.connector
 from snowflake.connector.errors import DatabaseError
 
 from lakehouse.core.errors import LakehouseError, Unreachable
-from resources.snowflake import snowflake
 from tests.support.clouds.snowflake.server import BIG, Lake, Server, key_pair, trades
 
 pytestmark = pytest.mark.stack
@@ -159,7 +158,8 @@ def test_write_to_external_table_is_refused(server: Server, lake: Lake):
 
 def test_query_without_server_is_unreachable(server: Server, monkeypatch: pytest.MonkeyPatch):
     """tests/faults/test_unresponsive_systems.py waits as long as the client does."""
-    monkeypatch.setattr(snowflake, "connect", partial(snowflake.connect, login_timeout=1))
+    connect = snowflake.connector.connect
+    monkeypatch.setattr(snowflake.connector, "connect", lambda **options: connect(**options | {"login_timeout": 1}))
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         with pytest.raises(Unreachable, match=r"Snowflake does not answer at 127\.0\.0\.1:\d+"):

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import grpc
 import pytest
 from psutil import NoSuchProcess
+from pyspark.sql.connect.client import DefaultChannelBuilder
 
 from lakehouse.core.errors import Stalled, TransientError, Unreachable
 from lakehouse.local import stack as local_stack
@@ -18,7 +19,6 @@ from lakehouse.local.processes import process
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, TopicBackedOff
-from resources.spark.connection import Channel
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.integration.test_stream import running, until
@@ -151,10 +151,9 @@ class WithoutCounts(grpc.UnaryStreamClientInterceptor):
             yield response
 
 
-class ChannelWithoutCounts(Channel):
-    def __init__(self, remote):
-        super().__init__(remote)
-        self.add_interceptor(WithoutCounts())
+def without_counts(channel, *arguments, create=DefaultChannelBuilder.__init__, **settings):
+    create(channel, *arguments, **settings)
+    channel.add_interceptor(WithoutCounts())
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])
@@ -162,7 +161,7 @@ def test_batch_without_counts_is_not_published(resources, monkeypatch, mode):
     stream = Stream(resources, settings={"mode": mode})
     stream.produce_trades(range(3))
     with monkeypatch.context() as patch:
-        patch.setattr("resources.spark.connection.Channel", ChannelWithoutCounts)
+        patch.setattr(DefaultChannelBuilder, "__init__", without_counts)
         spark = Connect(remote=resources.spark.remote).with_own_session()
         spark.session({})
     with pytest.raises(Unreachable, match="counts of a write did not arrive"):

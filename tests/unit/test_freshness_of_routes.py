@@ -2,6 +2,7 @@
 
 import time
 from types import SimpleNamespace
+from typing import ClassVar
 
 import dagster as dg
 import pytest
@@ -10,65 +11,83 @@ from assets import freshness as sensor_module
 from assets.entry import partitions
 from assets.freshness import ONLY, freshness_check
 from lakehouse.config.model import Config, Route, Topic
-from lakehouse.core.offsets.lag import Lag
-from lakehouse.readers.freshness import StageLag
-from resources.kafka.kafka import Kafka
+from lakehouse.readers import reader_lag
+from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 
 ROUTE = Route.model_validate({"name": "shop", "pattern": r"shop\..*", "max_lag_seconds": 60})
 CONFIG = Config(
-    namespace="n", topics={"users": Topic(name="users")}, routes={"shop": ROUTE}, environments={"local": {}}
+    namespace="trading", topics={"users": Topic(name="users")}, routes={"shop": ROUTE}, environments={"local": {}}
 )
+NOW = 1_800_000_000.0
 SECONDS = 20
 """Time to measure one topic; a tick starts no further topic after 35 s."""
 
 
 class Cluster(Kafka):
-    """Kafka without topics that no table can have."""
+    """Kafka that takes SECONDS for the offsets of a topic. `shop.b` has five records, for 600 s, and no table has any.
+
+    Attributes:
+        asked: The topics whose offsets were asked for, in order.
+        rejected: Topics that no table can have.
+    """
+
+    asked: ClassVar[list[str]] = []
+    rejected: ClassVar[list[str]] = []
 
     def topics(self):
-        return []
+        return self.rejected
+
+    def cluster_id(self):
+        return "cluster"
+
+    def describe(self, topics):
+        return {topic: TopicDescription(topic, 1) for topic in topics}
+
+    def offsets(self, topics, *, committed=True):
+        self.asked.extend(topics)
+        return {topic: {0: Offsets(0, 5 if topic == "shop.b" else 0)} for topic in topics}
+
+    def oldest_timestamp(self, topic, positions, ends):
+        return dict.fromkeys(positions, int((NOW - 600) * 1000))
 
 
 @pytest.fixture
 def measured(monkeypatch):
-    """Measure topics without systems, each in SECONDS; `shop.b` is behind. Return the names in order."""
-    names, clock = [], SimpleNamespace(time=time.time, monotonic=lambda: len(names) * SECONDS)
-
-    def measure(stage, config, topic, resources):
-        names.append(topic.name)
-        return StageLag(topic.name, stage, 60, Lag(5, 600.0) if topic.name == "shop.b" else Lag(0, 0.0))
-
-    monkeypatch.setattr(sensor_module, "measure_lag", measure)
-    monkeypatch.setattr(sensor_module, "stages_of", lambda config, entry: ["iceberg"])
-    monkeypatch.setattr(sensor_module, "configured", lambda config: ())
+    """The topics that were measured, in order. Clocks advance by nothing else."""
+    names = []
+    monkeypatch.setattr(Cluster, "asked", names)
+    monkeypatch.setattr(reader_lag, "time", SimpleNamespace(time=lambda: NOW))
+    clock = SimpleNamespace(time=time.time, monotonic=lambda: len(names) * SECONDS)
     monkeypatch.setattr(sensor_module, "time", clock)
     return names
 
 
-@dg.asset(key=["iceberg", "shop"], partitions_def=partitions(ROUTE))
-def shop(): ...
+ASSETS = [dg.AssetSpec([stage, "users"]) for stage in ("iceberg", "glue", "snowflake")]
+ASSETS += [
+    dg.AssetSpec([stage, "shop"], partitions_def=partitions(ROUTE)) for stage in ("iceberg", "glue", "snowflake")
+]
 
 
-@dg.asset(key=["iceberg", "users"])
-def users(): ...
-
-
-def tick(sensor, instance, cursor):
-    definitions = dg.Definitions(assets=[shop, users])
-    resources = {"kafka": Cluster(bootstrap_servers="none:1"), "catalog": dg.ResourceDefinition.none_resource()}
+def tick(sensor, instance, cursor, catalog):
+    """Return the cursor of a tick, and its verdicts on tables. Readers do not answer."""
+    definitions = dg.Definitions(assets=ASSETS)
+    none = dict.fromkeys(("glue", "snowflake"), dg.ResourceDefinition.none_resource())
+    resources = {"kafka": Cluster(bootstrap_servers="none:1"), "catalog": catalog, **none}
     with dg.build_sensor_context(
         instance=instance, cursor=cursor, resources=resources, definitions=definitions
     ) as context:
-        return sensor.evaluate_tick(context)
+        result = sensor.evaluate_tick(context)
+    events = [event for event in result.asset_events if event.asset_key.path[0] == "iceberg"]
+    return SimpleNamespace(cursor=result.cursor, asset_events=events)
 
 
-def test_route_with_many_topics_is_measured_in_several_ticks(measured):
+def test_route_with_many_topics_is_measured_in_several_ticks(measured, catalog):
     """A tick of more than a minute fails in Dagster, and no lag of any topic is ever reported."""
     sensor, cursor, reported = sensor_module.freshness_sensor(CONFIG), None, []
     with dg.instance_for_test() as instance:
         instance.add_dynamic_partitions("topics_shop", ["shop.a", "shop.b", "shop.c"])
         for number in range(1, 4):
-            result = tick(sensor, instance, cursor)
+            result = tick(sensor, instance, cursor, catalog)
             cursor = result.cursor
             assert len(measured) == 2 * number, "the tick has to end after 35 s"
             reported += [(e.asset_key.path[1], e.passed, e.description) for e in result.asset_events]
@@ -81,10 +100,10 @@ def test_route_with_many_topics_is_measured_in_several_ticks(measured):
     assert reported[0][2].replace("\\", "") == behind.replace("\\", "")
 
 
-def test_route_without_topics_reports_those_that_no_table_can_have(measured, monkeypatch):
-    monkeypatch.setattr(Cluster, "topics", lambda self: ["shop.x__dead_letters"])
+def test_route_without_topics_reports_those_that_no_table_can_have(measured, monkeypatch, catalog):
+    monkeypatch.setattr(Cluster, "rejected", ["shop.x__dead_letters"])
     with dg.instance_for_test() as instance:
-        result = tick(sensor_module.freshness_sensor(CONFIG), instance, None)
+        result = tick(sensor_module.freshness_sensor(CONFIG), instance, None, catalog)
     [event] = [event for event in result.asset_events if event.asset_key.path[1] == "shop"]
     assert not event.passed and "are dead" in event.description
 

@@ -1,16 +1,13 @@
 """Commands whose rows do not pass their audit."""
 
-from contextlib import nullcontext
-from types import SimpleNamespace
-
 import pytest
 from click.testing import CliRunner
 
-from lakehouse.cli.commands import tables
 from lakehouse.cli.main import main
-from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.engine_values import CheckedRows
+from resources.spark.spark import Spark
+from tests.support.declared import declare
 
 SQL = "SELECT * FROM orders VERSION AS OF 5 WHERE id > 9"
 
@@ -22,21 +19,16 @@ def test_remedies_name_each_kind_of_failure():
     assert "lakehouse.yaml" not in str(AuditFailed("orders", "ingest_1", findings[:1], "then"))
 
 
-@pytest.mark.parametrize(
-    ("command", "function"),
-    [(["redrive", "orders"], "redrive_letters"), (["replay", "orders", "--since", "earliest"], "replay_range")],
-)
-def test_refused_command_prints_query_of_failing_rows(monkeypatch, command, function):
-    monkeypatch.setattr(tables, "open_clients", lambda declared: nullcontext(SimpleNamespace()))
-    monkeypatch.setattr(tables.Clients, "of", lambda resources: resources)
-    config = Config(namespace="shop", topics={"orders": Topic(name="orders")}, environments={})
-    monkeypatch.setattr(tables.loader, "load", lambda: config)
+def refusing(server):
+    """Raise the error of an audit in place of creating the client of an engine."""
+    findings = [CheckResult("small", False, "1 of 2 rows fail", result=CheckedRows(2, 1, SQL))]
+    raise AuditFailed("orders", "ingest_1", findings, "the next run replaces the branch")
 
-    def refused(*arguments, **options):
-        findings = [CheckResult("small", False, "1 of 2 rows fail", result=CheckedRows(2, 1, SQL))]
-        raise AuditFailed("orders", "ingest_1", findings, "the next run replaces the branch")
 
-    monkeypatch.setattr(tables, function, refused)
+@pytest.mark.parametrize("command", [["redrive", "orders"], ["replay", "orders", "--since", "earliest"]])
+def test_refused_command_prints_query_of_failing_rows(monkeypatch, tmp_path, command):
+    declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {"key": "id"}})
+    monkeypatch.setattr(Spark, "engine", f"{__name__}:refusing")
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 1
     assert f"Rows that fail check 'small': {SQL}" in result.output

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import sys
 from copy import deepcopy
 from typing import Any
 
@@ -32,34 +30,6 @@ def test_deployment_schedule_of_seed_keeps_all_promises(seed):
 def test_recorded_choices_replay_the_deployment_schedule():
     outcome = run(Choices(7), DeploymentSchedule)
     assert run(Choices(None, outcome.drawn), DeploymentSchedule).world.trace == outcome.world.trace
-
-
-def test_simulation_runs_the_functions_of_planner_and_rotation():
-    from lakehouse.deploy import planner, resource, rotation, waiting
-    from lakehouse.deploy.confluent import account_key, api_keys, key_rotation
-    from lakehouse.deploy.snowflake import key_pair, key_pair_rotation
-    from resources.aws import secret_reader, secrets_manager
-    from resources.confluent import api_client
-    from resources.snowflake import session
-
-    deployment = planner, resource, rotation, account_key, api_keys, key_rotation, key_pair, key_pair_rotation
-    modules = *deployment, secret_reader, secrets_manager, session, api_client, waiting
-    classes = {
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, type) and value.__module__ == module.__name__
-    }
-    before = {replaced: dict(vars(replaced)) for replaced in (*modules, *classes)}
-    with simulated_clouds(CloudWorld(Choices(None)), Clouds()):
-        for replaced, names in before.items():
-            changed = {name for name, value in vars(replaced).items() if value is not names.get(name)}
-            # Only the clock, which the modules import by this name.
-            assert changed <= {"datetime"}
-            for value in vars(replaced).values():
-                if inspect.isfunction(value) and value.__module__ in sys.modules and "lakehouse" in value.__module__:
-                    module = sys.modules[value.__module__]
-                    assert inspect.unwrap(value).__code__.co_filename in (module.__file__, "<string>")
 
 
 def test_rotate_suspended_before_promotion_begins_grace_afterwards():

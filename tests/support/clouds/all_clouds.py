@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
+import yaml
+
 from lakehouse.config.deployment import Deployment, TableflowStorage
-from lakehouse.config.model import Config
+from lakehouse.config.model import PROJECT, Config
 from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
@@ -66,6 +69,24 @@ class Clouds:
                 "environments": {},
             }
         )
+
+    def declare(self, folder: Path, **settings: Any) -> Path:
+        """Write a lakehouse.yaml with the deployment `aws`, and return its path.
+
+        Args:
+            folder: The folder of the file.
+            settings: Settings of the deployment that differ.
+        """
+        deployment = self.credentials().deployment.model_copy(update=settings)
+        declared = {
+            "namespace": self.config().namespace,
+            "topics": self.topics,
+            "environments": {"aws": {}},
+            "deployments": {"aws": deployment.model_dump(mode="json", exclude_defaults=True)},
+        }
+        file = folder / "lakehouse.yaml"
+        file.write_text(yaml.safe_dump(declared).replace("schemas/", f"{PROJECT}/schemas/"))
+        return file
 
     def resources(self, name: str = "production", namespace: str = "trading") -> list[Resource]:
         return deployment_resources(self.config(namespace), self.credentials(name), self.sleepless.clock)

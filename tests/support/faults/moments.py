@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lakehouse.pipeline.commits.staged_commit import OnPhase, no_report
 from tests.support.topics import Stream
 
 LOGGED = {"errors": "log"}
@@ -12,7 +13,7 @@ LOGGED = {"errors": "log"}
 
 
 def once_before(monkeypatch: Any, owner: object, function: str, act: Callable[[], Any]) -> list[Any]:
-    """Call `act` before the first call of a function of the project.
+    """Call `act` before the first call of a function of a library, or of a system in memory.
 
     Returns:
         A list that contains the result of `act` once it was called.
@@ -29,10 +30,10 @@ def once_before(monkeypatch: Any, owner: object, function: str, act: Callable[[]
     return done
 
 
-def attempt(stream: Stream) -> Exception | None:
+def attempt(stream: Stream, on_phase: OnPhase = no_report) -> Exception | None:
     """Run once, and return the error of a failed run."""
     try:
-        stream.ingest()
+        stream.ingest(on_phase)
     except Exception as error:
         print("RAISED", repr(error)[:600])
         return error
