@@ -353,37 +353,37 @@ class SparkEngine(_Jobs):
         return write.rows(decided.frame, target, mode, key, empty=empty)
 
     def count(self, question: Question[Answer]) -> Answer:
-        answer: Any
+        result: Any
         match question:
             case NullKeys():
-                answer = write.null_keys(self._table(question.ref, question.branch), question.key)
+                result = write.null_keys(self._table(question.ref, question.branch), question.key)
             case LettersOf():
-                answer = dead_letters.letter_set(self._table(question.ref, question.branch), question.batch)
+                result = dead_letters.letter_set(self._table(question.ref, question.branch), question.batch)
             case PoisonLetters():
-                answer = dead_letters.poisonous(self._table(question.ref), question.batch)
+                result = dead_letters.poisonous(self._table(question.ref), question.batch)
             case LostRows():
-                answer = lost_rows.lost_rows(self._session, question, [piece.frame for piece in question.decided])
+                result = lost_rows.lost_rows(self._session, question, [piece.frame for piece in question.decided])
             case Contents():
-                answer = ledger_counts.held(self._together(question.places), question.ranges)
+                result = ledger_counts.held(self._together(question.places), question.ranges)
             case Duplicates():
-                answer = ledger_counts.duplicates(self._places(question.places), question.allowed)
+                result = ledger_counts.duplicates(self._places(question.places), question.allowed)
             case DuplicateKeys():
                 rows = self._places(question.rows)
-                answer = ledger_counts.duplicate_keys(rows, question.rows.key, question.shown)
+                result = ledger_counts.duplicate_keys(rows, question.rows.key, question.shown)
             case Logged():
                 outcomes = self._together(question.outcomes) if question.outcomes else None
-                answer = ledger_counts.logged(self._records(LogRange(question.batch)), question.ranges, outcomes)
+                result = ledger_counts.logged(self._records(LogRange(question.batch)), question.ranges, outcomes)
             case WrongNewest():
                 letters = self._places(question.letters) if question.letters else None
                 rows = self._places(question.rows)
-                answer = ledger_counts.wrong_newest(question.decided.frame, letters, rows, question.rows.key)
+                result = ledger_counts.wrong_newest(question.decided.frame, letters, rows, question.rows.key)
             case Ends():
-                answer = derive.ends(self._rows(question.rows))
+                result = derive.ends(self._rows(question.rows))
             case IsEmpty():
-                answer = self._rows(question.rows).isEmpty()
+                result = self._rows(question.rows).isEmpty()
             case ChangedColumns():
-                answer = derive.changed_columns(self._rows(question.rows), self._rows(question.earlier))
-        return answer
+                result = derive.changed_columns(self._rows(question.rows), self._rows(question.earlier))
+        return result
 
     def derive(self, rows: Rows, transform: Transform) -> SparkDerived:
         return SparkDerived(self._rows(rows), transform)

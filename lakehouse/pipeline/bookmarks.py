@@ -79,13 +79,11 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
     if position.last is None:
         return _replace(kafka, name, position, reason)
     engine, is_by_row = clients.engine, not topic.source.group_by
-    snapshot = position.table.current_snapshot()
-    assert snapshot is not None
-    table = SourceTable(source, position.chain, position.ref, position.table, snapshot.snapshot_id, engine)
+    table = SourceTable.of(source, position.chain, position.ref, position.table, engine)
     if is_by_row:
         if position.last.topic_id != position.log.topic_id:
             raise UnclearState(
-                f"Topic '{source.topic}' was recreated, and table {table.ref} has no position in it. Nothing was "
+                f"Topic '{source.topic}' was recreated, and table {position.ref} has no position in it. Nothing was "
                 f"changed. Run `lakehouse resume {source.name}` first"
             )
         require_one_topic(topic, table, position.offsets)

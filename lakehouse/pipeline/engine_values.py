@@ -560,7 +560,7 @@ class Ends(Question[dict[int, int]]):
 
 @dataclass(frozen=True)
 class IsEmpty(Question[bool]):
-    """Whether there are no rows."""
+    """The absence of rows."""
 
     rows: Rows
 

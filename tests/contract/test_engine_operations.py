@@ -205,7 +205,22 @@ def test_write_commits_to_a_branch(make_site: Any) -> None:
     with pytest.raises(JobFailed):
         engine.write(decided, replace(target, branch="missing"), "append")
     with pytest.raises(JobFailed):
-        engine.create_branch(target.ref, "branch")
+        engine.write(None, replace(target, branch="missing"))
+
+
+def test_branches_begin_at_existing_snapshots(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1))
+    run(site)
+    engine, ref = site.clients.engine, ref_of(site)
+    base = snapshot_of(site, ref)
+    site.produce(Sent("b", 2))
+    run(site)
+    engine.create_branch(ref, "at_base", base)
+    assert snapshot_of(site, ref, "at_base") == base
+    for name, snapshot_id in (("at_missing", base + 1), ("at_base", None)):
+        with pytest.raises(JobFailed):
+            engine.create_branch(ref, name, snapshot_id)
 
 
 def test_decided_records_have_faults_and_ids(make_site: Any) -> None:
@@ -338,9 +353,8 @@ def test_maintenance_keeps_rows(make_site: Any) -> None:
     assert work.expire(ref, LATER, 1) == 0, "the tag of the offsets has all files before the compaction"
     assert len(catalog.load(ref).snapshots()) == 2
     assert work.remove_orphans(catalog.cleaning, ref, EARLIER) == 0
-    assert not work.delete_rows(ref, "kafka_timestamp", EARLIER)
-    assert work.delete_rows(ref, "kafka_timestamp", LATER)
-    assert site.rows() == []
+    deleted = [work.delete_rows(ref, "kafka_timestamp", time) for time in (EARLIER, LATER, LATER)]
+    assert (deleted, site.rows()) == ([False, True, False], [])
     missing = replace(ref, name="missing")
     for operation in (
         lambda: work.compact(missing, files),

@@ -46,7 +46,6 @@ class MemoryDerivation(MemorySite):
 
     def __init__(self, stack: ExitStack, *, is_grouped: bool) -> None:
         super().__init__(stack, DerivationSchedule(Choices(None)))
-        stack.enter_context(self.schedule.derivation())
         self.derived = self.schedule.derived = derived_topic(is_grouped=is_grouped)
         self.config = self.schedule.config
         self.schedule.kafka.create(TARGET, 1)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any
 
 import pytest
@@ -16,7 +14,6 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
-from lakehouse.pipeline.engine_values import JobFailed, Target
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.redrive import Redriven, redrive
@@ -259,17 +256,6 @@ def test_expiry_keeps_rows_references_and_positions(make_site: Any) -> None:
     assert run(site) == Counts(consumed=1, rows=1)
 
 
-def test_rows_older_than_a_time_are_deleted(make_site: Any) -> None:
-    site = make_site("append")
-    site.produce(Sent("a", 1), Sent("b", 2))
-    run(site)
-    delete = partial(site.clients.engine.maintenance.delete_rows, site.topic.table_in(site.namespace))
-    deleted = [delete("kafka_timestamp", time) for time in (EARLIER, LATER, LATER)]
-    assert (deleted, site.rows()) == ([False, True, False], [])
-    site.produce(Sent("c", 3))
-    assert run(site) == Counts(consumed=1, rows=1)
-
-
 def test_dropped_table_is_ingested_from_the_start(make_site: Any) -> None:
     site = make_site("append")
     site.produce(Sent("a", 1), Sent("b", GARBAGE), Sent("c", 3))
@@ -277,27 +263,3 @@ def test_dropped_table_is_ingested_from_the_start(make_site: Any) -> None:
     site.drop_table()
     assert run(site) == Counts(consumed=3, rows=2, dead_letters=1)
     assert (site.rows(), site.letters()) == ([("a", 1), ("c", 3)], [(1, "undecodable", 1, False)])
-
-
-def test_existing_and_missing_branches_are_refused(make_site: Any) -> None:
-    site = make_site("append")
-    site.produce(Sent("a", 1))
-    run(site)
-    engine = site.clients.engine
-    target = Target(site.topic.table_in(site.namespace), "again", {"note": "first"})
-    engine.create_branch(target.ref, target.branch)
-    with pytest.raises(JobFailed):
-        engine.create_branch(target.ref, target.branch)
-    base = table_of(site).current_snapshot().snapshot_id
-    site.produce(Sent("b", 2))
-    run(site)
-    engine.create_branch(target.ref, "at_base", base)
-    assert table_of(site).refs()["at_base"].snapshot_id == base
-    with pytest.raises(JobFailed):
-        engine.create_branch(target.ref, "at_missing", base + 1)
-    engine.write(None, target)
-    head = table_of(site).refs()["again"].snapshot_id
-    assert table_of(site).snapshot_by_id(head).summary.additional_properties["note"] == "first"
-    assert site.rows("again") == [("a", 1)]
-    with pytest.raises(JobFailed):
-        engine.write(None, replace(target, branch="missing"))

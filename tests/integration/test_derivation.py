@@ -12,7 +12,7 @@ from lakehouse.core.errors import SchemaError, TransientError, UnclearState
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.clients import engine_client
-from lakehouse.pipeline.derivation.group_rows import GroupComputation
+from lakehouse.pipeline.derivation.groups import GroupComputation
 from lakehouse.pipeline.engine_values import SnapshotRows
 from resources.kafka import transactions
 from spark.derive import messages

@@ -80,7 +80,7 @@ class Store:
     def source(self, engine: str = "spark") -> SourceTable:
         table: Any = self
         ref = TableRef("shop", "orders")
-        return SourceTable(TOPICS[engine], TableChain((ref, table)), ref, table, self.main[0].snapshot_id, table)
+        return SourceTable.of(TOPICS[engine], TableChain((ref, table)), ref, table, table)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_fitting_rows_divides_too_many_bytes_down_to_one_row():
     assert fitting_rows(1, 2 * MAX_BYTES) == 1
 
 
-def test_ends_of_first_late_rows_complete_the_partitions_before_the_last_one():
+def test_ends_of_first_late_rows_complete_earlier_partitions():
     assert ends_of_first({0: 3, 1: 7}, {0: 10, 1: 20, 2: 30}) == {0: 10, 1: 7, 2: 0}
 
 
@@ -152,7 +152,7 @@ def test_newest_rows_of_tableflow_reach_the_bookmark_after_retention():
     assert position.reachable(newest, {0: 3, 1: 8}).end == {0: 5, 1: 8}
 
 
-def test_rows_of_a_recreated_topic_may_be_in_the_same_table_of_tableflow_only():
+def test_rows_of_recreated_topic_share_a_table_of_tableflow_only():
     store = Store([Snapshot(1, set(), 10)])
     offsets, snapshots = OffsetPosition(store.source(), False), SnapshotPosition(store.source("tableflow"), None)
     assert not offsets.may_have_rows_of_recreated(BOOKMARK)

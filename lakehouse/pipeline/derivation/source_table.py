@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 
@@ -30,30 +30,40 @@ class SourceTable:
     """The source."""
     chain: TableChain
     """The tables of the source."""
-    ref: TableRef
     table: Table
-    snapshot_id: int
-    """The snapshot of main when the table was loaded."""
+    rows: SnapshotRows
+    """The rows of main when the table was loaded."""
     engine: Engine
+
+    @staticmethod
+    def of(source: Topic, chain: TableChain, ref: TableRef, table: Table, engine: Engine) -> SourceTable:
+        """Return a table that has a snapshot of main."""
+        snapshot = table.current_snapshot()
+        assert snapshot is not None
+        names = source.metadata.names
+        if not source.is_ingested:
+            columns = (*metadata_columns.registered(), *metadata_columns.TABLEFLOW_ONLY)
+            names = metadata_columns.names(columns, source.metadata.naming)
+        return SourceTable(source, chain, table, SnapshotRows(ref, snapshot.snapshot_id, names), engine)
+
+    @property
+    def snapshot_id(self) -> int:
+        """The snapshot of main when the table was loaded."""
+        return self.rows.snapshot_id
 
     @property
     def uuid(self) -> str:
         """The Iceberg UUID of the table."""
         return str(self.table.metadata.table_uuid)
 
-    @property
-    def rows(self) -> SnapshotRows:
-        """The rows of main."""
-        return self.rows_of(self.snapshot_id)
-
     def rows_of(self, snapshot_id: int) -> SnapshotRows:
         """Return the rows of a snapshot of the table."""
-        return SnapshotRows(self.ref, snapshot_id, self._names)
+        return replace(self.rows, snapshot_id=snapshot_id)
 
     def closed_rows(self) -> list[SnapshotRows]:
         """Return the rows of the tables that the newest one of the chain continues."""
         current = [(ref, table.current_snapshot()) for ref, table in self.chain.closed]
-        return [SnapshotRows(ref, snapshot.snapshot_id, self._names) for ref, snapshot in current if snapshot]
+        return [SnapshotRows(ref, snapshot.snapshot_id, self.rows.names) for ref, snapshot in current if snapshot]
 
     def has(self, snapshot_id: int) -> bool:
         """Return whether the table still has a snapshot, on main or not."""
@@ -63,14 +73,6 @@ class SourceTable:
         """Return whether main was rolled back behind a snapshot; records read again may have other outcomes."""
         return self.has(snapshot_id) and all(snapshot.snapshot_id != snapshot_id for snapshot in history(self.table))
 
-    @property
-    def _names(self) -> Mapping[str, str]:
-        """The names of all metadata columns that the table may have, by their internal names."""
-        if self.topic.is_ingested:
-            return self.topic.metadata.names
-        columns = (*metadata_columns.registered(), *metadata_columns.TABLEFLOW_ONLY)
-        return metadata_columns.names(columns, self.topic.metadata.naming)
-
 
 def newest_source_table(source: Topic, chain: TableChain, clients: Clients) -> SourceTable | None:
     """Return the newest table of a chain; None if it has no snapshot.
@@ -79,12 +81,11 @@ def newest_source_table(source: Topic, chain: TableChain, clients: Clients) -> S
         SchemaError: The table has other names of metadata columns.
     """
     ref, table = chain.newest
-    snapshot = table.current_snapshot() if table else None
-    if table is None or snapshot is None:
+    if table is None or table.current_snapshot() is None:
         return None
     require_naming(source, table.schema(), str(ref))
     engine = clients.engine_of(catalog_of(source, clients))
-    return SourceTable(source, chain, ref, table, snapshot.snapshot_id, engine)
+    return SourceTable.of(source, chain, ref, table, engine)
 
 
 def source_chains(target: DerivedTopic) -> Iterator[TableChain]:

@@ -39,36 +39,36 @@ from tests.simulation.systems.kafka import Record
 
 def count(tables: MemoryTables, question: Question[Answer]) -> Answer:
     """Answer a question."""
-    answer: Any
+    result: Any
     match question:
         case NullKeys():
-            answer = 0
+            result = 0
         case LettersOf():
             letters = tables.job("read table", lambda: tables.rows(question.ref, question.branch or "main"))
-            answer = _letter_set(letters, question.batch)
+            result = _letter_set(letters, question.batch)
         case PoisonLetters():
             letters = tables.job("read table", lambda: tables.rows(question.ref))
-            answer = _poisonous(letters, question.batch)
+            result = _poisonous(letters, question.batch)
         case LostRows():
             # It is no job of its own, since the error of one is that of the write before it.
-            answer = _lost_rows(tables, question)
+            result = _lost_rows(tables, question)
         case Contents():
-            answer = tables.job("contents", lambda: _contents(tables, question))
+            result = tables.job("contents", lambda: _contents(tables, question))
         case Duplicates():
-            answer = tables.job("duplicates", lambda: _duplicates(tables, question))
+            result = tables.job("duplicates", lambda: _duplicates(tables, question))
         case DuplicateKeys():
-            answer = tables.job("duplicate keys", lambda: _duplicate_keys(tables, question))
+            result = tables.job("duplicate keys", lambda: _duplicate_keys(tables, question))
         case Logged():
-            answer = tables.job("logged", lambda: _logged(tables, question))
+            result = tables.job("logged", lambda: _logged(tables, question))
         case WrongNewest():
-            answer = tables.job("wrong newest", lambda: _wrong_newest(tables, question))
+            result = tables.job("wrong newest", lambda: _wrong_newest(tables, question))
         case Ends():
-            answer = MemoryDerivation(tables).ends(question.rows)
+            result = MemoryDerivation(tables).ends(question.rows)
         case IsEmpty():
-            answer = MemoryDerivation(tables).is_empty(question.rows)
+            result = MemoryDerivation(tables).is_empty(question.rows)
         case ChangedColumns():
-            answer = []
-    return answer
+            result = []
+    return result
 
 
 def _letter_set(letters: Sequence[Letter], batch: Batch) -> LetterSet:

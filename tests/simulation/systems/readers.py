@@ -319,7 +319,7 @@ class MemorySnowflakeServer:
         return []
 
 
-class _Cursor:
+class Cursor:
     """A cursor of Snowflake's connector."""
 
     description = (SimpleNamespace(name="name"),)
@@ -328,7 +328,7 @@ class _Cursor:
         self._server = server
         self._rows: Sequence[tuple[Any, ...]] = []
 
-    def __enter__(self) -> _Cursor:
+    def __enter__(self) -> Cursor:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -358,7 +358,7 @@ class SimulatedSnowflake(Snowflake):
     @contextmanager
     def connect(self) -> Iterator[Any]:
         """Provide a session."""
-        yield SimpleNamespace(cursor=lambda: _Cursor(system_at(self.host)))
+        yield SimpleNamespace(cursor=lambda: Cursor(system_at(self.host)))
 
 
 @cache
