@@ -39,6 +39,9 @@ ACTIONS = (
     *("produce orders", "stream", "unreadable", "delete refunds", "create refunds", "truncate refunds", "reconfigure"),
     *("maintain orders", "resume refunds", "resume orders", "delete derived", "recreate refunds", "kill one"),
 )
+SHORT_SECONDS = 5.0
+"""The longest pause during which other threads run."""
+
 FROZEN_SECONDS = 5.0, 15.0, 100.0, 700.0
 """Seconds for which a machine stands still. After ten, its member is removed from the group."""
 
@@ -249,7 +252,11 @@ class GroupSchedule(StreamSchedule):
 
     def replacements(self) -> AbstractContextManager[None]:
         """Simulate the threads, of which another may run while one sleeps."""
-        return replaced(threads_in_memory(self.world, self._note) | {time: {"sleep": self._kafka.pause}})
+        return replaced(threads_in_memory(self.world, self._note) | {time: {"sleep": self._sleep}})
+
+    def _sleep(self, seconds: float) -> None:
+        """Let other threads run during a short pause. A long one would be thousands of turns of idle threads."""
+        (self._kafka.pause if seconds <= SHORT_SECONDS else self.world.advance)(seconds)
 
     def _recover(self) -> None:
         self.world.end_pauses()
