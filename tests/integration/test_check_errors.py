@@ -90,7 +90,7 @@ def sent(resources, severity):
     checks = {name: check | {"severity": severity} for name, check in VOLUME.items()}
     stream = Stream(resources, partitions=1, settings={"checks": checks, "errors": "log"})
     trades = (trade(0, price=1, quantity=1), trade(1, price=2_000_000, quantity=2_000))
-    stream.produce([{"value": framed(stream.schema(), TRADES, each)} for each in trades])
+    stream.produce([{"value": framed(stream.schema(), TRADES, sent_trade)} for sent_trade in trades])
     return stream
 
 
@@ -109,7 +109,7 @@ def test_error_of_blocking_check_publishes_nothing(resources):
     assert stream.rows() == []
 
 
-def test_error_of_quarantining_check_is_letter_of_that_check_until_redriven(resources):
+def test_error_of_quarantining_check_is_its_letter_until_redriven(resources):
     stream = sent(resources, "quarantine")
     stream.ingest()
     assert [row["kafka_offset"] for row in stream.rows()] == [0]
