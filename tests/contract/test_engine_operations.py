@@ -229,7 +229,7 @@ def test_decided_records_have_faults_and_ids(make_site: Any) -> None:
     run(site)
     engine, records = site.clients.engine, LogRange(batch_of(site))
     low = Range(type="range", column="amount", max=6, severity="quarantine")
-    decoding = replace(decoding_of(site), quarantine={"low": low.failure_condition})
+    decoding = replace(decoding_of(site), quarantine={"low": low.test})
     decided = engine.decide(records, decoding, headers=True)
     assert [(offset, partition) for partition, offset, _ in decided.first_faults() if offset] == [(1, 0), (2, 0)]
     [late] = decided.unknown_schema_ids(5)
