@@ -151,7 +151,11 @@ NAMES: Sequence[StoredName] = (
         "The table has rows of an earlier topic of this name, whose offsets overlap: cluster and topic id of the "
         "last such topic",
         writers=("lakehouse/pipeline/batches/offsets.py",),
-        readers=("lakehouse/pipeline/rewriting.py", "resources/iceberg/bookmarked_table.py"),
+        readers=(
+            "lakehouse/pipeline/commits/column_checks.py",
+            "lakehouse/pipeline/rewriting.py",
+            "resources/iceberg/bookmarked_table.py",
+        ),
     ),
     StoredName(
         SUCCESSOR,
