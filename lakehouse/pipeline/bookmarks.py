@@ -80,12 +80,12 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
         return _replace(kafka, name, position, reason)
     engine, is_by_row = clients.engine, not topic.source.group_by
     table = SourceTable.of(source, position.chain, position.ref, position.table, engine)
+    if position.last.topic_id != position.log.topic_id:
+        raise UnclearState(
+            f"Topic '{source.topic}' was recreated, and table {position.ref} has no position in it. Nothing was "
+            f"changed. Run `lakehouse resume {source.name}` first"
+        )
     if is_by_row:
-        if position.last.topic_id != position.log.topic_id:
-            raise UnclearState(
-                f"Topic '{source.topic}' was recreated, and table {position.ref} has no position in it. Nothing was "
-                f"changed. Run `lakehouse resume {source.name}` first"
-            )
         require_one_topic(topic, table, position.offsets)
     return _replace(kafka, name, position, reason, lambda present: lost_rows(table, present, is_restorable=is_by_row))
 

@@ -54,3 +54,16 @@ def test_derive_groups_after_recreation_and_rollback():
         schedule.roll_back()
         schedule.complete("derive")
         assert dict(schedule.produced())[b"1"] == [("id1", 0, 0)]
+
+
+def test_set_bookmark_of_groups_before_resume_is_refused():
+    schedule = Derivation(is_grouped=True)
+    with schedule.begun():
+        schedule.ingest(record(1))
+        schedule.kafka.produce(0, [record(2)])
+        schedule.complete("ingest")
+        schedule.source.recreate()
+        assert "Run `lakehouse resume" in str(schedule.finish("bookmark"))
+        resume(schedule.clients, NAMESPACE, schedule.topic, "earliest", "test")
+        schedule.complete("derive")
+        assert sorted(dict(schedule.produced())) == [b"1", b"2"]
