@@ -37,9 +37,10 @@ def sent(resources):
     }
     order, refund = ({"key": b"k1", "value": framed(stream.schema(s), s, {"id": "k1"})} for s in schemas.values())
     stream.produce([order, {"key": b"k1", "value": None}, refund])
+    kafka_topic = stream.name
 
     def ingested(mode: str) -> Counts:
-        settings = {"name": mode, "kafka_topic": stream.name, "record": "shop.Order", "key": "id", "mode": mode}
+        settings = {"name": mode, "kafka_topic": kafka_topic, "record": "shop.Order", "key": "id", "mode": mode}
         stream.topic = Topic.model_validate(settings | {"errors": "log", "max_records_per_batch": 1})
         first, *others = ingest(stream.namespace, stream.topic, stream.systems)
         assert first.counts == Counts(consumed=1, rows=1)
