@@ -73,6 +73,7 @@ REST = (
     "tests/integration/test_stalled_spark.py",
     "tests/integration/test_two_writers.py",
     # Stand-ins, the simulator and tools.
+    "tests/contract/test_engine_operations.py",
     "tests/contract/test_simulated_derivation.py",
     "tests/contract/test_simulated_engine.py",
     "tests/contract/test_simulated_kafka.py",
