@@ -14,7 +14,7 @@ from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine import Decided, LetterAttempt
 from lakehouse.pipeline.engine_values import Confirmed, JobFailed, Place, Redecided, WaitingLetters
 from lakehouse.pipeline.rewriting import Rewrite
-from lakehouse.pipeline.schemas.foreign_writers import BY_HAND
+from lakehouse.pipeline.schemas import foreign_writers
 
 MOST_NAMED = 10
 """Maximum number of dead letters that a redrive names."""
@@ -94,7 +94,7 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     # Which rows of the table before a roll-over a dead letter would replace is unknown: their columns differ.
     since = begin if topic.replaces_rows else {}
     waiting = WaitingLetters(ref, snapshot.snapshot_id, position, since, poison)
-    context = context.with_foreign_writers(engine.decide(waiting, context.schemas.decoding()), BY_HAND)
+    context = context.with_foreign_writers(engine.decide(waiting, context.schemas.decoding()), foreign_writers.BY_HAND)
     # A dead letter whose schema id exceeded the lookup limit remains one.
     context = replace(context, schemas=replace(context.schemas, unusable_ids=None))
     decided = engine.decide(waiting, context.schemas.decoding())

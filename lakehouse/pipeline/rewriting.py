@@ -21,8 +21,7 @@ from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine import Decided
 from lakehouse.pipeline.engine_values import LostRows, Mode, Target, Written
-from lakehouse.pipeline.schemas import decoding, schema_fingerprints
-from lakehouse.pipeline.schemas.foreign_writers import BY_HAND
+from lakehouse.pipeline.schemas import decoding, foreign_writers, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.snapshots import last_batch
 
@@ -116,7 +115,9 @@ def of_range(context: BatchContext) -> tuple[BatchContext, Rewrite]:
         remaining = replace(remaining, start=piece.end)
     for records in ranges:
         # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
-        context = context.with_foreign_writers(engine.decide(records, context.schemas.decoding()), BY_HAND)
+        context = context.with_foreign_writers(
+            engine.decide(records, context.schemas.decoding()), foreign_writers.BY_HAND
+        )
         if context.schemas.unusable_ids is not None:
             raise LakehouseError(
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
