@@ -4,6 +4,7 @@ import stat
 import tempfile
 from pathlib import Path
 
+import psutil
 import pytest
 
 from lakehouse.config.model import PROJECT
@@ -32,18 +33,23 @@ def members(stack):
             process.stop(stack, "dagster-code")
 
 
+def living(processes):
+    """Return the processes that have not ended: Spark ends Python workers that are idle."""
+    return [member for member in processes if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
+
+
 def test_process_arguments_contain_no_secret(stack, members):
     running = process.running(stack)
     hidden = [*secrets_of(stack), running["snowflake"].env["SNOWFLAKE_ADMIN_PASSWORD"]]
     for name, processes in members.items():
-        arguments = " ".join(argument for member in processes for argument in member.cmdline())
+        arguments = " ".join(argument for member in living(processes) for argument in member.cmdline())
         assert not [secret for secret in hidden if secret in arguments], name
 
 
 def test_server_has_only_variables_that_it_needs(members):
     assert len(members["dagster-code"]) > 1, "children are looked at, too"
     for name, processes in members.items():
-        for member in processes:
+        for member in living(processes):
             values = {value for value in member.environ().values() if "canary" in value}
             assert values == ({"canary-webhook", "canary-mine"} if name == "dagster-code" else set()), name
 
@@ -52,7 +58,7 @@ def test_servers_use_no_files_in_shared_temporary_folder(stack, members):
     shared = Path(tempfile.gettempdir())
     own_folders = (PROJECT, stack.path, jars.cache())
     for name, processes in members.items():
-        for member in processes:
+        for member in living(processes):
             open_files = {Path(file.path) for file in [*member.memory_maps(), *member.open_files()]}
             shared_files = [file for file in open_files if file.is_relative_to(shared)]
             assert not [file for file in shared_files if not any(map(file.is_relative_to, own_folders))], name
