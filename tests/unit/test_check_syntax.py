@@ -90,7 +90,7 @@ def test_validate_patterns_of_java_in_sql_are_refused(validate, statement):
     query = {"type": "query", "sql": f"SELECT * FROM {{rows}} WHERE {statement}"}
     result = validate({"one": {"type": "expression", "sql": statement}, "two": query}, {})
     assert result.exit_code == 1
-    assert result.output.count("uses Java's regular expressions, by which a long value can end Spark's server") == 2
+    assert result.output.count("uses Java's regular expressions, by which a long value can end the Spark server") == 2
     valid = "a LIKE '%rlike%' AND b.regexp = `rlike`"
     assert validate({"one": {"type": "expression", "sql": valid}}, {}).exit_code == 0
 
