@@ -30,6 +30,8 @@ class LoopbackServer(ThreadingHTTPServer):
             patch.setenv("NO_PROXY", "127.0.0.1")
             thread = threading.Thread(target=self.serve_forever, args=(0.02,))
             thread.start()
-            yield self
-            self.shutdown()
-            thread.join()
+            try:
+                yield self
+            finally:
+                self.shutdown()
+                thread.join()
