@@ -105,7 +105,8 @@ EXAMPLES = {
                 [(0, {"x": 1}, {"x": 1, "y": [7], "z": {"member0": 8, "member1": None}})],
                 [2**31],
             ),
-        ]
+        ],
+        says="`int`",
     ),
     "`long`": Example(
         [
@@ -195,7 +196,8 @@ EXAMPLES = {
                 [([{"k": 1}, {}], [(("k", 1),), ()])],
                 [[{}, {"k": n}] for n in BEYOND_INT],
             ),
-        ]
+        ],
+        says="`date`",
     ),
     "`time-millis`": Example([scalar(logical("int", "time-millis"), "int", 0, 86_399_999, bad=BEYOND_INT)]),
     "`time-micros`": Example([scalar(logical("long", "time-micros"), "long", 0, DAY - 1)]),

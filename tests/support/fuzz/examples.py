@@ -21,7 +21,7 @@ class Example:
 
     Attributes:
         cases: Schemas with records and their expected results.
-        says: Text of the row under `column`, if it is not a column type.
+        says: Text of the row under `column`, if it is not a column type, or cases have the type within others.
         comment: Expected comment of the column of the first case, if the row is about comments.
     """
 

@@ -261,7 +261,8 @@ EXAMPLES = {
                 ["1e400", '"1"'],
             ),
             integers_as_numbers(),
-        ]
+        ],
+        says="`double`",
     ),
     "`boolean`": Example(
         [json_schema({"type": "boolean"}, "boolean", [("true", True), ("false", False)], ["1", '"true"'])]
