@@ -90,6 +90,21 @@ def test_materialize_reports_check_that_fails_in_either_batch(resources):
     assert stream.rows() == stream.expected_rows()
 
 
+def test_materialize_reports_batch_before_a_refused_one(resources):
+    stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 10, "errors": "suspend"})
+    stream.produce_trades(range(10))
+    stream.produce([{"value": b"bad"}])
+    table = dg.AssetKey(["iceberg", stream.name])
+    with dg.DagsterInstance.ephemeral() as instance:
+        result = materialize(stream, instance, asset_selection=[table])
+        event = instance.get_latest_materialization_event(table)
+
+    assert not result.success
+    assert event is not None and event.asset_materialization.metadata["dagster/row_count"].value == 10
+    assert evaluations(result)[f"iceberg/{stream.name}", "record_count"] == (True, True)
+    assert [row["kafka_offset"] for row in stream.rows()] == [*range(10)]
+
+
 def test_materialize_failed_audit_publishes_nothing(resources, stream, monkeypatch):
     monkeypatch.setattr(Spark, "engine", f"{__name__}:miscounting")
     with dg.DagsterInstance.ephemeral() as instance:

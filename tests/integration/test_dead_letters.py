@@ -184,3 +184,19 @@ def test_ingest_retry_in_smaller_batches_adds_letters_once(resources, tmp_path):
     behind = replace(batches[-1], start={0: 10}, end={0: 20})
     table = stream.table(f"{stream.topic.table}__dead_letters")
     assert [may_hold(resources.catalog, table, batch) for batch in (batches[0], behind)] == [True, False]
+
+
+def test_redrive_of_key_that_the_table_has_adds_no_row(resources):
+    large = {"large": {"type": "expression", "sql": "price >= 10", "severity": "quarantine"}}
+    stream = Stream(resources, partitions=1, settings={"mode": "dedup", "key": "userid", "checks": large})
+    schema_id = stream.schema()
+    trades = [trade(0, userid="anna", price=10), trade(1, userid="anna", price=1), trade(2, userid="berta", price=1)]
+    stream.produce([{"value": framed(schema_id, TRADES, record)} for record in trades])
+    stream.ingest()
+
+    stream.topic = with_checks(stream.topic, {})
+    redriven = redrive(stream.namespace, stream.topic, stream.systems)
+
+    assert redriven == Redriven(2, 2, deduplicated=1)
+    assert redriven.describe() == "2 dead letters decoded again: 1 new row, and 1 record with a key that the table has"
+    assert [(row["userid"], row["price"]) for row in stream.rows()] == [("anna", 10), ("berta", 1)]

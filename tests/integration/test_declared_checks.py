@@ -7,11 +7,12 @@ from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT, Topic
 from lakehouse.core.errors import BadRecords, ConfigError
+from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.redrive import redrive
 from lakehouse.pipeline.replay import replay
 from resources.build import build_resources
-from tests.support.topics import TRADES, Stream, framed, trade
+from tests.support.topics import TRADES, Stream, framed, recreate, trade, with_checks, with_types
 
 CHECKS = {
     "price_sane": {"type": "range", "column": "price", "min": 0, "max": 1000},
@@ -218,3 +219,52 @@ def test_replay_failing_blocking_check_publishes_nothing(resources):
         replay(stream.namespace, stream.topic, stream.systems, "earliest")
     assert stream.rows() == published
     assert replay(stream.namespace, stream.topic, stream.systems, "0:1").counts.rows == 1
+
+
+def failing_rows(stream):
+    """Ingest one batch, and return the number of rows that fail each declared check."""
+    [published] = stream.ingest()
+    return {finding.check: finding.result.failing for finding in published.findings if finding.result}
+
+
+@pytest.mark.parametrize("others", [(), (2000.0,)])
+def test_query_finds_nan_and_negative_zero_whatever_is_in_their_file(resources, others):
+    stream = Stream(resources, partitions=1)
+    queries = {"large": "price > 1000", "zero": "price = 0.0"}
+    checks = {
+        name: {"type": "query", "sql": f"SELECT * FROM {{rows}} WHERE {condition}", "severity": "warn"}
+        for name, condition in queries.items()
+    }
+    stream.topic = with_checks(stream.topic, checks)
+    schema = with_types(TRADES, price="double")
+    prices = (float("nan"), -0.0, *others)
+    stream.produce([{"value": framed(stream.schema(schema), schema, trade(0, price=price))} for price in prices])
+    assert failing_rows(stream) == {"large": 1 + len(others), "zero": 1}
+
+
+def test_checks_compare_with_tables_before_roll_over(resources):
+    stream = Stream(resources, partitions=1, settings={"on_incompatible": "new_table"})
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(0, userid=user))} for user in ("anna", "carl")])
+    stream.ingest()
+    once = {"type": "unique", "columns": ["userid"], "severity": "warn"}
+    stream.topic = with_checks(stream.topic, {"once": once})
+    stream.produce_with_types(range(1), {"account": "long"}, account=1, userid="anna")
+    stream.produce_with_types(range(1), {"account": "long"}, account=1, userid="berta")
+    assert failing_rows(stream) == {"once": 1}
+    known = {"type": "references", "column": "userid", "table": stream.topic.table, "severity": "warn"}
+    stream.topic = with_checks(stream.topic, {"known": known})
+    stream.produce_with_types(range(1), {"account": "long"}, account=1, userid="carl")
+    stream.produce_with_types(range(1), {"account": "long"}, account=1, userid="dora")
+    assert failing_rows(stream) == {"known": 1}
+
+
+def test_row_count_of_recreated_topic_counts_its_rows_only(resources):
+    stream = Stream(resources, partitions=1, settings={"checks": {"enough": {"type": "row_count", "min": 5}}})
+    stream.produce_trades(range(6))
+    stream.ingest()
+    recreate(stream)
+    stream.produce_trades(range(1))
+    resume(stream.systems, stream.namespace, stream.topic, "earliest", "recreated on purpose")
+    with pytest.raises(AuditFailed, match="enough"):
+        stream.ingest()
