@@ -267,7 +267,8 @@ NAMES: Sequence[StoredName] = (
         "message header",
         "The entry of lakehouse.yaml that a dead letter in a topic is of: several entries may share the record's "
         "topic and this one",
-        writers=("lakehouse/pipeline/dead_letters/dead_letter_topic.py",),
+        writers=("lakehouse/pipeline/dead_letters/letter_messages.py",),
+        readers=("lakehouse/pipeline/dead_letters/dead_letter_topic.py",),
     ),
 )
 """All stored names, by place."""
