@@ -112,6 +112,7 @@ def plan(
             require_naming(topic, table, str(ref))
         if not topic.effective_key_format:
             require_key(schemas)
+        schemas.deletion()
     except SchemaError as error:
         return Plan(ref, invalid=str(error))
     if table is None:

@@ -16,11 +16,16 @@ from lakehouse.core.tables import metadata_columns, naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.primitive_formats import StringFormat
 
+IGNORED_KEYS = "none"
+"""The `key_format` of message keys that are not decoded (the term of ksqlDB)."""
+
 if TYPE_CHECKING:
     FormatName = str
+    KeyFormatName = str
     MetadataName = str
 else:
     FormatName = Literal[tuple(formats.registered())]
+    KeyFormatName = Literal[(*formats.registered(), IGNORED_KEYS)]
     MetadataName = Literal[tuple(metadata_columns.registered())]
 
 Columns = Annotated[
@@ -85,6 +90,20 @@ Duration = Annotated[
 ]
 
 
+def _text_of(value: object) -> object:
+    """Return a boolean or number as the text that an engine makes of it."""
+    return str(value).lower() if isinstance(value, bool | int) else value
+
+
+class Deletion(ConfigModel):
+    """Records that delete the row of their key, although they have a value."""
+
+    column: str = Field(min_length=1, description="Column of text, booleans or integers that marks them.")
+    value: Annotated[
+        str, BeforeValidator(_text_of), WithJsonSchema({"type": ["string", "boolean", "integer"]}), Field(min_length=1)
+    ] = Field(description="Value of the column in such a record, such as `true`; others, and null, keep the row.")
+
+
 class Retention(ConfigModel):
     """Retention of records, rows and snapshots. Durations are written `30d`, `12h`, `90m`."""
 
@@ -133,8 +152,14 @@ class TopicSettings(ConfigModel):
         "each key; a null value deletes the row. `debezium`: like upsert, from change events (before, after, op).",
     )
     key: Columns = Field((), description="Columns that identify a row; never null. Required by every mode but append.")
-    key_format: FormatName | None = Field(
-        None, description="Format of the message key, whose columns are added to the value's. Default: not decoded."
+    key_format: KeyFormatName | None = Field(
+        None,
+        description="Format of the message key, whose columns are added to the value's. If both have a column of "
+        "`key`, they must agree. `none`: message keys are ignored, and the value has the columns of `key`. Default: "
+        "`string` in mode upsert, which is refused if the registry has a schema of the keys; otherwise `none`.",
+    )
+    delete: Deletion | None = Field(
+        None, description="With `mode: upsert`: the column and value of records that delete the row of their key."
     )
     value_format: FormatName = Field("avro", description="Format of the message value.")
     value_schema_file: str = Field(
@@ -238,7 +263,12 @@ class TopicSettings(ConfigModel):
 
     @property
     def effective_key_format(self) -> str | None:
-        """The format of keys; upserts decode them always, because a null value does not identify the row to delete."""
+        """The format of keys, or None if they are not decoded.
+
+        Upserts decode them by default, because only the key of a null value identifies the row to delete.
+        """
+        if self.key_format == IGNORED_KEYS:
+            return None
         return self.key_format or (StringFormat.name if self.mode == "upsert" else None)
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from pydantic import Field
 
 from lakehouse.config.base import ConfigModel, Fault, Location, type_of
-from lakehouse.config.settings import Declarations, TopicSettings
+from lakehouse.config.settings import IGNORED_KEYS, Declarations, TopicSettings
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.registry import implementations
 from lakehouse.core.text import did_you_mean
@@ -148,7 +148,7 @@ class Derived(Source):
             yield ("source", "from"), f"{problem} derived, and from groups. Remove 'retention.rows' there"
         if self.group_by and (topic.mode != "upsert" or topic.key_format != AvroFormat.name):
             yield (), "'group_by' replaces the row of each group. Set 'mode: upsert' and 'key_format: avro'"
-        if topic.key_format not in (None, AvroFormat.name):
+        if topic.key_format not in (None, IGNORED_KEYS, AvroFormat.name):
             yield ("key_format",), "derived messages have Avro keys or none. Set 'key_format: avro' or remove it"
 
 
@@ -244,7 +244,7 @@ class Datagen(Source):
         return {"schema.string": schema, "schema.keyfield": self.message_key(topic), **rate}
 
     def faults(self, config: Declarations, topic: TopicSettings) -> Iterator[Fault]:
-        has_string_key = topic.key_format in (None, StringFormat.name)
+        has_string_key = topic.key_format in (None, IGNORED_KEYS, StringFormat.name)
         if not has_string_key or not (self.quickstart or len(topic.key) == 1):
             yield ("source",), "datagen generates one string key per record. Add 'key: <one column>'"
             yield from file_faults(config, ("source", "schema_file"), self.schema_file)

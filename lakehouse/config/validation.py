@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import ConfigModel, Fault, Location
 from lakehouse.config.model import Config, Route, TableNames, Topic
+from lakehouse.config.settings import IGNORED_KEYS
 from lakehouse.config.sources import is_file
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout, naming
@@ -105,6 +106,8 @@ def _tableflow_faults(topic: Topic) -> Iterator[Fault]:
         yield ("engine",), "Tableflow is enabled per topic, not by pattern. Declare the topics under 'topics'"
     if topic.mode not in ("append", "upsert"):
         yield ("mode",), "Tableflow appends or upserts. Write 'append' or 'upsert', or set 'engine: spark'"
+    if topic.mode == "upsert" and topic.key_format == IGNORED_KEYS:
+        yield ("key_format",), "Tableflow upserts by the message key. Write its format, or set 'engine: spark'"
     if topic.continuous:
         yield ("continuous",), "Tableflow runs continuously by itself. Remove 'continuous'"
     if topic.metadata.naming == "portable":
@@ -143,7 +146,11 @@ def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[Fault]:
         yield (), f"'mode: {topic.mode}' needs the columns that identify a row. Add 'key: <column>'"
     key_format = topic.effective_key_format
     if topic.mode == "upsert" and len(topic.key) > 1 and key_format and format_of(key_format).is_scalar:
-        yield ("key",), f"a {key_format} message key has one column. Name one column, or set 'key_format: avro'"
+        remedy = "Name one column, or set 'key_format: avro', or 'none' if the values have all columns"
+        yield ("key",), f"a {key_format} message key has one column. {remedy}"
+    if topic.delete and (topic.mode != "upsert" or not topic.is_ingested):
+        problem = "only Spark's tables with 'mode: upsert' delete rows by a value"
+        yield ("delete",), f"{problem}. Set 'mode: upsert' and 'engine: spark', or remove this key"
     if len(set(topic.key)) < len(topic.key):
         yield ("key",), "names a column twice. Remove one of them"
     if topic.retention.snapshots < topic.min_snapshot_age:

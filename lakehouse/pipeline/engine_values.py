@@ -32,7 +32,7 @@ Transform = Callable[[Any], Any]
 
 
 REASONS = {
-    "null_value": "The value is null, which is not a row in an append table",
+    "null_value": "The value is null, which is no row, and no deletion unless the mode is upsert and keys are decoded",
     "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id",
     "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
     "undecodable": "The value cannot be decoded with its schema",
@@ -46,6 +46,7 @@ REASONS = {
     "schema_limit": "The value's schema id was not looked up, because the batch has too many ids that the topic does "
     "not have. `lakehouse redrive` looks it up",
     "other_type": "The value has another record type than the topic, by the name in its schema",
+    "key_mismatch": "The message key differs from the columns of `key` in the value",
 }
 """Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
 
@@ -120,6 +121,8 @@ class Decoding(Generic[S]):
     key_columns: tuple[str, ...]
     """The columns that must not be null."""
     mode: Mode
+    deletion: tuple[str, str] | None = None
+    """The column, and its value as text, of records that delete the row of their key; None if only null values do."""
     registered: bool = True
     """Whether the schema registry has the value's schemas."""
     other_type_ids: frozenset[int] = frozenset()
@@ -481,7 +484,8 @@ class WrongNewest(Question[list[tuple[int, int, bool]]]):
     """The first records that are the newest of their key but are not what an upsert table has, as (partition, offset,
     tombstone); for a tombstone, the table still has an older row.
 
-    Keys that occur in several partitions are left out, because their records have no order.
+    Of the last records of a key in each partition, the one with the latest timestamp is the newest. Keys with several
+    of this timestamp are left out, because these have no order.
     """
 
     decided: Any

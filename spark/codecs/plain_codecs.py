@@ -98,6 +98,10 @@ class LongCodec(IntegerCodec):
 class TextCodec(PlainCodec):
     """Text in UTF-8."""
 
+    @property
+    def is_text(self) -> bool:
+        return True
+
     def explain(self, data: bytes) -> str | None:
         try:
             data.decode()

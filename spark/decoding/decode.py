@@ -88,6 +88,11 @@ class Codec(Protocol):
         """
         return None
 
+    @property
+    def is_text(self) -> bool:
+        """True if a message is text as a whole, which never begins with the frame of a schema."""
+        return False
+
     def other(self, data: Column) -> Column:
         """Return whether `data` has a known schema, but not the record type that this codec decodes."""
         return F.lit(False)
@@ -117,7 +122,8 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
             row, good = codec.finished(name)
             decoded = decoded.withColumns({name: row, f"{name}_good": good})
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
-    columns = _columns(decoded, decoding, rows)
+    message_keys = _message_keys(decoded, decoding)
+    columns = _columns(decoded, decoding, rows, message_keys)
     filtered = is_true(rows.filtered)
     if decoding.has_other_types:
         filtered |= is_true(decoding.value.other(data))
@@ -125,7 +131,10 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
     row_faults = list(rows.faults)
     if decoding.key:
         row_faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
+        if decoding.key.is_text:
+            row_faults.append((framing_columns.is_framed(F.col("key")), "bad_key"))
     row_faults += [(columns[name].isNull(), "bad_key") for name in decoding.key_columns]
+    row_faults += _disagreements(rows, message_keys)
     reason = F.when(
         ~filtered, F.coalesce(F.when(~is_true(rows.empty), _first(_value_faults(decoding, data))), _first(row_faults))
     )
@@ -215,12 +224,16 @@ class _Rows:
 
 
 def _records(decoding: Decoding[Codec]) -> _Rows:
-    """Return the rows of a topic whose values are rows; for upserts, a null value deletes the row."""
-    null = F.col("value").isNull()
-    if decoding.mode == "upsert":
-        return _Rows(F.col("v"), None, empty=null, deleted=null, filtered=F.lit(False), faults=[])
+    """Return the rows of a topic whose values are rows; in mode upsert, a null value deletes the row of its key."""
     never = F.lit(False)
-    return _Rows(F.col("v"), None, empty=never, deleted=never, filtered=never, faults=[])
+    empty = F.col("value").isNull() if decoding.mode == "upsert" and decoding.key else never
+    deleted = empty
+    if decoding.deletion:
+        name, value = decoding.deletion
+        column = F.col("v")[name]
+        text = text_of_json(column) if name in decoding.value.json_columns else column.cast("string")
+        deleted |= is_true(text == value)
+    return _Rows(F.col("v"), None, empty=empty, deleted=deleted, filtered=never, faults=[])
 
 
 def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
@@ -243,11 +256,39 @@ def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
     return _Rows(row["after"], old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
 
 
-def _columns(decoded: DataFrame, decoding: Decoding[Codec], rows: _Rows) -> dict[str, Column]:
+def _message_keys(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, tuple[Column, Column]]:
+    """Return the key columns that rows and message keys both have: of the message key as it is, and in the row's type.
+
+    The latter is null if the type does not represent the key exactly.
+    """
+    if not decoding.key:
+        return {}
+    types, key_types = _row_types(decoded, decoding), _field_types(decoded.schema["k"].dataType)
+    message_keys = {}
+    for name in decoding.key_columns:
+        if name in types and name in key_types:
+            key = F.col("k")[name]
+            is_json = name in decoding.key.json_columns - decoding.value.json_columns
+            message_keys[name] = key, exactly(text_of_json(key) if is_json else key, key_types[name], types[name])
+    return message_keys
+
+
+def _disagreements(rows: _Rows, message_keys: Mapping[str, tuple[Column, Column]]) -> list[tuple[Column, str]]:
+    """Return the faults of records whose message key is not the key in their value.
+
+    Their tombstones, which have the message key only, would not delete their row, or another one.
+    """
+    has_both = {name: rows.row[name].isNotNull() & key.isNotNull() for name, (key, _) in message_keys.items()}
+    unfit = [(has_both[name] & key.isNull(), "bad_key") for name, (_, key) in message_keys.items()]
+    return [*unfit, *((rows.row[name] != key, "key_mismatch") for name, (_, key) in message_keys.items())]
+
+
+def _columns(
+    decoded: DataFrame, decoding: Decoding[Codec], rows: _Rows, message_keys: Mapping[str, tuple[Column, Column]]
+) -> dict[str, Column]:
     """Return the columns of the row. Missing key columns are taken from the message key or the old row."""
     from_key = set(decoding.key.columns) if decoding.key else set()
     types = _row_types(decoded, decoding) if from_key or decoding.mode == "debezium" else {}
-    key_types = _field_types(decoded.schema["k"].dataType) if from_key else {}
     in_value = (
         set(decoding.value.columns)
         if decoding.mode != "debezium"
@@ -262,10 +303,8 @@ def _columns(decoded: DataFrame, decoding: Decoding[Codec], rows: _Rows) -> dict
         if name not in decoding.key_columns or decoding.mode not in ("upsert", "debezium"):
             continue
         fallbacks = [rows.old[name]] if rows.old is not None else []
-        if decoding.key and name in from_key:
-            key = F.col("k")[name]
-            is_json = name in decoding.key.json_columns - decoding.value.json_columns
-            fallbacks.append(exactly(text_of_json(key) if is_json else key, key_types[name], types[name]))
+        if name in message_keys:
+            fallbacks.append(message_keys[name][1])
         columns[name] = F.coalesce(columns[name], *fallbacks)
     return columns
 

@@ -12,6 +12,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
+from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.schema import schema_id
 from lakehouse.pipeline.engine_values import REASONS, Decoding
 from spark.decoding.decode import Codec
@@ -91,6 +92,9 @@ def _explanation(decoding: Decoding[Codec], reason: str | None, key: bytes | Non
         if reason in OF_VALUE and value is not None:
             return decoding.conflicts.get(schema_id(value) or 0) or decoding.value.explain(value)
         if reason == OF_KEY and key is not None and decoding.key:
+            if decoding.key.is_text and (id_ := schema_id(key)) is not None:
+                remedy = f"write 'key_format: {AvroFormat.name}', or the format of that schema"
+                return f"it begins with a zero byte and the schema id {id_}, and is no text: {remedy}"
             return decoding.key.explain(key)
     except Exception as error:
         # One message without an explanation must not prevent publication of the others.

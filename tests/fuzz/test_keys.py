@@ -41,7 +41,7 @@ class Subjects:
 
     def versions(self, subject):
         type_ = self.key if subject.endswith("-key") else self.value
-        return [RegisteredSchema(1, json.dumps(schema(type_)))]
+        return [RegisteredSchema(1, json.dumps(schema(type_)))] if type_ else []
 
 
 def schema(type_):
@@ -58,10 +58,12 @@ def deleted(decoder, key_type, column_type, keys, text_format="string"):
     return decoded_keys(decoder, topic, Subjects(key_type, column_type), encoded)
 
 
-def decoded_keys(decoder, topic, subjects, encoded):
-    """Return the key of the row that the tombstone of each encoded key deletes; for dead letters, the reason."""
+def decoded_keys(decoder, topic, subjects, encoded, values=None):
+    """Return the key of each record's row; for dead letters, the reason. Without values, they are tombstones."""
     known = decoding.resolve_schemas(subjects, topic)
-    rows = [(key, None, "keys", 0, offset, NOON, 0) for offset, key in enumerate(encoded)]
+    values = values or [None] * len(encoded)
+    pairs = zip(encoded, values, strict=True)
+    rows = [(key, value, "keys", 0, offset, NOON, 0) for offset, (key, value) in enumerate(pairs)]
     decoded = decode(decoder.session.createDataFrame(rows, RECORDS), with_codecs(known.decoding()))
     result = decoded.select("id", record("reason").alias("reason")).toArrow().to_pylist()
     return [row["reason"] or row["id"] for row in result]
@@ -124,6 +126,50 @@ VALUES = [
 ]
 
 
+UUID = {"type": "string", "logicalType": "uuid"}
+IDENTITY = "0b8f2c1e-5d3a-4f6b-9c7d-1e2f3a4b5c6d"
+
+AGREEMENT = [
+    ("string", None, "string", "42", {"42": True, "042": False, " 42": False, '"42"': False, "": False}),
+    ("string", None, "string", "Zoë", {"Zoë": True, "zoë": False, "Zoe\u0308": False}),
+    ("string", None, "int", 42, {"42": True, "042": True, "+42": True, "43": False, "x": "bad_key"}),
+    ("string", None, "long", -7, {"-7": True, "-007": True, "7": False, "-7.0": "bad_key"}),
+    (
+        "string",
+        None,
+        "double",
+        0.5,
+        {"0.5": True, ".50": True, "5e-1": True, "0.51": False, "NaN": False, "x": "bad_key"},
+    ),
+    ("string", None, "double", -0.0, {"0": True, "-0": True}),
+    ("string", None, MONEY, hundredths(120), {"1.2": True, "1.20": True, "1.21": False, "1.201": "bad_key"}),
+    ("string", None, UUID, IDENTITY, {IDENTITY: True, IDENTITY.upper(): False}),
+    ("string", None, DATE, 19_723, {"2024-01-01": True, "2024-01-02": False, "19723": "bad_key"}),
+    ("string", None, "bytes", b"\xc3\xa9", {"é": True, "e": False}),
+    ("string", None, "boolean", True, {"true": True, "false": False}),
+    ("json", None, "string", "42", {'"42"': True, "42": True, '"042"': False, ' "42" ': True, "[42]": "bad_key"}),
+    ("json", None, "int", 42, {"42": True, '"42"': True, '"042"': True, "42.5": "bad_key", "null": "bad_key"}),
+    ("json", None, UUID, IDENTITY, {f'"{IDENTITY}"': True, f'"{IDENTITY.upper()}"': False}),
+    ("long", None, "int", 42, {(42).to_bytes(8): True, (43).to_bytes(8): False, (42).to_bytes(4): "bad_key"}),
+    ("long", None, "string", "42", {(42).to_bytes(8): True, (2**40 + 42).to_bytes(8): False}),
+    ("long", None, "string", "042", {(42).to_bytes(8): False}),
+    ("int", None, "long", -1, {b"\xff\xff\xff\xff": True, (2**31 - 1).to_bytes(4): False}),
+    ("bytes", None, "bytes", b"\0\xff", {b"\0\xff": True, b"\0": False}),
+    ("bytes", None, "string", "k", {b"k": True, b"K": False, b"\xff": "bad_key"}),
+    ("avro", "long", "string", "42", {42: True, 43: False}),
+    ("avro", "string", "long", 42, {"42": True, "042": True, "43": False, "x": "bad_key"}),
+    ("avro", "double", "long", 42, {42.0: True, 42.5: "bad_key", 43.0: False}),
+    ("avro", MONEY, "int", 42, {hundredths(4200): True, hundredths(4201): "bad_key", hundredths(4300): False}),
+    ("avro", "double", "double", float("nan"), {float("nan"): True, 1.0: False}),
+    ("avro", "bytes", "string", "é", {"é".encode(): True, b"e": False}),
+    ("avro", DATE, DATE, 19_723, {19_723: True, 19_724: False}),
+    ("avro", UUID, "string", IDENTITY, {IDENTITY: True, IDENTITY.upper(): False}),
+    ("avro", ["null", "string"], "string", "k", {None: True, "k": True, "K": False}),
+]
+"""Key format, type of keys in Avro, type of the column, key in the value, and message keys: true if both agree, false
+if the keys differ, or the reason of a dead letter."""
+
+
 def name(value):
     return value if isinstance(value, str) else value.get("logicalType") if isinstance(value, dict) else None
 
@@ -141,6 +187,24 @@ def test_key_of_other_type_is_exactly_that_of_row_or_bad_key(decoder, key_type, 
     expected = ["bad_key" if key is None else key for _, key in examples]
 
     assert deleted(decoder, key_type, column_type, keys) == expected
+
+
+@pytest.mark.parametrize("mode", ["upsert", "dedup"])
+@pytest.mark.parametrize(("key_format", "key_type", "column_type", "id_", "keys"), AGREEMENT, ids=name)
+def test_message_key_agrees_with_key_in_value_or_is_dead_letter(
+    decoder, mode, key_format, key_type, column_type, id_, keys
+):
+    settings = {"name": "keys", "mode": mode, "key": "id", "key_format": key_format}
+    topic, subjects = Topic.model_validate(settings), Subjects(key_type, column_type)
+    plain = [key.encode() if isinstance(key, str) else key for key in keys]
+    encoded = [avro_model.encoded(1, schema(key_type), {"id": key}) for key in keys] if key_type else plain
+    value = avro_model.encoded(1, schema(column_type), {"id": id_})
+
+    decoded = decoded_keys(decoder, topic, subjects, encoded, [value] * len(keys))
+
+    reasons = {True: None, False: "key_mismatch"}
+    actual = [key if key in ("bad_key", "key_mismatch") else None for key in decoded]
+    assert actual == [reasons.get(agrees, agrees) for agrees in keys.values()]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@
 import json
 import random
 
+import pytest
+
 from lakehouse.config.model import PROJECT
+from lakehouse.core.errors import SchemaError
 from resources.iceberg.snapshots import commits, live_rows
 from tests.support.topics import TRADES, Stream, framed, register, trade
 
@@ -102,3 +105,103 @@ def test_tombstone_with_key_that_column_would_round_is_dead_letter(resources):
 
     assert [row["id"] for row in stream.rows()] == [1]
     assert [(letter["kafka_offset"], letter["error_reason"]) for letter in stream.dead_letters()] == [(2, "bad_key")]
+
+
+def with_id(type_):
+    return json.dumps({"type": "record", "name": "Order", "fields": [{"name": "id", "type": type_}]})
+
+
+@pytest.mark.parametrize("value_format", ["avro", "json"])
+def test_undeclared_key_format_of_registered_keys_is_refused(resources, value_format):
+    settings = {"mode": "upsert", "key": "id", "value_format": value_format}
+    stream = Stream(resources, partitions=1, settings=settings | ({"key": "value"} if value_format == "json" else {}))
+    stream.schema(with_id("string"))
+    register(f"{stream.name}-key", '"string"')
+    stream.produce([{"key": b"k1", "value": b"{}"}])
+
+    with pytest.raises(SchemaError, match="Write 'key_format: avro'"):
+        stream.ingest()
+
+    assert stream.table() is None
+
+
+def test_keys_in_other_format_than_declared_are_dead_letters(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert", "key": "id"})
+    schema = with_id("string")
+    schema_id = stream.schema(schema)
+
+    def value(id_):
+        return None if id_ is None else framed(schema_id, schema, {"id": id_})
+
+    in_avro, in_json = b"\0\0\0\0\x01\x04k1", b'"k1"'
+    sent = [(b"k1", "k1"), (in_avro, "k1"), (in_avro, None), (in_json, "k1"), (b"k2", "k1"), (None, "k3"), (None, None)]
+    stream.produce([{"key": key, "value": value(id_)} for key, id_ in [*sent, (b"k3", None)]])
+    stream.ingest()
+
+    assert [(row["id"], row["kafka_offset"]) for row in stream.rows()] == [("k1", 0)]
+    letters = stream.dead_letters()
+    reasons = {1: "bad_key", 2: "bad_key", 3: "key_mismatch", 4: "key_mismatch", 6: "bad_key"}
+    assert {letter["kafka_offset"]: letter["error_reason"] for letter in letters} == reasons
+    assert "key_format: avro" in letters[0]["error_message"]
+
+
+def test_key_format_none_identifies_rows_by_value(resources):
+    settings = {"mode": "upsert", "key": ["user_id", "client_id"], "key_format": "none"}
+    stream = Stream(resources, partitions=1, settings=settings)
+    fields = [{"name": "user_id", "type": "long"}, {"name": "client_id", "type": "string"}]
+    fields.append({"name": "state", "type": ["null", "string"]})
+    schema = json.dumps({"type": "record", "name": "Session", "fields": fields})
+    schema_id = stream.schema(schema)
+    register(f"{stream.name}-key", '"string"')
+
+    def message(key, *row):
+        value = dict(zip(("user_id", "client_id", "state"), row, strict=True)) if row else None
+        return {"key": key, "value": framed(schema_id, schema, value) if value else None}
+
+    stream.produce([message(b"x", 1, "a", "new"), message(None, 1, "b", "new"), message(b"\xff", 1, "a", "old")])
+    stream.produce([message(b"x"), message(None, 2, "a", None)])
+    stream.ingest()
+    stream.produce([message(b"x", 2, "a", "late"), message(None, 1, "b", "newer")])
+    stream.ingest()
+
+    rows = {(row["user_id"], row["client_id"]): row["state"] for row in stream.rows()}
+    assert rows == {(1, "a"): "old", (1, "b"): "newer", (2, "a"): "late"}
+    assert len(stream.rows()) == 3
+    assert [(letter["kafka_offset"], letter["error_reason"]) for letter in stream.dead_letters()] == [(3, "null_value")]
+
+
+@pytest.mark.parametrize(("type_", "marks"), [("string", ("true", "false")), ("boolean", (True, False))])
+def test_flattened_change_events_delete_by_declared_column(resources, type_, marks):
+    delete = {"column": "__deleted", "value": True}
+    stream = Stream(
+        resources, partitions=1, settings={"mode": "upsert", "key": "id", "key_format": "avro", "delete": delete}
+    )
+    deleted = {"name": "__deleted", "type": ["null", type_], "default": None}
+    fields = [{"name": "id", "type": "long"}, {"name": "name", "type": "string"}, deleted]
+    schema = json.dumps({"type": "record", "name": "Customer", "fields": fields})
+    schema_id, key_id = stream.schema(schema), register(f"{stream.name}-key", with_id("long"))
+    dead, alive = marks
+
+    def message(id_, name, mark):
+        value = {"id": id_, "name": name, "__deleted": mark}
+        return {"key": framed(key_id, with_id("long"), {"id": id_}), "value": framed(schema_id, schema, value)}
+
+    stream.produce([message(1, "a", alive), message(2, "b", None), message(3, "c", alive), message(3, "", dead)])
+    [first] = stream.ingest()
+    stream.produce([message(1, "", dead), message(4, "", dead), message(2, "b2", alive), message(4, "d", alive)])
+    [second] = stream.ingest()
+
+    assert [(row["id"], row["name"], row["__deleted"]) for row in stream.rows()] == [(2, "b2", alive), (4, "d", alive)]
+    assert stream.dead_letters() == []
+    assert (first.counts.tombstones, first.counts.superseded) == (1, 1)
+    assert (second.counts.tombstones, second.counts.superseded) == (1, 1)
+
+
+@pytest.mark.parametrize("column", ["gone", "quantity"])
+def test_deletion_by_value_that_no_column_has_is_refused(resources, column):
+    delete = {"column": column, "value": "true"}
+    stream = Stream(resources, partitions=1, settings={"mode": "upsert", "delete": delete})
+    stream.produce_trades(range(3))
+
+    with pytest.raises(SchemaError, match="'true' in the column '(gone|quantity)' marks deletions.*Correct 'delete'"):
+        stream.ingest()

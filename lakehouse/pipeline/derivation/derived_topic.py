@@ -12,6 +12,7 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.engine import DerivedRows
 from resources.kafka import bookmark_topic
@@ -51,7 +52,7 @@ class DerivedTopic:
     def encode(self, derived: DerivedRows) -> pa.Table:
         """Return the keys and values of the messages of a transform's result, after their schemas are registered."""
         value = self._registered("value", self.derived.value_schema_file, derived)
-        keyed = self.topic.key if self.topic.key_format else ()
+        keyed = self.topic.key if self.topic.key_format == AvroFormat.name else ()
         key = self._registered("key", self.derived.key_schema_file, derived, keyed) if keyed else None
         return derived.messages(key, value)
 

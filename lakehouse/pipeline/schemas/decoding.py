@@ -1,12 +1,13 @@
 """Resolve the schemas of a topic's keys and values: its columns, and the codecs that decode its records."""
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal
 
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
-from pyiceberg.types import StructType
+from pyiceberg.types import BooleanType, IntegerType, LongType, StringType, StructType
 
 from lakehouse import formats
 from lakehouse.config.model import Topic
@@ -93,6 +94,32 @@ class TopicSchemas:
             )
         return after[0]
 
+    def deletion(self) -> tuple[str, str] | None:
+        """Return the column, and its value as text, of records that delete the row of their key; None if undeclared.
+
+        Raises:
+            SchemaError: The values have no such column of text, booleans or integers, or it never has that value.
+        """
+        if not (deletion := self.topic.delete):
+            return None
+        types = {field.name: field.field_type for field in self.struct.fields}
+        match types.get(deletion.column):
+            case StringType():
+                is_possible = True
+            case BooleanType():
+                is_possible = deletion.value in ("true", "false")
+            case IntegerType() | LongType():
+                is_possible = re.fullmatch("0|-?[1-9][0-9]*", deletion.value) is not None
+            case _:
+                is_possible = False
+        if not is_possible:
+            raise SchemaError(
+                f"Topic '{self.topic.name}' declares that '{deletion.value}' in the column '{deletion.column}' marks "
+                f"deletions, and its values have no column of text, booleans or integers with this name and value. "
+                f"Nothing was ingested. Correct 'delete' in lakehouse.yaml: the columns are {', '.join(types)}"
+            )
+        return deletion.column, deletion.value
+
     @property
     def previous_names(self) -> dict[str, tuple[str, ...]]:
         """Previous names of renamed columns, by the dotted path of the column in the table."""
@@ -119,6 +146,7 @@ class TopicSchemas:
             columns=(*value_columns, *from_key),
             key_columns=self.topic.key,
             mode=self.topic.mode,
+            deletion=self.deletion(),
             registered=isinstance(format_of(self.topic.value_format), RegisteredFormat),
             other_type_ids=self.other_type_ids,
             unfit_ids=self.unfit_ids,
@@ -139,6 +167,7 @@ def resolve_schemas(registry: RegistryClient, topic: Topic) -> TopicSchemas:
         SchemaError: No schema is registered, or none can become columns.
         Unreachable: The registry does not answer.
     """
+    _require_declared_keys(registry, topic)
     key = _side(registry, topic, topic.effective_key_format, "key") if topic.effective_key_format else None
     if not isinstance(format_of(topic.value_format), RegisteredFormat):
         return TopicSchemas(topic, _side(registry, topic, topic.value_format, "value"), key)
@@ -149,6 +178,25 @@ def resolve_schemas(registry: RegistryClient, topic: Topic) -> TopicSchemas:
         value, conflicts = _consistent(topic, versions)
         return TopicSchemas(topic, value, key, conflicts=conflicts, registered=tuple(versions))
     return TopicSchemas(topic, value, key, registered=tuple(versions))
+
+
+def _require_declared_keys(registry: RegistryClient, topic: Topic) -> None:
+    """Require that keys are not text by default although they have a schema.
+
+    The tombstones of such keys would delete no rows.
+
+    Raises:
+        SchemaError: The topic declares no `key_format`, and the registry has a schema of its keys.
+    """
+    if topic.key_format or not topic.effective_key_format or not (versions := registry.versions(topic.subject("key"))):
+        return
+    format_ = formats.of_type(versions[-1].type)
+    remedy = f"Write 'key_format: {format_.name}'" if format_ else "Write 'key_format'"
+    raise SchemaError(
+        f"Topic '{topic.name}' declares no format of its message keys, which are no text: the registry has their "
+        f"schema '{topic.subject('key')}'. Nothing was ingested. {remedy} in lakehouse.yaml, or 'key_format: none' if "
+        f"the values have the columns of 'key'"
+    )
 
 
 def with_versions(known: TopicSchemas, ids: Collection[int]) -> TopicSchemas:

@@ -62,10 +62,11 @@ def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> Sc
         table: The table; None if it does not exist yet.
 
     Raises:
-        SchemaError: The schema cannot become a table, records lack a key column, or the table has its metadata columns
-            under other names.
+        SchemaError: The schema cannot become a table, records lack a column of `key` or `delete`, or the table has its
+            metadata columns under other names.
     """
     require_key(newest)
+    newest.deletion()
     if table is not None:
         require_naming(topic, table.schema(), ".".join(table.name()))
     if conflict := _conflict(topic, newest, table):

@@ -6,7 +6,7 @@ Reads are lazy, as in Spark: each question reads the records again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -24,6 +24,7 @@ class Decision:
     record: Record
     reason: str | None
     is_filtered: bool = False
+    is_deletion: bool = False
 
     @property
     def is_good(self) -> bool:
@@ -64,12 +65,14 @@ class MemoryDecided:
     def _decision(self, record: Record) -> Decision:
         reason = self.refused or self._reason(record)
         is_filtered = reason == "other_type" and self.decoding.has_other_types
-        return Decision(record, None if is_filtered else reason, is_filtered)
+        deletion = self.decoding.deletion
+        is_deletion = record.value is None or (deletion is not None and str(record.value) == deletion[1])
+        return Decision(record, None if is_filtered else reason, is_filtered, is_deletion)
 
     def _reason(self, record: Record) -> str | None:
         decoding = self.decoding
         if record.value is None:
-            return None if decoding.mode == "upsert" else "null_value"
+            return None if decoding.mode == "upsert" and decoding.key else "null_value"
         if record.is_poison:
             raise JobFailed("the executor ran out of memory")
         if record.schema_id in decoding.other_type_ids:
@@ -104,6 +107,25 @@ def is_of(record: Record, topic_id: str, start: Positions, end: Positions) -> bo
     """Return whether a record is of a topic and a range of offsets."""
     p = record.partition
     return record.topic_id == topic_id and p in end and start.get(p, 0) <= record.offset < end[p]
+
+
+def one_a_key(
+    records: Iterable[Record], choose: Callable[..., Record], identity: Callable[[Record], Any]
+) -> dict[Any, Record]:
+    """Return the newest (max) or oldest (min) record of each key: by offset in a partition, else by timestamp."""
+    of_partitions: dict[Any, Record] = {}
+    for record in records:
+        place = identity(record), record.partition
+        of_partitions[place] = choose(of_partitions.get(place, record), record, key=lambda r: r.offset)
+    of_keys: dict[Any, Record] = {}
+    for (key, _), record in of_partitions.items():
+        of_keys[key] = choose(of_keys.get(key, record), record, key=lambda r: (r.at, r.partition))
+    return of_keys
+
+
+def is_late(record: Record, row: Record) -> bool:
+    """Return whether a record came after a newer one of its key from another partition."""
+    return record.partition != row.partition and record.at < row.at
 
 
 def digest(records: Iterable[Record]) -> int:

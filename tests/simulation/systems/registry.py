@@ -56,8 +56,9 @@ class MemoryRegistry:
         self._versions = [RegisteredSchema(OWN, SCHEMA)]
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return the versions of a subject."""
-        return self._call("versions", lambda: list(self._versions))
+        """Return the versions of a subject. Keys are text, without a schema."""
+        is_value = not subject.endswith("-key")
+        return self._call("versions", lambda: list(self._versions) if is_value else [])
 
     def rename_field(self) -> None:
         """Register the topic's next schema, in which a field has another name."""
