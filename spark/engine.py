@@ -171,6 +171,18 @@ class SparkDecided:
 
     frame: DataFrame
     decoding: Decoding[Codec]
+    partitions: int
+    """The number of partitions of the topic."""
+
+    def origin(self, key: Sequence[str]) -> tuple[str, str] | None:
+        """Return the table's columns of partitions and timestamps, which order records of a key in several partitions.
+
+        Returns:
+            None if the records of a key are in one partition, or the table has no timestamps.
+        """
+        partition, timestamp = map(self.decoding.metadata.get, ("kafka_partition", "kafka_timestamp"))
+        is_divided = self.partitions > 1 and partition not in key
+        return (partition, timestamp) if is_divided and partition and timestamp else None
 
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
@@ -325,9 +337,10 @@ class SparkEngine(_Jobs):
     ) -> SparkDecided:
         instructions = with_codecs(decoding)
         frame = self._records(records, headers=headers or decoding.needs_headers)
+        partitions = len((records.position if isinstance(records, WaitingLetters) else records.batch).end)
         if refused:
-            return SparkDecided(decode.refused(frame, instructions, refused, headers=headers), instructions)
-        return SparkDecided(decode.decode(frame, instructions, headers=headers), instructions)
+            return SparkDecided(decode.refused(frame, instructions, refused, headers=headers), instructions, partitions)
+        return SparkDecided(decode.decode(frame, instructions, headers=headers), instructions, partitions)
 
     def completes(self, trial: Trial) -> bool:
         match trial:
@@ -350,7 +363,7 @@ class SparkEngine(_Jobs):
         if decided is None:
             write.nothing(self._session, target)
             return Written(Counts())
-        return write.rows(decided.frame, target, mode, key, empty=empty)
+        return write.rows(decided.frame, target, mode, key, empty=empty, origin=decided.origin(key))
 
     def count(self, question: Question[Answer]) -> Answer:
         result: Any

@@ -9,12 +9,16 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.offsets.ledger import NAMED, LogContents, OffsetRange, RangeContents
 from lakehouse.core.sql import SPARK
+from spark.decoding.conditions import is_true
 from spark.decoding.decoded import record
 from spark.tables import places
 
+TIMESTAMP = "kafka_timestamp"
+"""The column of a record's timestamp in queries."""
+
 
 def of_rows(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ()) -> DataFrame:
-    """Return the places of a table's rows and `key`, a struct of the columns that identify a row.
+    """Return the places of a table's rows and, of those with a key, `key`, a struct of its columns, and TIMESTAMP.
 
     Args:
         table: One snapshot of a table.
@@ -23,7 +27,8 @@ def of_rows(table: DataFrame, names: Mapping[str, str], key: Sequence[str] = ())
     """
     place = places.in_rows([names[name] for name in places.NAMES])
     columns = [F.col(SPARK.identifier(name)) for name in key]
-    return table.select(*place.named(), *([F.struct(*columns).alias("key")] if key else []))
+    timestamp = F.col(SPARK.identifier(names[TIMESTAMP])) if TIMESTAMP in names else F.lit(None).cast("timestamp")
+    return table.select(*place.named(), *([F.struct(*columns).alias("key"), timestamp.alias(TIMESTAMP)] if key else []))
 
 
 def held(table: DataFrame, ranges: Sequence[OffsetRange]) -> dict[OffsetRange | None, RangeContents]:
@@ -103,7 +108,8 @@ def wrong_newest(
 ) -> list[tuple[int, int, bool]]:
     """Return the first records that are the newest of their key but are not what an upsert table has.
 
-    Keys that occur in several partitions are left out, because their records have no order.
+    The newest of several partitions is the one with the latest timestamp among the last records of each. Keys with
+    several such records are left out, because these have no order.
 
     Args:
         decoded: The decoded records up to the table's offsets.
@@ -117,22 +123,26 @@ def wrong_newest(
     good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
         *places.in_decoded().named(),
         record("tombstone").alias("tombstone"),
+        record("timestamp").alias(TIMESTAMP),
         F.struct(*(F.col(SPARK.identifier(name)) for name in key)).alias("key"),
     )
     if letters is not None:
         good = good.join(letters.select(*places.NAMES).distinct(), places.NAMES, "left_anti")
+    last = F.max_by(F.struct(TIMESTAMP, *places.NAMES, "tombstone"), "kafka_offset").alias("last")
     newest = (
-        good.groupBy("key")
-        .agg(
-            F.max_by(F.struct(*places.NAMES, "tombstone"), "kafka_offset").alias("newest"),
-            F.count_distinct("kafka_partition").alias("partitions"),
-        )
-        .filter("partitions = 1")
+        good.groupBy("key", "kafka_partition")
+        .agg(last)
+        .groupBy("key")
+        .agg(F.max("last").alias("newest"), F.sort_array(F.collect_list(f"last.{TIMESTAMP}"), asc=False).alias("times"))
+        .filter((F.size("times") == 1) | (F.get("times", 0) > F.get("times", 1)))
         .select("key", "newest.*")
     )
     newest_place, row_place = places.in_query(), places.in_query("row")
-    rows = table.select("key", F.struct(*places.NAMES).alias("row"))
-    older = (row_place.partition == newest_place.partition) & (row_place.offset < newest_place.offset)
+    rows = table.select("key", F.struct(*places.NAMES, TIMESTAMP).alias("row"))
+    is_same = row_place.partition == newest_place.partition
+    older = (is_same & (row_place.offset < newest_place.offset)) | (
+        ~is_same & is_true(F.col(f"row.{TIMESTAMP}") < F.col(TIMESTAMP))
+    )
     no_row = row_place.offset.isNull() & ~F.col("tombstone")
     wrong = newest.join(rows, "key", "left").filter(older | no_row).select(*places.NAMES, "tombstone")
     return [tuple(rows) for rows in wrong.orderBy(*places.NAMES).limit(NAMED).collect()]

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import reduce
 from operator import and_
+from typing import NamedTuple
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
@@ -24,7 +25,16 @@ from spark.tables.observed_counts import observed_counts
 from spark.tables.spans import SPANNED, bound, literal
 
 
-def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
+class LateRecords(NamedTuple):
+    """The number of records that came after a newer one of their key from another partition."""
+
+    rows: int = 0
+    tombstones: int = 0
+
+
+def replace(
+    rows: DataFrame, target: Target, key: tuple[str, ...], origin: tuple[str, str] | None = None
+) -> LateRecords:
     """Delete the table's rows with keys of the batch, then append the batch, in two commits on the branch.
 
     Args:
@@ -32,8 +42,20 @@ def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
             rows to delete only.
         target: The branch.
         key: The key columns.
+        origin: The columns of Kafka partitions and timestamps. A row of another partition with a later timestamp
+            remains; if None, there is none.
+
+    Returns:
+        The records that were left out because of such rows.
     """
     with _cached(rows):
+        late = LateRecords()
+        if origin and (newer := _newer(rows, target, key, origin)):
+            is_late = _same_key("source", "newer", key)
+            left_out = rows.alias("source").join(newer, is_late, "leftsemi")
+            counts = F.count_if(~record("tombstone")), F.count_if(record("tombstone"))
+            [late] = (LateRecords(*numbers) for numbers in left_out.agg(*counts).collect())
+            rows = rows.alias("source").join(newer, is_late, "leftanti").select("source.*")
         table = f"branch_{target.branch}"
         matches = _same_key("source", table, key) & _in_span(rows, table, key)
         keys = rows.select(*[_column(c) for c in key]).alias("source")
@@ -41,6 +63,27 @@ def replace(rows: DataFrame, target: Target, key: tuple[str, ...]) -> None:
             rows.sparkSession, keys.mergeInto(commits.path(target), matches).whenMatched().delete(), target.deleting()
         )
         commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target.completing())
+        return late
+
+
+def _newer(rows: DataFrame, target: Target, key: tuple[str, ...], origin: tuple[str, str]) -> DataFrame | None:
+    """Return the keys of the batch whose row is of another partition and has a later timestamp; None if there are none.
+
+    Only files with timestamps after the first one of the batch are read: most often none, or the newest ones.
+    """
+    partition, timestamp = origin
+    types = {field.name: field.dataType for field in rows.schema}
+    [(first,)] = rows.agg(bound(F.min(_column(timestamp)), types[timestamp])).collect()
+    table = rows.sparkSession.table(commits.path(target)).alias("table")
+    later = table.filter(_column("table", timestamp) > literal(first, types[timestamp]))
+    is_newer = (
+        _same_key("source", "table", key)
+        & (_column("table", partition) != _column("source", partition))
+        & (_column("table", timestamp) > _column("source", timestamp))
+    )
+    newer = later.join(rows.alias("source"), is_newer, "leftsemi").select(*[_column("table", c) for c in key])
+    newer = newer.localCheckpoint()
+    return None if newer.isEmpty() else newer.alias("newer")
 
 
 def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:

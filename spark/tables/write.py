@@ -40,7 +40,15 @@ def null_keys(rows: DataFrame, key: Sequence[str]) -> int:
     return rows.filter(some([column.isNull() for column in _quoted(key)])).count()
 
 
-def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *, empty: bool) -> Written:
+def rows(
+    decoded: DataFrame,
+    target: Target,
+    mode: Mode,
+    key: tuple[str, ...],
+    *,
+    empty: bool,
+    origin: tuple[str, str] | None = None,
+) -> Written:
     """Write decoded records according to the mode, in one pass.
 
     Args:
@@ -49,6 +57,8 @@ def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *
         mode: How records change the table.
         key: The columns that identify a row.
         empty: Whether the table has no rows yet.
+        origin: The table's columns of Kafka partitions and timestamps; None if the records of a key are in one
+            partition, or the table has no timestamps.
     """
     match mode:
         case "append":
@@ -56,7 +66,7 @@ def rows(decoded: DataFrame, target: Target, mode: Mode, key: tuple[str, ...], *
         case "dedup":
             return dedup(decoded, target, key, empty)
         case _:
-            return upsert(decoded, target, key, empty)
+            return upsert(decoded, target, key, empty, origin)
 
 
 def nothing(spark: SparkSession, target: Target) -> None:
@@ -91,27 +101,33 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     return _written(counts, rows=added, deduplicated=keys["others"] + in_table)
 
 
-def upsert(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
+def upsert(
+    decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool, origin: tuple[str, str] | None
+) -> Written:
     """Replace the row of each key by its newest good record; a tombstone deletes the row.
+
+    A row of another partition with a later timestamp remains.
 
     Args:
         decoded: The decoded records; see spark.decoding.decode.
         target: The branch.
         key: The columns that identify a row.
         empty: Whether the table has no rows to replace.
+        origin: The table's columns of Kafka partitions and timestamps, or None; see `rows`.
     """
     observation, good = _observe(decoded)
     latest, of_keys = _one_a_key(good, key, F.max_by)
+    late = merge.LateRecords()
     if empty:
         commits.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target), target)
     else:
-        merge.replace(_table_rows(latest, good.schema, target, record("tombstone")), target, key)
+        late = merge.replace(_table_rows(latest, good.schema, target, record("tombstone")), target, key, origin)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
     return _written(
         counts,
-        rows=keys["kept"] - keys["tombstones"],
-        tombstones=keys["tombstones"],
-        superseded=keys["others"],
+        rows=keys["kept"] - keys["tombstones"] - late.rows,
+        tombstones=keys["tombstones"] - late.tombstones,
+        superseded=keys["others"] + late.rows + late.tombstones,
     )
 
 
@@ -120,16 +136,23 @@ def _one_a_key(
 ) -> tuple[DataFrame, Observation]:
     """Return one record per key: the newest (max_by) or the oldest (min_by).
 
+    Kafka orders the records of a partition. Those of a key are in one partition, unless partitions were added or keys
+    do not determine it; then timestamps order the newest (or oldest) record of each.
+
     Returns:
         The records, and the counts `kept`, how many of them are `tombstones`, and `others` with the same keys.
     """
-    # A key's records are in one partition, ordered by offset, unless the partition count was changed. The other
-    # columns then make the choice deterministic.
-    order = F.struct(record("offset"), record("timestamp"), record("partition"))
     # With the key as it was: Spark groups by 0.0 in place of -0.0.
     columns = _quoted(table_columns(good.columns))
-    one, number = choose(F.struct(*columns, record("tombstone")), order).alias(PREFIX), record("number")
-    chosen = good.groupBy(*_quoted(key)).agg(one, F.count(F.lit(1)).alias(PREFIX + "number"))
+    one = F.struct(*columns, record("tombstone"), record("timestamp"))
+    of_partitions = good.groupBy(*_quoted(key), record("partition")).agg(
+        choose(one, record("offset")).alias(PREFIX), F.count(F.lit(1)).alias(PREFIX + "number")
+    )
+    # The partition makes the choice deterministic.
+    order, number = F.struct(F.col(PREFIX)[PREFIX + "timestamp"], record("partition")), record("number")
+    chosen = of_partitions.groupBy(*_quoted(key)).agg(
+        choose(F.col(PREFIX), order).alias(PREFIX), F.sum(number).alias(PREFIX + "number")
+    )
     observation = Observation()
     observed = chosen.select(f"{PREFIX}.*", number).observe(
         observation,

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import NewPartitions
 
 from lakehouse.config.model import Topic
+from lakehouse.core.polling import poll
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from resources.kafka.transactions import wait_until_visible
@@ -39,15 +41,25 @@ FILLER = "filler"
 
 @dataclass(frozen=True)
 class Sent:
-    """A record to produce: its key and value; whether its schema is not registered yet."""
+    """A record to produce.
+
+    Attributes:
+        key: Its key.
+        amount: Its value; None for a null value.
+        is_late: Whether its schema is not registered yet.
+        partition: Its partition.
+        at: Its timestamp in seconds since the epoch; None for the present.
+    """
 
     key: str
     amount: int | str | None
     is_late: bool = False
+    partition: int = 0
+    at: int | None = None
 
 
 class Site(Protocol):
-    """A topic with one partition, its table, and what producers and operators do."""
+    """A topic, which has one partition at first, its table, and what producers and operators do."""
 
     clients: Clients
     namespace: str
@@ -55,6 +67,7 @@ class Site(Protocol):
 
     def produce(self, *records: Sent) -> None: ...
     def register_late(self) -> None: ...
+    def add_partition(self) -> None: ...
     def begin(self) -> None: ...
     def end(self, *, commits: bool) -> None: ...
     def retain(self, start: int) -> None: ...
@@ -77,22 +90,21 @@ class MemorySite:
         self.clients, self.topic = schedule.clients, schedule.topic
 
     def produce(self, *records: Sent) -> None:
-        self.schedule.kafka.produce(
-            0,
-            [
-                {
-                    "key": record.key,
-                    "value": record.amount,
-                    "schema_id": LATE if record.is_late else OWN,
-                    "is_garbage": record.amount == GARBAGE,
-                    "is_poison": False,
-                }
-                for record in records
-            ],
-        )
+        for record in records:
+            fields = {
+                "key": record.key,
+                "value": record.amount,
+                "schema_id": LATE if record.is_late else OWN,
+                "is_garbage": record.amount == GARBAGE,
+                "is_poison": False,
+            }
+            self.schedule.kafka.produce(record.partition, [fields | ({} if record.at is None else {"at": record.at})])
 
     def register_late(self) -> None:
         self.schedule.register()
+
+    def add_partition(self) -> None:
+        self.schedule.source.add_partition()
 
     def begin(self) -> None:
         self.schedule.kafka.begin(0)
@@ -139,13 +151,28 @@ class ServerSite:
         self._transaction: Producer | None = None
 
     def produce(self, *records: Sent) -> None:
-        messages = [{"key": record.key.encode(), "value": self._value(record)} for record in records]
+        messages = [
+            {
+                "key": record.key.encode(),
+                "value": self._value(record),
+                "partition": record.partition,
+                "timestamp": 0 if record.at is None else record.at * 1000,
+            }
+            for record in records
+        ]
         if self._transaction is None:
             self.stream.produce(messages)
             return
         for message in messages:
             self._transaction.produce(self.topic.name, **message)
         self._transaction.flush()
+
+    def add_partition(self) -> None:
+        [added] = admin().create_partitions([NewPartitions(self.topic.name, self.stream.partitions + 1)]).values()
+        added.result()
+        self.stream.partitions += 1
+        described = lambda: self.clients.kafka.describe([self.topic.name])[self.topic.name]  # noqa: E731 (one line)
+        assert poll(lambda: described().partitions == self.stream.partitions, pause=0.1, deadline_seconds=10)
 
     def begin(self) -> None:
         settings = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": self.topic.name}

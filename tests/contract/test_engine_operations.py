@@ -13,6 +13,7 @@ import pytest
 
 from lakehouse.config import checks
 from lakehouse.config.checks import Range
+from lakehouse.config.settings import Deletion
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.tables.naming import TableRef
@@ -178,6 +179,52 @@ def test_count_of_keys_without_their_newest_row(make_site: Any) -> None:
     assert engine.count(LostRows(main, target, [read], batch, ("id",), place)) == [(0, 2), (0, 4)]
     assert engine.count(LostRows(main, target, [decided], batch, ("id",), place)) == []
     assert engine.count(LostRows(None, target, [read], batch, ("id",), place)) == []
+
+
+def test_newest_record_of_key_in_partitions_has_latest_timestamp(make_site: Any) -> None:
+    site = make_site("upsert")
+    site.produce(Sent("x", 0, at=5), Sent("a", 1, at=10), Sent("b", 2, at=10), Sent("c", 3, at=30))
+    run(site)
+    before = rows_of(site, key=("id",))
+    site.add_partition()
+    # Offsets of the added partition are lower than those of records which are older.
+    moved = Sent("d", 8, partition=1, at=60), Sent("a", 4, partition=1, at=20), Sent("b", None, partition=1, at=20)
+    site.produce(*moved, Sent("c", 5, partition=1, at=20), Sent("d", 7, at=50))
+    run(site)
+
+    assert site.rows() == [("a", 4), ("c", 3), ("d", 8), ("x", 0)]
+    engine, batch = site.clients.engine, last_batch(site.clients.catalog.load(ref_of(site)))
+    assert batch is not None
+    whole = Batch(batch.cluster_id, batch.topic, batch.topic_id, {0: 0, 1: 0}, batch.end)
+    decided = engine.decide(LogRange(whole), decoding_of(site))
+    assert engine.count(WrongNewest(decided, None, rows_of(site, key=("id",)))) == []
+    wrong = [(1, 0, False), (1, 1, False), (1, 2, True)]
+    assert engine.count(WrongNewest(decided, None, before)) == wrong
+
+
+def test_first_record_of_key_in_partitions_has_earliest_timestamp(make_site: Any) -> None:
+    site = make_site("dedup")
+    site.add_partition()
+    site.produce(Sent("x", 0, at=5), Sent("a", 1, at=20), Sent("a", 2, partition=1, at=30))
+    run(site)
+
+    assert site.rows() == [("a", 1), ("x", 0)]
+
+
+def test_declared_value_of_a_column_deletes_the_row_of_its_key(make_site: Any) -> None:
+    site = make_site("upsert")
+    site.topic = site.topic.model_copy(update={"delete": Deletion(column="amount", value=7)})
+    site.produce(Sent("a", 1), Sent("b", 2), Sent("c", 7))
+    run(site)
+    before = rows_of(site, key=("id",))
+    site.produce(Sent("a", 7), Sent("d", 7), Sent("b", 7), Sent("b", 3), Sent("e", None))
+    run(site)
+
+    assert site.rows() == [("b", 3)]
+    engine = site.clients.engine
+    decided = engine.decide(LogRange(batch_of(site)), decoding_of(site))
+    assert engine.count(WrongNewest(decided, None, rows_of(site, key=("id",)))) == []
+    assert engine.count(WrongNewest(decided, None, before)) == [(0, 3, True), (0, 6, False)]
 
 
 def letter_batch(site: Site, start: int, end: int) -> Batch:

@@ -4,7 +4,6 @@ import os
 
 import pytest
 
-from lakehouse.config.model import Topic
 from resources.iceberg.pauses import pause, pauses
 
 
@@ -16,5 +15,5 @@ def unnamed(monkeypatch):
 
 
 def test_pause_by_user_without_name_has_the_number(catalog, unnamed):
-    pause(catalog, "trading", Topic(name="orders"), "deployment")
+    pause(catalog, "trading", "orders", "deployment")
     assert pauses(catalog, "trading")["orders"].by == "54321"

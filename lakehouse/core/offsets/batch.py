@@ -164,9 +164,9 @@ def nearest(first: Positions, second: Positions) -> Positions:
 class Counts:
     """Outcomes of the records of a batch: each has exactly one, so `consumed` is the sum of the rest.
 
-    `superseded` records were followed by a newer one for the same key in the same batch; `deduplicated` ones repeat an
-    earlier key; `filtered` ones have a type that is not this table's; `skipped` ones could not be decoded and are
-    dropped.
+    For `superseded` records, a newer one of the same key is in the batch, or one of another partition in the table;
+    `deduplicated` ones repeat an earlier key; `filtered` ones have a type that is not this table's; `skipped` ones
+    could not be decoded and are dropped.
     """
 
     consumed: int = 0

@@ -31,7 +31,7 @@ from lakehouse.pipeline.engine_values import (
     Question,
     WrongNewest,
 )
-from tests.simulation.engine.decisions import digest, is_of, read
+from tests.simulation.engine.decisions import digest, is_of, one_a_key, read
 from tests.simulation.engine.derived_rows import MemoryDerivation
 from tests.simulation.engine.tables import Letter, MemoryTables
 from tests.simulation.systems.kafka import Record
@@ -142,7 +142,9 @@ def _logged(tables: MemoryTables, question: Logged) -> tuple[dict[int, LogConten
 
 def _wrong_newest(tables: MemoryTables, question: WrongNewest) -> list[tuple[int, int, bool]]:
     letters = {_place(record) for record in _records(tables, question.letters)} if question.letters else set()
-    good = [d.record for d in question.decided.decide() if d.is_good and _place(d.record) not in letters]
+    decisions = question.decided.decide()
+    good = [d.record for d in decisions if d.is_good and _place(d.record) not in letters]
+    deletions = {_place(d.record) for d in decisions if d.is_deletion}
     rows: dict[Any, list[Record]] = {}
     for row in _records(tables, question.rows):
         rows.setdefault(_key(question.rows.key, row), []).append(row)
@@ -151,13 +153,19 @@ def _wrong_newest(tables: MemoryTables, question: WrongNewest) -> list[tuple[int
         by_key.setdefault(_key(question.rows.key, record), []).append(record)
     wrong = []
     for key, records in by_key.items():
-        if len({record.partition for record in records}) > 1:
+        last = one_a_key(records, max, lambda record: record.partition).values()
+        newest = max(last, key=lambda record: record.at)
+        if sum(record.at == newest.at for record in last) > 1:
             continue
-        newest = max(records, key=lambda record: record.offset)
-        older = [row for row in rows.get(key, ()) if row.partition == newest.partition and row.offset < newest.offset]
-        if older or (newest.value is not None and key not in rows):
-            wrong.append((*_place(newest), newest.value is None))
+        older = [row for row in rows.get(key, ()) if _is_older(row, newest)]
+        is_deletion = _place(newest) in deletions
+        if older or (not is_deletion and key not in rows):
+            wrong.append((*_place(newest), is_deletion))
     return sorted(wrong)[:NAMED]
+
+
+def _is_older(row: Record, other: Record) -> bool:
+    return row.offset < other.offset if row.partition == other.partition else row.at < other.at
 
 
 def _records(tables: MemoryTables, places: Places) -> Iterable[Record]:

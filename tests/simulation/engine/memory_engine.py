@@ -31,7 +31,15 @@ from lakehouse.pipeline.engine_values import (
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import checked_rows, fails
 from tests.simulation.engine.counts import count
-from tests.simulation.engine.decisions import Decision, MemoryDecided, digest, planned, read
+from tests.simulation.engine.decisions import (
+    Decision,
+    MemoryDecided,
+    digest,
+    is_late,
+    one_a_key,
+    planned,
+    read,
+)
 from tests.simulation.engine.derived_rows import MemoryDerivation, MemoryDerived
 from tests.simulation.engine.letters import MemoryLetters
 from tests.simulation.engine.maintenance import MemoryMaintenance
@@ -133,16 +141,20 @@ class MemoryEngine(MemoryTables):
         """Append the first good record of each key that the table lacks."""
         good = [d.record for d in decisions if d.is_good]
         present = set() if empty else {row.record.key for row in self.rows(target.ref, target.branch)}
-        first = {record.key: record for record in reversed(_in_order(good)) if record.key not in present}
+        oldest = one_a_key(good, min, lambda record: record.key)
+        first = {key: record for key, record in oldest.items() if key not in present}
         self.job("commit", lambda: self.commit(target, None, [Row(record) for record in first.values()]))
         return _written(decisions, rows=len(first), deduplicated=len(good) - len(first))
 
     def _replace(self, decisions: Sequence[Decision], target: Target, key: tuple[str, ...], empty: bool) -> Written:
         """Replace the row of each key by its newest good record, in two commits; a tombstone deletes the row."""
-        good = _in_order([d.record for d in decisions if d.is_good])
-        identity = _identity(key)
-        newest = {identity(record): record for record in good}
-        rows = [Row(record) for record in newest.values() if record.value is not None]
+        good, identity = [d.record for d in decisions if d.is_good], _identity(key)
+        newest = one_a_key(good, max, identity)
+        for row in () if empty else self.rows(target.ref, target.branch):
+            if (new := newest.get(identity(row.record))) and is_late(new, row.record):
+                del newest[identity(row.record)]
+        deletions = {d.record for d in decisions if d.is_deletion}
+        rows = [Row(record) for record in newest.values() if record not in deletions]
         if empty:
             self.job("commit", lambda: self.commit(target, None, rows))
         else:
@@ -159,10 +171,6 @@ def _identity(key: tuple[str, ...]) -> Callable[[Record], Any]:
     if key == ("kafka_partition", "kafka_offset"):
         return lambda record: (record.partition, record.offset)
     return lambda record: record.key
-
-
-def _in_order(records: Sequence[Record]) -> list[Record]:
-    return sorted(records, key=lambda record: (record.offset, record.at, record.partition))
 
 
 def _written(decisions: Sequence[Decision], **counts: int) -> Written:

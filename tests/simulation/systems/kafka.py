@@ -178,7 +178,7 @@ class MemoryKafka:
         """Append records, each given by the fields that a producer decides on, as one transaction without an end."""
         part = self.log[partition]
         for fields in records:
-            record = Record(self.topic_id, partition, part.end, at=self._world.now(), **fields)
+            record = Record(self.topic_id, partition, part.end, **{"at": self._world.now(), **fields})
             part.records[part.end] = record
             part.end += 1
             if part.open_from is None:
