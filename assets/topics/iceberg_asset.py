@@ -100,7 +100,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             topic = topic_of(entry, context)
             try:
                 if config.replay_since:
-                    require_unpaused(clients.catalog, namespace, topic.name)
+                    require_unpaused(clients.catalog, namespace, topic)
                     replay_result = replay(namespace, topic, clients, config.replay_since, config.replay_branch or None)
                     counts = replay_result.counts
                     replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}

@@ -55,7 +55,7 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
         with dagster_failures(entry, *_sources(config, entry)):
             if source.writes:
                 try:
-                    require_unpaused(resources.catalog, config.namespace, entry.name)
+                    require_unpaused(resources.catalog, config.namespace, entry)
                 except Paused as error:
                     if REQUESTED.isdisjoint(context.run.tags):
                         raise
@@ -122,20 +122,21 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     )
     def topic_offsets(context: dg.SensorEvaluationContext, kafka: Kafka, catalog: Catalog) -> dg.SensorResult:
         versions: dict[str, str] = json.loads(context.cursor or "{}")
-        entries: list[tuple[Topic, str | None, str]] = [(topic, None, topic.topic) for topic in config.topics.values()]
-        for route, name, topic_or_fault in config.match_routes(kafka.topics() if config.routes else ()):
-            if isinstance(topic_or_fault, Topic):
-                entries.append((route, name, name))
-            else:
-                context.log.error(f"Topic '{name}' is skipped. {topic_or_fault}")
         paused = pauses(catalog, config.namespace)
+        # Reports trigger automation, so paused topics are excluded. The first tick after a pause reports their offsets.
+        entries: list[tuple[Topic, str | None, str]] = [
+            (topic, None, topic.topic) for topic in config.topics.values() if topic.table not in paused
+        ]
+        for route, name, topic_or_fault in config.match_routes(kafka.topics() if config.routes else ()):
+            if not isinstance(topic_or_fault, Topic):
+                context.log.error(f"Topic '{name}' is skipped. {topic_or_fault}")
+            elif topic_or_fault.table not in paused:
+                entries.append((route, name, name))
         requests = [
             dg.RunRequest(asset_selection=[dg.AssetKey(["kafka", name])], tags={"lakehouse/reason": "resumed"})
             for name, topic in config.topics.items()
-            if topic.source.upstream and _is_resumed(versions, name, paused)
+            if topic.source.upstream and _is_resumed(versions, topic.table, paused)
         ]
-        # Reports trigger automation, so paused topics are excluded. The first tick after a pause reports their offsets.
-        entries = [one for one in entries if (one[1] or one[0].name) not in paused]
         readable, unreadable = readable_offsets(kafka, sorted({topic for _, _, topic in entries}))
         offsets = {topic: read.partitions for topic, read in readable.items()}
         for topic, error in unreadable.items():
@@ -166,13 +167,14 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
     return topic_offsets
 
 
-def _is_resumed(versions: dict[str, str], name: str, paused: Collection[str]) -> bool:
-    """Return whether a derived topic was paused in the last tick and is not any more, and note in `versions` if it is.
+def _is_resumed(versions: dict[str, str], table: str, paused: Collection[str]) -> bool:
+    """Return whether the derived topic of a table was paused in the last tick and is not any more, and note in
+    `versions` if it is.
 
     The changes of its source during the pause requested runs that did nothing.
     """
-    key = f"{name}/paused"  # no topic has a slash in its name
-    if name in paused:
+    key = f"{table}/paused"  # no topic has a slash in its name
+    if table in paused:
         versions[key] = "yes"
         return False
     return versions.pop(key, None) is not None

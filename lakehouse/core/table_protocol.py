@@ -250,8 +250,8 @@ NAMES: Sequence[StoredName] = (
     StoredName(
         PAUSE_PREFIX,
         "namespace property",
-        "Begins the name of the pause of a topic's entry: JSON with `reason`, `at` and `by`. Catalogs allow names "
-        "of 255 characters, and Kafka topic names of 249",
+        "Begins the name of the pause of a topic, which the name of its first table ends: JSON with `reason`, `at` "
+        "and `by`",
         writers=("resources/iceberg/pauses.py",),
     ),
     StoredName(
@@ -267,7 +267,8 @@ NAMES: Sequence[StoredName] = (
         "message header",
         "The entry of lakehouse.yaml that a dead letter in a topic is of: several entries may share the record's "
         "topic and this one",
-        writers=("lakehouse/pipeline/dead_letters/dead_letter_topic.py",),
+        writers=("lakehouse/pipeline/dead_letters/letter_messages.py",),
+        readers=("lakehouse/pipeline/dead_letters/dead_letter_topic.py",),
     ),
 )
 """All stored names, by place."""

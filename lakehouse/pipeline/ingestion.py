@@ -84,7 +84,7 @@ def ingest(
     conflicts, is_begun = 0, False
     while True:
         began = SYSTEM_CLOCK.now()
-        if (topic_pause := pauses(clients.catalog, namespace).get(topic.name)) and is_begun:
+        if (topic_pause := pauses(clients.catalog, namespace).get(topic.table)) and is_begun:
             return
         if topic_pause:
             raise Paused(topic.name, topic_pause.describe())

@@ -48,7 +48,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) 
     stage_lag = StageLag(topic.name, stage, topic.max_lag_seconds)
     try:
         # A pause stops ingestion only; readers still expose what is published.
-        if reader is None and (topic_pause := pauses(resources.catalog, config.namespace).get(topic.name)):
+        if reader is None and (topic_pause := pauses(resources.catalog, config.namespace).get(topic.table)):
             stage_lag = replace(stage_lag, paused=topic_pause.describe())
         now_ms = int(time.time() * 1000)
         behind: Lag | None

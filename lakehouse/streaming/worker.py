@@ -182,7 +182,7 @@ class Worker:
             if not scheduler.is_computable(topic.name):
                 return
             turns = scheduler.states[source].turns
-        require_unpaused(clients.catalog, context.config.namespace, topic.name)
+        require_unpaused(clients.catalog, context.config.namespace, topic)
         clients.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
         resolve_name(topic.source.producer)(context.config, topic, clients)
         with context.lock:

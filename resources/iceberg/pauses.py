@@ -1,12 +1,14 @@
 """Paused topics, stored as properties of the catalog's namespace, which every process can read.
 
-They exist before a topic has a table, survive restarts, and can be listed with one request.
+They exist before a topic has a table, survive restarts, and can be listed with one request. They are stored by table,
+because an entry of lakehouse.yaml may be renamed.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 
+from lakehouse.config.settings import TopicSettings
 from lakehouse.core.errors import LakehouseError, Paused
 from lakehouse.core.table_protocol import PAUSE_PREFIX
 from lakehouse.core.user_name import user_name
@@ -30,7 +32,7 @@ class Pause:
 
 
 def pauses(catalog: Catalog, namespace: str) -> dict[str, Pause]:
-    """Return the pauses by topic entry."""
+    """Return the pauses by the name of the topic's first table."""
     from pyiceberg.exceptions import NoSuchNamespaceError
 
     with catalog.translate_errors():
@@ -53,7 +55,7 @@ def _parse(text: str) -> Pause:
         return Pause(text, "an unknown time", "an unknown user")
 
 
-def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
+def pause(catalog: Catalog, namespace: str, topic: TopicSettings, reason: str) -> Pause:
     """Pause a topic, or change the reason of its pause."""
     if len(reason) > MAX_REASON:
         raise LakehouseError(
@@ -63,35 +65,35 @@ def pause(catalog: Catalog, namespace: str, topic: str, reason: str) -> Pause:
     with catalog.translate_errors():
         catalog.iceberg().create_namespace_if_not_exists(namespace)
         text = json.dumps(asdict(new), ensure_ascii=False)
-        catalog.iceberg().update_namespace_properties(namespace, updates={PAUSE_PREFIX + topic: text})
-    if pauses(catalog, namespace).get(topic) != new:
+        catalog.iceberg().update_namespace_properties(namespace, updates={PAUSE_PREFIX + topic.table: text})
+    if pauses(catalog, namespace).get(topic.table) != new:
         # Glue replaces all properties at once, without a condition.
         raise LakehouseError(
-            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is not paused. Run "
-            f"`lakehouse pause {topic}` again"
+            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic.name}' is not paused. Run "
+            f"`lakehouse pause {topic.name}` again"
         )
     return new
 
 
-def unpause(catalog: Catalog, namespace: str, topic: str) -> bool:
-    """End the pause of a topic and return whether it was paused."""
-    if topic not in pauses(catalog, namespace):
+def unpause(catalog: Catalog, namespace: str, table: str) -> bool:
+    """End the pause of the topic of a table and return whether it was paused."""
+    if table not in pauses(catalog, namespace):
         return False
     with catalog.translate_errors():
-        catalog.iceberg().update_namespace_properties(namespace, removals={PAUSE_PREFIX + topic})
-    if topic in pauses(catalog, namespace):
+        catalog.iceberg().update_namespace_properties(namespace, removals={PAUSE_PREFIX + table})
+    if table in pauses(catalog, namespace):
         raise LakehouseError(
-            f"Another writer changed namespace '{namespace}' at the same time. Topic '{topic}' is still paused. Run "
-            f"`lakehouse unpause {topic}` again"
+            f"Another writer changed namespace '{namespace}' at the same time. The topic of table '{table}' is still "
+            f"paused. Repeat the command"
         )
     return True
 
 
-def require_unpaused(catalog: Catalog, namespace: str, topic: str) -> None:
+def require_unpaused(catalog: Catalog, namespace: str, topic: TopicSettings) -> None:
     """Require that a topic is not paused.
 
     Raises:
         Paused: The topic is paused.
     """
-    if current := pauses(catalog, namespace).get(topic):
-        raise Paused(topic, current.describe())
+    if current := pauses(catalog, namespace).get(topic.table):
+        raise Paused(topic.name, current.describe())

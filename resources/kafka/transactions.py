@@ -31,6 +31,9 @@ VISIBLE_SECONDS = 60
 DEFAULT_LIMIT = 1_048_588
 """Default of a topic's max.message.bytes (Kafka, Topic configs)."""
 
+BATCH_BYTES = 1_000_000
+"""Maximum bytes of a batch of several messages (librdkafka, batch.size: its default)."""
+
 OVERHEAD_BYTES = 512
 """Upper bound of the size of a batch with one message besides its key, value and headers."""
 
@@ -55,14 +58,20 @@ class Outgoing:
     @property
     def size(self) -> int:
         """Approximate bytes of an uncompressed batch with only this message."""
-        headers = sum(len(name) + len(value or b"") + 10 for name, value in self.headers)
+        headers = sum(len(name.encode()) + len(value or b"") + 10 for name, value in self.headers)
         return len(self.key or b"") + len(self.value or b"") + headers + OVERHEAD_BYTES
 
 
-def begin(kafka: KafkaClient, transactional_id: str) -> Producer:
-    """Open a producer, which fences off an older process with the same id."""
+def begin(kafka: KafkaClient, transactional_id: str, limit: int = DEFAULT_LIMIT) -> Producer:
+    """Open a producer, which fences off an older process with the same id.
+
+    Args:
+        kafka: The cluster.
+        transactional_id: The id.
+        limit: The maximum bytes of a batch in the topic, which brokers also compare with batches of several messages.
+    """
     settings = {"transaction_timeout_ms": TIMEOUT_SECONDS * 1000, "message_max_bytes": 1_000_000_000}
-    producer = kafka.producer(transactional_id=transactional_id, **settings)
+    producer = kafka.producer(transactional_id=transactional_id, batch_size=min(max(limit, 1), BATCH_BYTES), **settings)
     with kafka.translate_errors():
         producer.init_transactions()
     return producer

@@ -50,13 +50,13 @@ def run(config, systems, tags):
 
 def test_run_that_automation_requests_for_paused_topic_does_nothing(config, systems):
     """The source of a paused topic continues: each of its commits requests a run, whose failure would send an alert."""
-    pauses.pause(systems["catalog"], "shop", "totals", "migration")
+    pauses.pause(systems["catalog"], "shop", config.topics["totals"], "migration")
     result = run(config, systems, REQUESTED)
     assert result.success and not result.asset_materializations_for_node("kafka__totals")
 
 
 def test_manual_run_of_paused_topic_fails_with_the_remedy(config, systems):
-    pauses.pause(systems["catalog"], "shop", "totals", "migration")
+    pauses.pause(systems["catalog"], "shop", config.topics["totals"], "migration")
     [failed] = list(run(config, systems, {}).filter_events(lambda event: event.is_step_failure))
     assert "`lakehouse unpause totals`" in failed.step_failure_data.user_failure_data.description
 
@@ -83,8 +83,8 @@ def test_resumed_derived_topic_gets_one_run(config, systems):
         return [[key.path for key in request.asset_selection] for request in result.run_requests]
 
     assert requested() == []
-    pauses.pause(systems["catalog"], "shop", "totals", "migration")
-    pauses.pause(systems["catalog"], "shop", "orders", "migration")
+    pauses.pause(systems["catalog"], "shop", config.topics["totals"], "migration")
+    pauses.pause(systems["catalog"], "shop", config.topics["orders"], "migration")
     assert requested() == requested() == []
     for name in ("orders", "totals"):
         pauses.unpause(systems["catalog"], "shop", name)

@@ -138,6 +138,21 @@ def test_unpause_topic_no_longer_declared_succeeds(config):
     assert run("unpause", "orders")[0] == 0
 
 
+def test_pause_of_entry_renamed_with_its_table_remains(config, systems):
+    assert run("pause", "orders", "--reason", "migration")[0] == 0
+    file = config.file
+    settings = "  shop.Orders:\n    kafka_topic: orders\n    table: orders\n"
+    file.write_text(file.read_text().replace("  orders:\n", settings))
+    renamed = loader.load()
+    with pytest.raises(Paused, match="'shop.Orders' is paused since .*migration.* `lakehouse unpause shop.Orders`"):
+        ingest_topic(renamed, systems, "shop.Orders")
+    [paused] = [s for s in status(renamed, systems) if s.topic == "shop.Orders"]
+    assert "migration" in paused.stages[0].paused
+
+    assert run("unpause", "shop.Orders")[0] == 0
+    assert ingest_topic(renamed, systems, "shop.Orders") == []
+
+
 def test_pause_set_by_other_tool_is_respected(config, systems):
     iceberg = systems.catalog.iceberg()
     iceberg.create_namespace("shop")

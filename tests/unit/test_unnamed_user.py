@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from lakehouse.config.model import Topic
 from resources.iceberg.pauses import pause, pauses
 
 
@@ -15,5 +16,5 @@ def unnamed(monkeypatch):
 
 
 def test_pause_by_user_without_name_has_the_number(catalog, unnamed):
-    pause(catalog, "trading", "orders", "deployment")
+    pause(catalog, "trading", Topic(name="orders"), "deployment")
     assert pauses(catalog, "trading")["orders"].by == "54321"

@@ -5,7 +5,8 @@ import threading
 
 import click
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.core.tables.naming import table_name
 from lakehouse.core.terminal import echo
 
 
@@ -52,9 +53,9 @@ def pause(topic: str, reason: str) -> None:
     from resources.iceberg import pauses
 
     declared = loader.load()
-    declared.topic_written_by_spark(topic)
+    entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as resources:
-        echo(f"{topic}: {pauses.pause(resources.catalog, declared.namespace, topic, reason).describe()}")
+        echo(f"{topic}: {pauses.pause(resources.catalog, declared.namespace, entry, reason).describe()}")
     echo(f"Resume with `lakehouse unpause {topic}`")
 
 
@@ -68,8 +69,13 @@ def unpause(topic: str) -> None:
 
     declared = loader.load()
     with open_clients(declared) as resources:
-        # The pause is removed first, because lakehouse.yaml may no longer declare the topic.
-        if not pauses.unpause(resources.catalog, declared.namespace, topic):
-            declared.topic(topic)
+        try:
+            table = declared.topic(topic).table
+        except ConfigError:
+            # lakehouse.yaml may no longer declare the topic of a pause.
+            table = table_name(topic)
+            if table not in pauses.pauses(resources.catalog, declared.namespace):
+                raise
+        if not pauses.unpause(resources.catalog, declared.namespace, table):
             raise LakehouseError(f"Topic '{topic}' is not paused. Nothing was changed. See `lakehouse status`")
     echo(f"{topic}: resumed")

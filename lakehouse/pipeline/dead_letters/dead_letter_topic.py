@@ -7,22 +7,23 @@ dead letters remains complete whether or not producing succeeds.
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
-import pyarrow as pa
 from pyiceberg.table import Table
 
 from lakehouse.config.checks import DEAD_LETTER_TOPIC
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import UnclearState, reason, trace
+from lakehouse.core.errors import LakehouseError, UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.table_protocol import ENTRY
-from lakehouse.core.tables import arrow_values
+from lakehouse.core.text import pluralize
+from lakehouse.pipeline.batches.poison import listed
 from lakehouse.pipeline.batches.positions import topic_id
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
+from lakehouse.pipeline.dead_letters.letter_messages import letter_messages
+from lakehouse.pipeline.engine_values import Place
 from resources.iceberg.bookmarked_table import bookmark_of
 from resources.iceberg.catalog import Catalog
 from resources.kafka import bookmark_topic
@@ -31,6 +32,9 @@ from resources.kafka.transactions import Outgoing, begin, commit, message_limit,
 from resources.protocols import KafkaClient
 
 _LOG = logging.getLogger(__name__)
+
+MOST_NAMED = 10
+"""Maximum number of dead letters that an error names."""
 
 
 def try_publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> list[CheckResult]:
@@ -58,6 +62,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     recreated topic are new ones.
 
     Raises:
+        LakehouseError: Some were skipped, because their topic accepts only messages that are even shorter.
         TransientError: A newer process produces the same dead letters.
         UnclearState: It is unknown which were produced.
         Unreachable: A system does not answer.
@@ -74,8 +79,9 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     target = topic.dead_letter_topic
     kafka.ensure_topic(target, topic.partitions, min_partitions=1)
     bookmark_topic.ensure(kafka)
-    # First: this fences off any older process, which can produce nothing from now on.
-    producer = begin(kafka, name)
+    limit = message_limit(kafka, target)
+    # Before the bookmark is read: this fences off any older process, which can produce nothing from now on.
+    producer = begin(kafka, name, limit)
     bookmark, target_id = bookmark_topic.read(kafka, name), topic_id(kafka, target)
     if bookmark is None and _has_letters_of(topic, kafka):
         raise UnclearState(
@@ -86,7 +92,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     since = _since(bookmark, last) if bookmark and bookmark.target_id == target_id else {}
     upto = {p: max(end, since.get(p, 0)) for p, end in last.end.items()}
     new = clients.engine.letters.read(ref.dead_letters, last.topic_id, since, upto)
-    produced, remaining = dict(since), new.num_rows
+    produced, remaining, skipped = dict(since), new.num_rows, list[Place]()
 
     def with_bookmark(part: Iterator[Outgoing]) -> Iterator[Outgoing]:
         nonlocal remaining
@@ -95,13 +101,20 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
             yield message
             produced[message.source[0]] = message.source[1] + 1
             remaining -= 1
-        offsets = dict(produced) if remaining else upto
+        offsets = dict(produced) if remaining > len(skipped) else upto
         bookmark = bookmark_of(last, target_id, table, offsets)
         yield bookmark_topic.message(kafka, name, bookmark)
 
     if new.num_rows:
-        for part in split(_messages(new, topic, message_limit(kafka, target))):
+        for part in split(letter_messages(new, topic, limit, skipped)):
             commit(kafka, producer, with_bookmark(part))
+    if skipped:
+        more = f", and {len(skipped) - MOST_NAMED:,} more" if len(skipped) > MOST_NAMED else ""
+        raise LakehouseError(
+            f"{pluralize(len(skipped), 'dead letter')} of '{topic.name}' ({listed(skipped[:MOST_NAMED])}{more}) cannot "
+            f"be produced to '{target}', which accepts messages of at most {limit:,} bytes (max.message.bytes). All "
+            f"others were produced. Raise that setting for later ones, and read these in table {ref.dead_letters}"
+        )
     return int(new.num_rows)
 
 
@@ -127,48 +140,3 @@ def _may_lack(catalog: Catalog, bookmark: Bookmark | None, table: Table, last: B
 
 def _since(bookmark: Bookmark, last: Batch) -> Positions:
     return bookmark.offsets if bookmark.is_of(last) else {}
-
-
-def _messages(letters: pa.Table, topic: Topic, limit: int) -> Iterator[Outgoing]:
-    """Yield the messages by partition and offset; one record batch at a time exists as Python objects.
-
-    A value that exceeds the topic's limit is left out, and a header reports that: the table has the value.
-    """
-    for batch in letters.to_batches():
-        for letter in arrow_values.rows(batch):
-            record = letter["source_record"]
-            headers, source = (*_headers(record), *_origin(letter, topic)), (record["partition"], record["offset"])
-            message = Outgoing(topic.dead_letter_topic, record["key"], record["value"], headers, source=source)
-            if message.size > limit:
-                message = _shortened(message, limit)
-            yield message
-
-
-def _shortened(message: Outgoing, limit: int) -> Outgoing:
-    """Return a message without its value; if it is still too large, also without its key and the record's own
-    headers."""
-    left_out = {"lakehouse.value_left_out": str(len(message.value or b""))}
-    short = replace(message, value=None, headers=(*message.headers, *_encoded(left_out)))
-    if short.size > limit:
-        project_headers = tuple(header for header in message.headers if header[0].startswith("lakehouse."))
-        left_out |= {"lakehouse.key_left_out": str(len(message.key or b"")), "lakehouse.headers_left_out": "true"}
-        short = replace(short, key=None, headers=(*project_headers, *_encoded(left_out)))
-    return short
-
-
-def _headers(record: dict[str, Any]) -> Iterator[tuple[str, bytes | None]]:
-    for header in record["headers"] or ():
-        yield header["key"], header["value"]
-
-
-def _origin(letter: dict[str, Any], topic: Topic) -> Iterator[tuple[str, bytes | None]]:
-    """Yield headers with the entry and the record's origin, and the reason why it is a dead letter."""
-    record = letter["source_record"]
-    values = {name: letter[name] for name in ("error_reason", "error_message")}
-    values |= {name: record[name] for name in ("topic", "partition", "offset")}
-    return _encoded({ENTRY: topic.name, **{f"lakehouse.{name}": str(value) for name, value in values.items()}})
-
-
-def _encoded(headers: dict[str, str]) -> Iterator[tuple[str, bytes]]:
-    for name, value in headers.items():
-        yield name, value.encode()

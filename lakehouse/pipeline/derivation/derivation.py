@@ -72,18 +72,26 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         Unreachable: A system does not answer.
     """
     bookmark_topic.ensure(clients.kafka)
-    # First: this fences off any older process, which can produce nothing from now on.
-    producer = begin(clients.kafka, derived_bookmark_name(topic))
+    limit = message_limit(clients.kafka, topic.topic)
+    # Before the bookmark is read: this fences off any older process, which can produce nothing from now on.
+    producer = begin(clients.kafka, derived_bookmark_name(topic), limit)
     target = DerivedTopic(config, topic, clients, topic_id(clients.kafka, topic.topic))
     produced = Produced(0, None)
     for chain in source_chains(target):
-        of_table = _derive_table(target, chain, producer)
+        of_table = _derive_table(target, chain, producer, limit)
         produced = replace(of_table, messages=produced.messages + of_table.messages)
     return produced
 
 
-def _derive_table(target: DerivedTopic, chain: TableChain, producer: Producer) -> Produced:
-    """Derive messages from the new rows of the newest table of a chain, and produce them."""
+def _derive_table(target: DerivedTopic, chain: TableChain, producer: Producer, limit: int) -> Produced:
+    """Derive messages from the new rows of the newest table of a chain, and produce them.
+
+    Args:
+        target: The derived topic.
+        chain: The tables.
+        producer: The producer.
+        limit: The maximum bytes of a message in the topic.
+    """
     source = newest_source_table(target.source, chain, target.clients)
     if source is None:
         return Produced(0, None)
@@ -98,7 +106,6 @@ def _derive_table(target: DerivedTopic, chain: TableChain, producer: Producer) -
         return Produced(0, source.snapshot_id)
     pending = strategy.pending(progress)
     kafka, count = target.clients.kafka, 0
-    limit = message_limit(kafka, target.topic.topic)
     for part in strategy.parts(pending):
         for messages in strategy.transactions(_messages(target, part, limit)):
             commit(kafka, producer, messages)

@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 from lakehouse.core.errors import translate
 from resources.kafka.errors import to_error
 from resources.kafka.kafka import Headers, Offsets, Received, TopicDescription
-from resources.kafka.transactions import TIMEOUT_SECONDS
+from resources.kafka.transactions import DEFAULT_LIMIT, TIMEOUT_SECONDS
 from tests.simulation.systems.kafka import MemoryKafka
 
 T = TypeVar("T")
@@ -49,7 +49,7 @@ class MessageTopic:
     """A topic: its id, its settings and the offsets of each partition."""
 
     topic_id: str
-    settings: Mapping[str, str]
+    settings: dict[str, str]
     partitions: list[list[Slot]]
 
 
@@ -59,9 +59,11 @@ class MessageKafka(MemoryKafka):
     Attributes:
         topics: The further topics by name.
         message_seconds: The time that a broker takes to accept a message.
+        max_message_bytes: The maximum bytes of a message in the topics.
     """
 
     message_seconds = 0.0
+    max_message_bytes = DEFAULT_LIMIT
 
     def __init__(self, *arguments: Any, **settings: Any):
         self.topics: dict[str, MessageTopic] = {}
@@ -92,7 +94,9 @@ class MessageKafka(MemoryKafka):
 
     def create(self, topic: str, partitions: int, settings: Mapping[str, str] | None = None) -> None:
         """Create a topic at once."""
-        self.topics[topic] = MessageTopic(f"messages{next(_ids)}", settings or {}, [[] for _ in range(partitions)])
+        self.topics[topic] = MessageTopic(
+            f"messages{next(_ids)}", dict(settings or {}), [[] for _ in range(partitions)]
+        )
 
     def ensure_topic(self, topic: str, partitions: int, *_: Any, settings: Mapping[str, str] | None = None, **__: Any):
         """Create a topic if it does not exist."""
@@ -105,8 +109,10 @@ class MessageKafka(MemoryKafka):
 
     def topic_setting(self, topic: str, name: str) -> str | None:
         """Return a setting of a topic."""
+        defaults = {"max.message.bytes": str(self.max_message_bytes)}
         return self._call(
-            "topic_setting", lambda: self.topics[topic].settings.get(name) if topic in self.topics else None
+            "topic_setting",
+            lambda: (defaults | self.topics[topic].settings).get(name) if topic in self.topics else None,
         )
 
     def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received]:
@@ -165,6 +171,9 @@ class MessageKafka(MemoryKafka):
         self._world.advance(self.message_seconds)
         if topic not in self.topics:
             raise KafkaException(KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART, "the topic was deleted"))
+        bodies = [message.key, message.value, *(part for n, value in message.headers for part in (n.encode(), value))]
+        if sum(len(body or b"") for body in bodies) > self.max_message_bytes:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE, "the message is too large"))
         transaction = self._open.setdefault(transactional_id, Transaction(time.monotonic()))
         partitions = self.topics[topic].partitions
         slots = partitions[partition if partition >= 0 else zlib.crc32(message.key or b"") % len(partitions)]
