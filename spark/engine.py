@@ -82,6 +82,7 @@ from spark.tables import (
     lost_rows,
     maintenance_procedures,
     places,
+    related_events,
     staged_checks,
     write,
 )
@@ -167,12 +168,29 @@ class _Jobs:
 @_raises_job_failed
 @dataclass(frozen=True)
 class SparkDecided:
-    """Decided records, as the columns of spark.decoding.decoded. Each action reads and decides them again."""
+    """Decided records, as the columns of spark.decoding.decoded. Each action reads and decides them again.
 
-    frame: DataFrame
+    Attributes:
+        alone: The records, each decided by itself.
+        decoding: The instructions.
+        related: The change events with regard to each other; None if the records are none.
+    """
+
+    alone: DataFrame
     decoding: Decoding[Codec]
     partitions: int
     """The number of partitions of the topic."""
+    related: related_events.RelatedEvents | None = None
+
+    @property
+    def is_truncated(self) -> bool:
+        """True if a record deletes all rows."""
+        return self.related is not None and self.related.summary.truncate is not None
+
+    @property
+    def frame(self) -> DataFrame:
+        """The records, decided with regard to each other."""
+        return self.alone if self.related is None else self.related.frame
 
     def origin(self, key: Sequence[str]) -> tuple[str, str] | None:
         """Return the table's columns of partitions and timestamps, which order records of a key in several partitions.
@@ -187,7 +205,7 @@ class SparkDecided:
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
     ) -> list[int]:
-        return decode.foreign_schema_ids(self.frame, most, known, side)
+        return decode.foreign_schema_ids(self.alone, most, known, side)
 
     def first_faults(self, limit: int = 5, *, shows_keys: bool = False) -> list[tuple[int, int, str]]:
         return explain.first_faults(self.frame, self.decoding, limit, shows_keys=shows_keys)
@@ -340,14 +358,23 @@ class SparkEngine(_Jobs):
         partitions = len((records.position if isinstance(records, WaitingLetters) else records.batch).end)
         if refused:
             return SparkDecided(decode.refused(frame, instructions, refused, headers=headers), instructions, partitions)
-        return SparkDecided(decode.decode(frame, instructions, headers=headers), instructions, partitions)
+        decided = decode.decode(frame, instructions, headers=headers)
+        if instructions.mode != "debezium":
+            return SparkDecided(decided, instructions, partitions)
+
+        def with_old_keys() -> DataFrame:
+            return decode.decode(self._records(records, headers=True), instructions, headers=headers)
+
+        is_log = isinstance(records, LogRange)
+        related = related_events.RelatedEvents(self._session, decided, with_old_keys, instructions, of_log=is_log)
+        return SparkDecided(decided, instructions, partitions, related)
 
     def completes(self, trial: Trial) -> bool:
         match trial:
             case Reading():
                 return kafka_records.is_readable(self._records(trial.records))
             case Deciding():
-                return decode.is_decodable(trial.decided.frame)
+                return decode.is_decodable(trial.decided.alone)
             case Controls():
                 control.decode_controls(self._session, with_codecs(trial.decoding), explained=trial.explained)
             case Checking():
@@ -363,7 +390,8 @@ class SparkEngine(_Jobs):
         if decided is None:
             write.nothing(self._session, target)
             return Written(Counts())
-        return write.rows(decided.frame, target, mode, key, empty=empty, origin=decided.origin(key))
+        origin, truncated = decided.origin(key), decided.is_truncated
+        return write.rows(decided.frame, target, mode, key, empty=empty, origin=origin, truncated=truncated)
 
     def count(self, question: Question[Answer]) -> Answer:
         result: Any

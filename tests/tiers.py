@@ -69,6 +69,8 @@ REST = (
     "tests/faults/test_s3_and_registry.py",
     "tests/faults/test_table_changes.py",
     "tests/faults/test_unresponsive_systems.py",
+    "tests/integration/test_change_events.py",
+    "tests/integration/test_debezium_connector.py",
     "tests/integration/test_exactly_once.py",
     "tests/integration/test_stalled_spark.py",
     "tests/integration/test_two_writers.py",

@@ -15,7 +15,7 @@ from assets.entry import code_links, group, on_upstream_change, topic_of, unless
 from assets.factories import asset_spec, dagster_failures, table_op
 from assets.results import as_table, batch_message, check_results
 from assets.topics import confluent_state
-from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT
+from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT, SOURCE_SNAPSHOT
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hidden_ids, visible_columns
 from lakehouse.core.errors import LakehouseError
@@ -137,6 +137,9 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
 def _audit_specs(key: dg.AssetKey, entry: Topic) -> Iterator[dg.AssetCheckSpec]:
     for name, statement in AUDITS.items():
         yield dg.AssetCheckSpec(name, asset=key, blocking=True, description=statement)
+    if entry.mode == "debezium":
+        description = "The connector began no other snapshot of the source, which may leave rows that were deleted."
+        yield dg.AssetCheckSpec(SOURCE_SNAPSHOT, asset=key, description=description)
     if entry.dead_letter_topic:
         description = f"Every dead letter is also in topic {entry.dead_letter_topic}."
         yield dg.AssetCheckSpec(DEAD_LETTER_TOPIC, asset=key, description=description)

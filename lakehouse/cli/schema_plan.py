@@ -110,7 +110,7 @@ def plan(
         target = as_table(schemas, table)
         if table is not None:
             require_naming(topic, table, str(ref))
-        if not topic.effective_key_format:
+        if not topic.key_format and topic.mode != "upsert":
             require_key(schemas)
         schemas.deletion()
     except SchemaError as error:

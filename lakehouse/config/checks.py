@@ -328,7 +328,7 @@ CHECKS: Sequence[type[Check]] = (
 )
 """The types of check of this project."""
 
-RESERVED = RECORD_COUNT, KEY_NOT_NULL, FRESH, LEDGER, DEAD_LETTER_TOPIC, STREAMING, TABLEFLOW = (
+RESERVED = RECORD_COUNT, KEY_NOT_NULL, FRESH, LEDGER, DEAD_LETTER_TOPIC, STREAMING, TABLEFLOW, SOURCE_SNAPSHOT = (
     "record_count",
     "key_not_null",
     "fresh",
@@ -336,6 +336,7 @@ RESERVED = RECORD_COUNT, KEY_NOT_NULL, FRESH, LEDGER, DEAD_LETTER_TOPIC, STREAMI
     "dead_letter_topic",
     "streaming",
     "tableflow",
+    "source_snapshot",
 )
 """Names of the checks that tables have without a declaration."""
 

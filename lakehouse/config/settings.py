@@ -121,6 +121,21 @@ class Retention(ConfigModel):
     min_snapshots: int = Field(10, ge=1, description="Number of newest publications that never expire.")
 
 
+class ChangeEvents(ConfigModel):
+    """Debezium's change events, with the connector's settings that their meaning depends on."""
+
+    unavailable_value: str = Field(
+        "__debezium_unavailable_value",
+        min_length=1,
+        description="`unavailable.value.placeholder` of the connector: the row keeps its value where an event has it.",
+    )
+    truncate: Literal["apply", "ignore"] = Field(
+        "apply",
+        description="Effect of a truncate: `apply` deletes all rows, which requires a topic with one partition; "
+        "`ignore` keeps them.",
+    )
+
+
 class TopicSettings(ConfigModel):
     """Settings of an entry of lakehouse.yaml; `Topic` has the types of its source and of its checks."""
 
@@ -156,11 +171,13 @@ class TopicSettings(ConfigModel):
         None,
         description="Format of the message key, whose columns are added to the value's. If both have a column of "
         "`key`, they must agree. `none`: message keys are ignored, and the value has the columns of `key`. Default: "
-        "`string` in mode upsert, which is refused if the registry has a schema of the keys; otherwise `none`.",
+        "`string` in mode upsert, which is refused if the registry has a schema of the keys; the format of the value "
+        "in mode debezium; otherwise `none`.",
     )
     delete: Deletion | None = Field(
         None, description="With `mode: upsert`: the column and value of records that delete the row of their key."
     )
+    debezium: ChangeEvents = Field(ChangeEvents(), description="With `mode: debezium`: the connector's settings.")
     value_format: FormatName = Field("avro", description="Format of the message value.")
     value_schema_file: str = Field(
         "", description="JSON Schema of `json` values, relative to lakehouse.yaml. Default: one column with the text."
@@ -265,11 +282,12 @@ class TopicSettings(ConfigModel):
     def effective_key_format(self) -> str | None:
         """The format of keys, or None if they are not decoded.
 
-        Upserts decode them by default, because only the key of a null value identifies the row to delete.
+        Upserts decode them by default, because only the key of a null value identifies the row to delete. Change events
+        too: the old row of a deletion has arbitrary values in columns that are no key.
         """
         if self.key_format == IGNORED_KEYS:
             return None
-        return self.key_format or (StringFormat.name if self.mode == "upsert" else None)
+        return self.key_format or {"upsert": StringFormat.name, "debezium": self.value_format}.get(self.mode)
 
     @property
     def min_snapshot_age(self) -> timedelta:

@@ -47,6 +47,10 @@ REASONS = {
     "not have. `lakehouse redrive` looks it up",
     "other_type": "The value has another record type than the topic, by the name in its schema",
     "key_mismatch": "The message key differs from the columns of `key` in the value",
+    "truncate": "The source truncated the table, but the topic has several partitions, so which rows are older is "
+    "unknown. Set 'debezium: {truncate: ignore}' on the topic, and delete the old rows",
+    "unchanged_value": "The change event omits a value because it is unchanged, and neither the table nor an earlier "
+    "event has it: the row is missing, or a record of its key is a dead letter",
 }
 """Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
 
@@ -107,6 +111,18 @@ S = TypeVar("S")
 
 
 @dataclass(frozen=True)
+class KnownRows:
+    """The rows of a table before some records, from which change events get the values that they omit."""
+
+    ref: TableRef
+    snapshot_id: int
+    place: Sequence[str]
+    """The columns of Kafka partitions and offsets."""
+    batch: Batch
+    """The records. The values of a key with an earlier dead letter are unknown."""
+
+
+@dataclass(frozen=True)
 class Decoding(Generic[S]):
     """Instructions that turn a topic's records into rows.
 
@@ -138,6 +154,12 @@ class Decoding(Generic[S]):
     """Whether the topic has records of other types as well."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """The table's names of metadata columns by their internal names."""
+    truncate: Literal["apply", "ignore", "refuse"] = "refuse"
+    """The effect of a change event that truncates the table."""
+    unavailable: str = ""
+    """The placeholder in change events for values that they omit."""
+    known: KnownRows | None = None
+    """The rows that have those values; None if there are none."""
     quarantine: Mapping[str, str | Matches] = field(default_factory=dict)
     """Tests of rows by check name (lakehouse.config.checks.RowCheck); rows that do not pass one are quarantined."""
 
@@ -196,6 +218,8 @@ class Written:
     """The digest of all dead letters."""
     check_digest: int = 0
     """The digest of the dead letters that fail a check."""
+    snapshot_starts: int = 0
+    """The number of change events that are the first of a snapshot of the source."""
 
     def __add__(self, other: Written) -> Written:
         return Written(
@@ -205,6 +229,7 @@ class Written:
             self.bad_key + other.bad_key,
             self.dead_digest ^ other.dead_digest,
             self.check_digest ^ other.check_digest,
+            self.snapshot_starts + other.snapshot_starts,
         )
 
     @property

@@ -109,21 +109,21 @@ def of_range(context: BatchContext) -> tuple[BatchContext, Rewrite]:
     """
     whole, topic, engine = context.batch, context.topic, context.engine
     ranges, remaining = [], whole
+    # Change events omit values that earlier ones have, so all of them are one piece.
+    most = whole.offsets if topic.mode == "debezium" else topic.max_records_per_batch
     while remaining.offsets:
-        piece = head(remaining, topic.max_records_per_batch)
+        piece = head(remaining, most)
         ranges.append(context.records(piece))
         remaining = replace(remaining, start=piece.end)
     for records in ranges:
         # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
-        context = context.with_foreign_writers(
-            engine.decide(records, context.schemas.decoding()), foreign_writers.BY_HAND
-        )
+        context = context.with_foreign_writers(engine.decide(records, context.decoding()), foreign_writers.BY_HAND)
         if context.schemas.unusable_ids is not None:
             raise LakehouseError(
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    instructions, headers = context.schemas.decoding(), topic.keeps_dead_letters
+    instructions, headers = context.decoding(), topic.keeps_dead_letters
     pieces = [engine.decide(records, instructions, headers=headers) for records in ranges]
     return context, Rewrite(pieces, whole.offsets, whole.start, {"start": dict(whole.start), "end": dict(whole.end)})
 

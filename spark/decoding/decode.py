@@ -8,22 +8,29 @@ format).
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.errors.exceptions.connect import SparkConnectGrpcException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType
+from pyspark.sql import types as T
 
 from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding import framing_columns
-from spark.decoding.conditions import first_of, is_true
+from spark.decoding.conditions import first_of, is_true, none_of
 from spark.decoding.decoded import PREFIX, record
-from spark.decoding.exact_keys import exactly, text_of_json
+from spark.decoding.exact_keys import exactly, member_of_json, text_of_json
 from spark.decoding.row_tests import outcome
+from spark.decoding.unavailable_values import is_unavailable
+
+SNAPSHOT_STARTS = ("first", "first_in_data_collection")
+"""Marks of the first event of a snapshot of the source, of all tables or of one (Debezium, `source.snapshot`)."""
+
+OLD_KEY = "__debezium.oldkey"
+"""The header of a creation with the previous key of its row (Debezium, PostgreSQL connector: Primary key updates)."""
 
 
 class Codec(Protocol):
@@ -116,7 +123,12 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
         decoding.value.schema_id(data).alias("schema_id"),
         (decoding.key.decode(F.col("key")) if decoding.key else F.lit(None)).alias("k"),
     )
-    for name, codec in (("v", decoding.value), ("k", decoding.key)):
+    sides = [("v", decoding.value), ("k", decoding.key)]
+    if decoding.mode == "debezium" and decoding.key and "headers" in records.columns:
+        old_key = F.try_element_at(F.filter("headers", lambda header: header["key"] == OLD_KEY), F.lit(1))["value"]
+        decoded = decoded.withColumn("old_key", old_key).withColumn("o", decoding.key.decode(F.col("old_key")))
+        sides.append(("o", decoding.key))
+    for name, codec in sides:
         if codec:
             decoded = decoded.withColumn(name, codec.revised(name))
             row, good = codec.finished(name)
@@ -124,6 +136,8 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
     message_keys = _message_keys(decoded, decoding)
     columns = _columns(decoded, decoding, rows, message_keys)
+    if decoding.mode == "debezium":
+        rows = replace(rows, event=_event(decoded, decoding, columns))
     filtered = is_true(rows.filtered)
     if decoding.has_other_types:
         filtered |= is_true(decoding.value.other(data))
@@ -133,7 +147,7 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
         row_faults.append((F.col("key").isNotNull() & ~_is_good("k"), "bad_key"))
         if decoding.key.is_text:
             row_faults.append((framing_columns.is_framed(F.col("key")), "bad_key"))
-    row_faults += [(columns[name].isNull(), "bad_key") for name in decoding.key_columns]
+    row_faults += [(columns[name].isNull() & ~rows.truncate, "bad_key") for name in decoding.key_columns]
     row_faults += _disagreements(rows, message_keys)
     reason = F.when(
         ~filtered, F.coalesce(F.when(~is_true(rows.empty), _first(_value_faults(decoding, data))), _first(row_faults))
@@ -141,7 +155,13 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
     # Spark pushes filters below projections unless an expression is non-deterministic. A filter by the reason would
     # otherwise decode once for each column that the reason depends on.
     reason = F.when(F.monotonically_increasing_id() >= 0, reason)
-    result = _result(decoded, columns, decoding, filtered, rows.deleted, reason, headers)
+    outcome_columns = {"filtered": filtered, "tombstone": rows.deleted, "truncate": rows.truncate, "reason": reason}
+    result = _result(decoded, columns, decoding, outcome_columns | rows.event, headers)
+    return result if decoding.mode == "debezium" else checked(result, decoding)
+
+
+def checked(result: DataFrame, decoding: Decoding[Codec]) -> DataFrame:
+    """Return decoded records, of which those that fail a check are dead letters."""
     if not decoding.quarantine:
         return result
     good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
@@ -158,26 +178,28 @@ def refused(records: DataFrame, decoding: Decoding[Codec], reason: str, *, heade
     columns = {name: F.lit(None) for name in decoding.columns}
     never = F.lit(False)
     # Not a constant, because Spark would then optimize away the observation that counts these records.
-    return _result(records, columns, decoding, never, never, F.when(F.col("offset") >= 0, reason), headers)
+    outcome_columns = {name: never for name in ("filtered", "tombstone", "truncate")}
+    return _result(
+        records, columns, decoding, outcome_columns | {"reason": F.when(F.col("offset") >= 0, reason)}, headers
+    )
 
 
 def _result(
     records: DataFrame,
     columns: Mapping[str, Column],
     decoding: Decoding[Codec],
-    filtered: Column,
-    deleted: Column,
-    reason: Column,
+    technical: Mapping[str, Column],
     headers: bool,
 ) -> DataFrame:
     metadata = {internal(name): F.expr(column.expression) for name, column in registered().items()}
     names = ("partition", "offset", "timestamp", "schema_id", "key", "value", *(["headers"] if headers else []))
     technical = {name: F.col(name) for name in names} | {
         "timestamp_type": metadata["kafka_timestamp_type"],
-        "filtered": is_true(filtered),
-        "tombstone": is_true(deleted),
-        "reason": reason,
         "check": F.lit(None).cast("string"),
+        "truncated": F.lit(False),
+        "snapshot_start": F.lit(False),
+        **technical,
+        **{name: is_true(technical[name]) for name in ("filtered", "tombstone", "truncate")},
     }
     return records.select(
         *(column.alias(name) for name, column in columns.items()),
@@ -208,19 +230,21 @@ class _Rows:
 
     Attributes:
         row: The row after the change, as a struct.
-        old: The row before the change, as a struct; None if the mode has none.
         empty: Whether the record has no value to decode.
-        deleted: Whether the record deletes the row of its key.
+        deleted: Whether the record deletes the row of its key, or all rows.
+        truncate: Whether the record deletes all rows.
         filtered: Whether the record is ignored.
         faults: Further conditions for dead letters, with their reasons.
+        event: Technical columns of change events.
     """
 
     row: Column
-    old: Column | None
     empty: Column
     deleted: Column
+    truncate: Column
     filtered: Column
     faults: list[tuple[Column, str]]
+    event: dict[str, Column] = field(default_factory=dict)
 
 
 def _records(decoding: Decoding[Codec]) -> _Rows:
@@ -233,27 +257,70 @@ def _records(decoding: Decoding[Codec]) -> _Rows:
         column = F.col("v")[name]
         text = text_of_json(column) if name in decoding.value.json_columns else column.cast("string")
         deleted |= is_true(text == value)
-    return _Rows(F.col("v"), None, empty=empty, deleted=deleted, filtered=never, faults=[])
+    return _Rows(F.col("v"), empty=empty, deleted=deleted, truncate=never, filtered=never, faults=[])
 
 
 def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
     """Return the rows of Debezium change events.
 
-    `after` is the row for create, update and snapshot read, `before` for delete (Debezium, Data change events). The
-    null value that follows a delete repeats it; without a key it has no meaning.
+    `after` is the row for create, update and snapshot read. A delete has the key of its row in the message key only:
+    `before` has an empty text, 0 or a default in other columns that are not null, unless the replica identity is full
+    (Debezium, PostgreSQL connector: Replica identity). The null value that follows a delete repeats it; without a key
+    it has no meaning.
     """
     row = F.col("v")
     null, operation = F.col("value").isNull(), row["op"]
-    deleted = is_true((operation == "d") | (null if decoding.key else F.lit(False)))
-    filtered = is_true(operation == "m")
+    is_truncate = is_true(operation == "t")
+    truncate = is_truncate if decoding.truncate == "apply" else F.lit(False)
+    deleted = is_true((operation == "d") | (null if decoding.key else F.lit(False))) | truncate
+    filtered = is_true(operation == "m") | (is_truncate if decoding.truncate == "ignore" else F.lit(False))
     if not decoding.key:
         filtered |= null
-    old = row["before"] if "before" in decoding.value.columns else None
     faults = [
-        (~null & ~is_true(operation.isin("c", "r", "u", "d")), "unknown_operation"),
+        (is_truncate & ~truncate, "truncate"),
+        (~null & ~is_true(operation.isin("c", "r", "u", "d", "t")), "unknown_operation"),
         (operation.isin("c", "r", "u") & row["after"].isNull(), "no_row"),
     ]
-    return _Rows(row["after"], old, empty=null, deleted=deleted, filtered=filtered, faults=faults)
+    return _Rows(row["after"], empty=null, deleted=deleted, truncate=truncate, filtered=filtered, faults=faults)
+
+
+def _event(decoded: DataFrame, decoding: Decoding[Codec], columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return the technical columns of change events."""
+    row, types = F.col("v"), _row_types(decoded, decoding)
+    omitted = [
+        F.when(is_true(is_omitted), F.lit(name))
+        for name in omittable(types, decoding)
+        if (is_omitted := is_unavailable(row["after"][name], types[name], decoding.unavailable)) is not None
+    ]
+    is_row = is_true(row["op"].isin("c", "r", "u"))
+    source = _field_types(decoded.schema["v"].dataType).get("source")
+    in_source = _field_types(source) if isinstance(source, T.StructType) else {}
+    has_position, has_mark = "lsn" in in_source, isinstance(in_source.get("snapshot"), T.StringType)
+    event = {
+        "snapshot_start": is_true(row["source"]["snapshot"].isin(*SNAPSHOT_STARTS)) if has_mark else F.lit(False),
+        "created": is_true(row["op"].isin("c", "r")),
+        "unchanged": F.when(is_row, F.array_compact(F.array(*omitted))) if omitted else F.array().cast("array<string>"),
+        "position": row["source"]["lsn"].cast("long") if has_position else F.lit(None).cast("long"),
+    }
+    if "old_key" in decoded.columns and decoding.key:
+        key_types, text = _field_types(decoded.schema["o"].dataType), F.col("old_key").cast("string")
+        parts = []
+        for name in decoding.key_columns:
+            # Header converters differ from those of keys; by default they write JSON.
+            of_key = exactly(member_of_json(text, name), T.StringType(), types[name])
+            if name in key_types and not decoding.key.json_columns:
+                framed = exactly(F.col("o")[name], key_types[name], types[name])
+                of_key = F.coalesce(F.when(_is_good("o"), framed), of_key)
+            parts.append(of_key.alias(name))
+        is_complete = none_of([part.isNull() for part in parts])
+        event["old_key"] = F.when(F.col("old_key").isNotNull() & is_complete, F.struct(*parts))
+    return event
+
+
+def omittable(types: Mapping[str, T.DataType], decoding: Decoding[Codec]) -> list[str]:
+    """Return the columns whose values change events may omit, given the types of all columns."""
+    names = [name for name in decoding.columns if name in types and name not in decoding.key_columns]
+    return [name for name in names if is_unavailable(F.lit(None), types[name], decoding.unavailable) is not None]
 
 
 def _message_keys(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, tuple[Column, Column]]:
@@ -266,7 +333,11 @@ def _message_keys(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, tu
     types, key_types = _row_types(decoded, decoding), _field_types(decoded.schema["k"].dataType)
     message_keys = {}
     for name in decoding.key_columns:
-        if name in types and name in key_types:
+        if name in types and decoding.mode == "debezium" and decoding.key.json_columns:
+            [text] = decoding.key.json_columns
+            key = member_of_json(F.col("k")[text], name)
+            message_keys[name] = key, exactly(key, T.StringType(), types[name])
+        elif name in types and name in key_types:
             key = F.col("k")[name]
             is_json = name in decoding.key.json_columns - decoding.value.json_columns
             message_keys[name] = key, exactly(text_of_json(key) if is_json else key, key_types[name], types[name])
@@ -286,7 +357,7 @@ def _disagreements(rows: _Rows, message_keys: Mapping[str, tuple[Column, Column]
 def _columns(
     decoded: DataFrame, decoding: Decoding[Codec], rows: _Rows, message_keys: Mapping[str, tuple[Column, Column]]
 ) -> dict[str, Column]:
-    """Return the columns of the row. Missing key columns are taken from the message key or the old row."""
+    """Return the columns of the row. Missing key columns are taken from the message key."""
     from_key = set(decoding.key.columns) if decoding.key else set()
     types = _row_types(decoded, decoding) if from_key or decoding.mode == "debezium" else {}
     in_value = (
@@ -302,20 +373,18 @@ def _columns(
         columns[name] = rows.row[name]
         if name not in decoding.key_columns or decoding.mode not in ("upsert", "debezium"):
             continue
-        fallbacks = [rows.old[name]] if rows.old is not None else []
         if name in message_keys:
-            fallbacks.append(message_keys[name][1])
-        columns[name] = F.coalesce(columns[name], *fallbacks)
+            columns[name] = F.coalesce(columns[name], message_keys[name][1])
     return columns
 
 
-def _row_types(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, DataType]:
+def _row_types(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, T.DataType]:
     """Return the types of a row's fields by name."""
     row: Any = decoded.schema["v"].dataType
     return _field_types(row["after"].dataType if decoding.mode == "debezium" else row)
 
 
-def _field_types(struct: Any) -> dict[str, DataType]:
+def _field_types(struct: Any) -> dict[str, T.DataType]:
     return {field.name: field.dataType for field in struct}
 
 
@@ -354,7 +423,7 @@ def _value_faults(decoding: Decoding[Codec], data: Column) -> list[tuple[Column,
     ]
 
 
-def _is_good(side: Literal["v", "k"]) -> Column:
+def _is_good(side: Literal["v", "k", "o"]) -> Column:
     return is_true(F.col(f"{side}_good"))
 
 

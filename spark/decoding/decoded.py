@@ -29,6 +29,9 @@ def record(field: str) -> Column:
             reason: why the record is a dead letter, a key of REASONS (lakehouse.pipeline.engine_values); null if it is
                 not one.
             check: the quarantining check that the row fails, or null.
+            snapshot_start: true if the record is the first change event of a snapshot of the source.
+            truncate: true if the record deletes all rows.
+            truncated: true if a later one of the records deletes all rows.
     """
     return F.col(PREFIX + field)
 

@@ -58,6 +58,19 @@ def text_of_json(value: Column) -> Column:
     )
 
 
+def member_of_json(value: Column, name: str) -> Column:
+    """Return the text of a string, number or boolean in a JSON object, or in its `payload` beside a `schema` (Kafka
+    Connect, JsonConverter); of other JSON, the text itself."""
+    trimmed = F.trim(value, F.lit(" \t\r\n"))
+    parsed = F.try_parse_json(trimmed)
+    paths = (f"$[{SPARK.literal(name)}]", f"$.payload[{SPARK.literal(name)}]")
+    in_object, in_payload = (F.try_variant_get(parsed, path, "string") for path in paths)
+    has_schema = F.try_variant_get(parsed, "$.schema.type", "string") == "struct"
+    member = F.when(F.coalesce(has_schema, F.lit(False)), in_payload).otherwise(in_object)
+    is_object = trimmed.startswith("{")
+    return F.when(is_object, F.when(~has_lone_surrogate(trimmed), member)).otherwise(text_of_json(value))
+
+
 def _moment(text: str) -> Column:
     return F.lit(text).cast("timestamp")
 

@@ -121,9 +121,17 @@ def waiting(spark: SparkSession, letters: WaitingLetters) -> DataFrame:
     if not letters.poison:
         undecoded = undecoded.filter(~is_true(F.col("error_reason") == "poison"))
     position = letters.position
-    source = undecoded.filter(_is_of(position.topic_id, letters.since, position.end)).select("source_record.*")
+    return _source_records(undecoded.filter(_is_of(position.topic_id, letters.since, position.end)))
+
+
+def earlier(letters: DataFrame, batch: Batch) -> DataFrame:
+    """Return the dead letters before the end of a batch that are not rows yet, in the columns of spark.records."""
+    return _source_records(letters.filter(_is_waiting() & _is_of(batch.topic_id, {}, batch.end)))
+
+
+def _source_records(letters: DataFrame) -> DataFrame:
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
-    return source.withColumn("timestampType", codes)
+    return letters.select("source_record.*").withColumn("timestampType", codes)
 
 
 def poisonous(letters: DataFrame, batch: Batch) -> list[tuple[int, int]]:

@@ -120,7 +120,8 @@ def wrong_newest(
     Returns:
         (partition, offset, tombstone) of each record; for a tombstone, the table still has an older row.
     """
-    good = decoded.filter(record("reason").isNull() & ~record("filtered")).select(
+    is_effective = ~record("truncate") & ~record("truncated")
+    good = decoded.filter(record("reason").isNull() & ~record("filtered") & is_effective).select(
         *places.in_decoded().named(),
         record("tombstone").alias("tombstone"),
         record("timestamp").alias(TIMESTAMP),

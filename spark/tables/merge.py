@@ -33,7 +33,12 @@ class LateRecords(NamedTuple):
 
 
 def replace(
-    rows: DataFrame, target: Target, key: tuple[str, ...], origin: tuple[str, str] | None = None
+    rows: DataFrame,
+    target: Target,
+    key: tuple[str, ...],
+    origin: tuple[str, str] | None = None,
+    *,
+    truncated: bool = False,
 ) -> LateRecords:
     """Delete the table's rows with keys of the batch, then append the batch, in two commits on the branch.
 
@@ -44,6 +49,7 @@ def replace(
         key: The key columns.
         origin: The columns of Kafka partitions and timestamps. A row of another partition with a later timestamp
             remains; if None, there is none.
+        truncated: Whether to delete all rows of the table.
 
     Returns:
         The records that were left out because of such rows.
@@ -57,8 +63,11 @@ def replace(
             [late] = (LateRecords(*numbers) for numbers in left_out.agg(*counts).collect())
             rows = rows.alias("source").join(newer, is_late, "leftanti").select("source.*")
         table = f"branch_{target.branch}"
-        matches = _same_key("source", table, key) & _in_span(rows, table, key)
-        keys = rows.select(*[_column(c) for c in key]).alias("source")
+        if truncated:
+            keys, matches = rows.sparkSession.range(1).alias("source"), F.lit(True)
+        else:
+            matches = _same_key("source", table, key) & in_span(rows, table, key)
+            keys = rows.select(*[_column(c) for c in key]).alias("source")
         commits.merge(
             rows.sparkSession, keys.mergeInto(commits.path(target), matches).whenMatched().delete(), target.deleting()
         )
@@ -96,7 +105,7 @@ def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:
     """
     with _cached(rows):
         table = rows.sparkSession.table(commits.path(target)).alias("table")
-        keys = table.filter(_in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
+        keys = table.filter(in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
         # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
         present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
         missing = rows.alias("source").join(present.alias("present"), _same_key("source", "present", key), "leftanti")
@@ -124,7 +133,7 @@ def _same_key(one: str, other: str, key: tuple[str, ...]) -> Column:
     return reduce(and_, [_column(one, c) == _column(other, c) for c in key])
 
 
-def _in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
+def in_span(rows: DataFrame, table: str, key: tuple[str, ...]) -> Column:
     """Return whether a key is between the batch's minimum and maximum of each key column, by which Iceberg skips files.
 
     Computing them also fills the cache, whose size lets Spark broadcast the rows.

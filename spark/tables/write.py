@@ -13,7 +13,7 @@ from lakehouse.core.sql import SPARK
 from lakehouse.core.table_protocol import BRANCH_DAYS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from spark.decoding.conditions import some
+from spark.decoding.conditions import is_true, some
 from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import commits, merge
 from spark.tables.observed_counts import digest, observed_counts
@@ -48,6 +48,7 @@ def rows(
     *,
     empty: bool,
     origin: tuple[str, str] | None = None,
+    truncated: bool = False,
 ) -> Written:
     """Write decoded records according to the mode, in one pass.
 
@@ -59,6 +60,7 @@ def rows(
         empty: Whether the table has no rows yet.
         origin: The table's columns of Kafka partitions and timestamps; None if the records of a key are in one
             partition, or the table has no timestamps.
+        truncated: Whether a record deletes all rows.
     """
     match mode:
         case "append":
@@ -66,7 +68,7 @@ def rows(
         case "dedup":
             return dedup(decoded, target, key, empty)
         case _:
-            return upsert(decoded, target, key, empty, origin)
+            return upsert(decoded, target, key, empty, origin, truncated)
 
 
 def nothing(spark: SparkSession, target: Target) -> None:
@@ -102,7 +104,12 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
 
 
 def upsert(
-    decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool, origin: tuple[str, str] | None
+    decoded: DataFrame,
+    target: Target,
+    key: tuple[str, ...],
+    empty: bool,
+    origin: tuple[str, str] | None,
+    truncated: bool = False,
 ) -> Written:
     """Replace the row of each key by its newest good record; a tombstone deletes the row.
 
@@ -114,20 +121,22 @@ def upsert(
         key: The columns that identify a row.
         empty: Whether the table has no rows to replace.
         origin: The table's columns of Kafka partitions and timestamps, or None; see `rows`.
+        truncated: Whether a record deletes all rows.
     """
     observation, good = _observe(decoded)
-    latest, of_keys = _one_a_key(good, key, F.max_by)
+    latest, of_keys = _one_a_key(good.filter(~record("truncated") & ~record("truncate")), key, F.max_by)
     late = merge.LateRecords()
     if empty:
         commits.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target), target)
     else:
-        late = merge.replace(_table_rows(latest, good.schema, target, record("tombstone")), target, key, origin)
+        rows = _table_rows(latest, good.schema, target, record("tombstone"))
+        late = merge.replace(rows, target, key, origin, truncated=truncated)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
     return _written(
         counts,
         rows=keys["kept"] - keys["tombstones"] - late.rows,
-        tombstones=keys["tombstones"] - late.tombstones,
-        superseded=keys["others"] + late.rows + late.tombstones,
+        tombstones=keys["tombstones"] - late.tombstones + counts["truncate"],
+        superseded=keys["others"] + late.rows + late.tombstones + counts["truncated"],
     )
 
 
@@ -170,7 +179,10 @@ def _quoted(columns: Iterable[str]) -> list[Column]:
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
     common = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
-    details = (observed[name] for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest"))
+    details = (
+        observed[name]
+        for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest", "snapshot_starts")
+    )
     return Written(Counts(**common, **outcomes), *details)
 
 
@@ -193,6 +205,9 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
         F.count_if(reason == "unknown_schema").alias("unknown_schema"),
         F.count_if(is_quarantined).alias("quarantined"),
         F.count_if(reason == "bad_key").alias("bad_key"),
+        F.count_if(is_true(reason.isNull() & ~filtered & record("truncate") & ~record("truncated"))).alias("truncate"),
+        F.count_if(is_true(reason.isNull() & ~filtered & record("truncated"))).alias("truncated"),
+        F.count_if(record("snapshot_start")).alias("snapshot_starts"),
         digest(*origin, is_dead).alias("dead_digest"),
         digest(*origin, is_quarantined).alias("check_digest"),
     )

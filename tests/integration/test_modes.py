@@ -85,7 +85,7 @@ def test_debezium_events_become_rows_of_database(resources, key_format):
 def test_debezium_invalid_event_is_dead_letter(resources):
     stream = Stream(resources, partitions=1, settings={"mode": "debezium", "key": "id"})
     schema_id = stream.schema(ENVELOPE)
-    values = [("t", None), ("c", None), ("m", None), ("r", {"id": 1, "name": "x", "key": None})]
+    values = [("x", None), ("c", None), ("m", None), ("r", {"id": 1, "name": "x", "key": None})]
     stream.produce(
         [
             {"value": framed(schema_id, ENVELOPE, {"before": None, "after": after, "op": op, "ts_ms": 1})}

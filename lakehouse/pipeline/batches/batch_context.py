@@ -14,7 +14,7 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
 from lakehouse.pipeline.engine import Decided, Engine
-from lakehouse.pipeline.engine_values import LogRange, Place
+from lakehouse.pipeline.engine_values import Decoding, KnownRows, LogRange, Place, Side
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 
@@ -71,7 +71,14 @@ class BatchContext:
             headers: Whether the message headers are needed.
         """
         refused = "poison" if self.is_poison else None
-        return self.engine.decide(self.records(self.batch), self.schemas.decoding(), headers=headers, refused=refused)
+        return self.engine.decide(self.records(self.batch), self.decoding(), headers=headers, refused=refused)
+
+    def decoding(self) -> Decoding[Side]:
+        """Return the instructions that decode the records."""
+        decoding = self.schemas.decoding(len(self.batch.end))
+        if self.base is None:
+            return decoding
+        return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch))
 
     def with_foreign_writers(self, decided: Decided, lookup: Lookup = BATCH) -> BatchContext:
         """Return the context extended by the schemas of other subjects that records refer to."""

@@ -11,6 +11,7 @@ from functools import partial
 
 from pyiceberg.table import Table
 
+from lakehouse.config.checks import SOURCE_SNAPSHOT
 from lakehouse.core.errors import BadRecords
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.table_protocol import TOKEN
@@ -23,6 +24,7 @@ from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, ensure_table, schema_changes
+from resources.iceberg.snapshots import live_rows_at
 
 ROWS: Mapping[Mode, str] = {
     "append": "append a row for each record",
@@ -150,7 +152,8 @@ class Audit:
         """
         context, batch = staged.context, staged.context.batch
         checks = partial(column_checks.batch_results, context, since=batch.start), partial(self._quarantined, staged)
-        audited = context.commit.audit(staged.stage, [staged.counts], batch.offsets, *checks)
+        snapshots = partial(self._source_snapshots, staged)
+        audited = context.commit.audit(staged.stage, [staged.counts], batch.offsets, *checks, snapshots)
         audited.require_passed()
         return AuditedBatch(**vars(staged), audited=audited)
 
@@ -164,6 +167,27 @@ class Audit:
         return column_checks.quarantine_results(
             context.decided(), context.topic, context.ref, table, since, row_count, written.quarantined
         )
+
+    @staticmethod
+    def _source_snapshots(staged: StagedBatch, table: Table, snapshot_id: int) -> list[CheckResult]:
+        """Return the check of change events for a snapshot of the source that began while the table had rows.
+
+        The rows of a snapshot that was interrupted remain if they were deleted before the next one began.
+        """
+        context, starts = staged.context, staged.written.snapshot_starts
+        if context.topic.mode != "debezium":
+            return []
+        rows = live_rows_at(table, context.base) if starts and context.base is not None else 0
+        if not rows and starts < 2:
+            return [CheckResult(SOURCE_SNAPSHOT, True, "no other snapshot of the source began", {}, "warn")]
+        partition, offset = context.topic.metadata.place
+        older = " OR ".join(f"({partition} = {p} AND {offset} < {o})" for p, o in sorted(context.batch.start.items()))
+        message = (
+            f"a snapshot of the source began while the table had {rows:,} rows, or within one that was interrupted. "
+            f"Rows that were deleted at the source before it began have no deletes. When it is complete, compare the "
+            f"rows of {context.ref} that it did not replace with the source: those with {older}"
+        )
+        return [CheckResult(SOURCE_SNAPSHOT, False, message, {"starts": starts, "rows": rows}, "warn")]
 
 
 @dataclass(frozen=True)

@@ -51,7 +51,7 @@ def is_decodable(context: BatchContext, batch: Batch) -> bool:
         JobFailed: The records cannot be read at all, whether decoded or not.
     """
     records = context.records(batch)
-    decided = context.engine.decide(records, replace(context.schemas.decoding(), metadata={}))
+    decided = context.engine.decide(records, replace(context.decoding(), metadata={}))
     if context.engine.completes(Deciding(decided)):
         return True
     context.engine.completes(Reading(records))
@@ -66,7 +66,7 @@ def require_decoder(context: BatchContext) -> None:
     """
     topic = context.topic
     try:
-        context.engine.completes(Controls(context.schemas.decoding(), topic.keeps_dead_letters))
+        context.engine.completes(Controls(context.decoding(), topic.keeps_dead_letters))
     except JobFailed as error:
         causes = _CAUSE.findall(str(error))
         raise TransientError(

@@ -1,7 +1,7 @@
 """Reconcile a topic's ledger with the rows of its table, its dead letters and the topic's log. No Dagster."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyiceberg.table import Table
 
@@ -18,6 +18,7 @@ from lakehouse.pipeline.engine_values import (
     Contents,
     DuplicateKeys,
     Duplicates,
+    KnownRows,
     LetterPlaces,
     Logged,
     LogRange,
@@ -137,7 +138,9 @@ def _ask_log(
     findings = ledger.log_findings(entries, *logged)
     if topic.replaces_rows:
         schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
-        decided = clients.engine.decide(LogRange(batch), schemas.decoding())
+        known = KnownRows(rows.ref, rows.snapshot_id, topic.metadata.place, batch)
+        decoding = replace(schemas.decoding(len(log.end)), known=known)
+        decided = clients.engine.decide(LogRange(batch), decoding)
         wrong_newest = clients.engine.count(WrongNewest(decided, dead_letters, rows))
         findings += ledger.newest_findings(wrong_newest)
     return notes + findings

@@ -136,8 +136,13 @@ class TopicSchemas:
         versions = (*self.value.versions, *(self.key.versions if self.key else ()))
         return {str(version.id): version.fingerprint for version in versions if version.id}
 
-    def decoding(self) -> Decoding[Side]:
-        """Return the instructions that decode records into rows."""
+    def decoding(self, partitions: int) -> Decoding[Side]:
+        """Return the instructions that decode records into rows.
+
+        Args:
+            partitions: The number of the topic's partitions, whose records have no order among each other.
+        """
+        truncate = self.topic.debezium.truncate
         value_columns = [field.name for field in self.struct.fields]
         from_key = [name for name in (self.key.columns if self.key else ()) if name not in value_columns]
         return Decoding(
@@ -154,6 +159,8 @@ class TopicSchemas:
             conflicts=self.conflicts,
             has_other_types=bool(self.topic.record),
             metadata=self.topic.metadata.names,
+            unavailable=self.topic.debezium.unavailable_value,
+            truncate="refuse" if truncate == "apply" and partitions > 1 else truncate,
             quarantine={name: check.test for name, check in self.topic.quarantine.items()},
         )
 
@@ -168,7 +175,7 @@ def resolve_schemas(registry: RegistryClient, topic: Topic) -> TopicSchemas:
         Unreachable: The registry does not answer.
     """
     _require_declared_keys(registry, topic)
-    key = _side(registry, topic, topic.effective_key_format, "key") if topic.effective_key_format else None
+    key = _key(registry, topic)
     if not isinstance(format_of(topic.value_format), RegisteredFormat):
         return TopicSchemas(topic, _side(registry, topic, topic.value_format, "value"), key)
     versions = _versions(registry, topic, "value")
@@ -188,7 +195,7 @@ def _require_declared_keys(registry: RegistryClient, topic: Topic) -> None:
     Raises:
         SchemaError: The topic declares no `key_format`, and the registry has a schema of its keys.
     """
-    if topic.key_format or not topic.effective_key_format or not (versions := registry.versions(topic.subject("key"))):
+    if topic.key_format or topic.mode != "upsert" or not (versions := registry.versions(topic.subject("key"))):
         return
     format_ = formats.of_type(versions[-1].type)
     remedy = f"Write 'key_format: {format_.name}'" if format_ else "Write 'key_format'"
@@ -302,6 +309,17 @@ def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key
         return side_schema(name, [RegisteredSchema(0, topic.value_schema, format_.file_type)])
     column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
     return _read(name, MessageSchema(column=column))
+
+
+def _key(registry: RegistryClient, topic: Topic) -> SideSchema | None:
+    """Return the schema of the keys; None if they are not decoded: change events may have keys without a schema."""
+    name = topic.effective_key_format
+    is_chosen = bool(topic.key_format) or topic.mode != "debezium"
+    if name is None or not (
+        is_chosen or not isinstance(format_of(name), RegisteredFormat) or registry.versions(topic.subject("key"))
+    ):
+        return None
+    return _side(registry, topic, name, "key")
 
 
 @lru_cache(maxsize=KEPT)

@@ -1,0 +1,273 @@
+"""Change events in the forms that Debezium's PostgreSQL connector emits, compared with the rows of the database."""
+
+import json
+import struct
+
+import pytest
+
+from lakehouse.core.errors import BadRecords
+from lakehouse.pipeline.ledger.reconciliation import reconcile
+from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.replay import replay
+from tests.support.topics import Stream, framed, register
+
+ROW = {
+    "type": "record",
+    "name": "Value",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "code", "type": "string", "default": ""},
+        {"name": "body", "type": ["null", "string"], "default": None},
+    ],
+}
+
+
+SOURCE = {
+    "type": "record",
+    "name": "Source",
+    "fields": [
+        {"name": "lsn", "type": ["null", "long"], "default": None},
+        {"name": "snapshot", "type": ["null", "string"], "default": None},
+    ],
+}
+
+
+def envelope(row):
+    """Return the schema of change events."""
+    fields = [
+        {"name": "before", "type": ["null", row]},
+        {"name": "after", "type": ["null", row["name"]]},
+        {"name": "op", "type": "string"},
+        {"name": "source", "type": ["null", SOURCE], "default": None},
+    ]
+    return json.dumps({"type": "record", "name": "Envelope", "fields": fields})
+
+
+KEY = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "type": "long"}]})
+
+
+class Source:
+    """A table of PostgreSQL with the replica identity `default`, whose changes are produced to a topic."""
+
+    def __init__(self, resources, row=ROW, partitions=1, **settings):
+        settings = {"mode": "debezium", "key": "id"} | settings
+        self.stream, self.schema = Stream(resources, partitions=partitions, settings=settings), envelope(row)
+        self.value_id = self.stream.schema(self.schema)
+        self.key_id = register(f"{self.stream.name}-key", KEY)
+
+    def key(self, id_):
+        return framed(self.key_id, KEY, {"id": id_})
+
+    def event(self, op, after=None, before=None, key=None, source=None, **more):
+        value = framed(self.value_id, self.schema, {"before": before, "after": after, "op": op, "source": source})
+        id_ = key if key is not None else (after or before or {}).get("id")
+        return {"key": None if id_ is None else self.key(id_), "value": value, **more}
+
+    def create(self, id_, code="x", body=None):
+        return self.event("c", {"id": id_, "code": code, "body": body})
+
+    def delete(self, id_):
+        """Return the event, and the null value that follows it. `before` has the key only."""
+        gone = self.event("d", before={"id": id_, "code": "", "body": None})
+        return [gone, {"key": self.key(id_), "value": None}]
+
+    def truncate(self):
+        return self.event("t")
+
+    def rows(self):
+        return {row["id"]: (row["code"], row["body"]) for row in self.stream.rows()}
+
+    def reasons(self):
+        return [letter["error_reason"] for letter in self.stream.dead_letters()]
+
+    def faults(self):
+        report = reconcile(self.stream.namespace, self.stream.topic, self.stream.systems, whole_log=True)
+        return [finding for finding in report.findings if finding.fault]
+
+
+def test_delete_removes_row_of_message_key_only(resources):
+    source = Source(resources)
+    source.stream.produce([source.create(n, code) for n, code in ((0, "a"), (1, ""), (2, "c"))])
+    source.stream.ingest()
+    # The rows 0 and "" are those that the event of the row 2 has in place of what it lacks.
+    source.stream.produce(source.delete(2))
+    source.stream.ingest()
+
+    assert source.rows() == {0: ("a", None), 1: ("", None)}
+
+
+@pytest.mark.parametrize("key_format", [None, "avro"])
+def test_delete_of_column_that_message_key_lacks_is_dead_letter(resources, key_format):
+    source = Source(resources, key="code", key_format=key_format)
+    source.stream.produce([source.create(n, code) for n, code in ((1, "a"), (2, ""))])
+    source.stream.ingest()
+    [gone, _] = source.delete(1)
+    source.stream.produce([gone])
+    source.stream.ingest()
+
+    assert source.rows() == {1: ("a", None), 2: ("", None)}
+    assert source.reasons() == ["bad_key"]
+
+
+@pytest.mark.parametrize("batches", [1, 5])
+def test_truncate_deletes_rows_before_it(resources, batches):
+    source = Source(resources, errors="suspend")
+    events = [*(source.create(n) for n in range(3)), source.truncate(), source.create(7)]
+    for part in (events,) if batches == 1 else ([event] for event in events):
+        source.stream.produce(part)
+        [published] = source.stream.ingest()
+        assert published.counts.is_balanced
+
+    assert source.rows() == {7: ("x", None)}
+    assert source.faults() == []
+    replay(source.stream.namespace, source.stream.topic, source.stream.systems, "0:1")
+    assert source.rows() == {7: ("x", None)}
+
+
+def test_truncate_of_several_partitions_stops_until_it_is_ignored(resources):
+    source = Source(resources, partitions=2, errors="suspend")
+    source.stream.produce([source.create(n) | {"partition": n % 2} for n in range(3)])
+    source.stream.ingest()
+    source.stream.produce([source.truncate() | {"partition": 0}, source.create(7) | {"partition": 1}])
+
+    with pytest.raises(BadRecords, match=r"truncated the table.*'debezium: \{truncate: ignore\}'"):
+        source.stream.ingest()
+
+    assert sorted(source.rows()) == [0, 1, 2]
+    topic = source.stream.topic.model_dump(by_alias=True) | {"name": source.stream.name}
+    source.stream.topic = type(source.stream.topic).model_validate(topic | {"debezium": {"truncate": "ignore"}})
+    [published] = source.stream.ingest()
+    assert published.counts.filtered == 1
+    assert sorted(source.rows()) == [0, 1, 2, 7]
+
+
+def test_truncate_among_dead_letters_is_redriven(resources):
+    source = Source(resources)
+    bad = {"key": source.key(1), "value": struct.pack(">bI", 0, source.value_id) + b"\xff"}
+    source.stream.produce([source.create(0), bad, source.truncate(), source.create(7)])
+    source.stream.ingest()
+
+    redriven = redrive(source.stream.namespace, source.stream.topic, source.stream.systems)
+
+    assert redriven.recovered == 0
+    assert source.rows() == {7: ("x", None)}
+    assert source.reasons() == ["undecodable"]
+
+
+PLACEHOLDER = "__debezium_unavailable_value"
+BODY = "b" * 9000
+
+
+def moved(source, old, new, code="x", body=PLACEHOLDER):
+    """Return the events of a changed key: a deletion, its null value, and a creation that names the old key."""
+    [gone, none] = source.delete(old)
+    header = json.dumps({"schema": {"type": "struct"}, "payload": {"id": old}}).encode()
+    return [gone, none, source.create(new, code, body) | {"headers": [("__debezium.oldkey", header)]}]
+
+
+def update(source, id_, code="x", body=PLACEHOLDER):
+    return source.event("u", {"id": id_, "code": code, "body": body})
+
+
+@pytest.mark.parametrize("batches", ["one", "each"])
+def test_unchanged_value_is_kept(resources, batches):
+    source = Source(resources)
+    events = [
+        source.create(1, "a", BODY),
+        source.create(2, "a", None),
+        update(source, 1, "b"),
+        update(source, 1, "c"),
+        update(source, 2, "b", "short"),
+        source.create(3, "a", "third"),
+        *moved(source, 3, 4),
+        update(source, 4, "c"),
+        *moved(source, 4, 5),
+        source.create(4, "a", "new fourth"),
+        update(source, 4, "b"),
+    ]
+    expected = {1: ("c", BODY), 2: ("b", "short"), 5: ("x", "third"), 4: ("b", "new fourth")}
+    parts = [events] if batches == "one" else [events[:2], events[2:3], events[3:6], events[6:10], events[10:]]
+    for part in parts:
+        source.stream.produce(part)
+        [published] = source.stream.ingest()
+        assert published.counts.is_balanced
+
+    assert (source.rows(), source.reasons()) == (expected, [])
+    assert source.faults() == []
+    replay(source.stream.namespace, source.stream.topic, source.stream.systems, "0:2")
+    assert (source.rows(), source.reasons()) == (expected, [])
+
+
+def test_unchanged_value_without_old_row_is_dead_letter(resources):
+    source = Source(resources)
+    bad = {"key": source.key(3), "value": struct.pack(">bI", 0, source.value_id) + b"\xff"}
+    source.stream.produce([source.create(2, "a", BODY), source.create(3, "a", BODY)])
+    source.stream.ingest()
+    source.stream.produce([update(source, 1), update(source, 2, "b"), bad])
+    source.stream.ingest()
+    # The dead letter may have changed the value.
+    source.stream.produce([update(source, 3, "c"), *moved(source, 7, 8)])
+    source.stream.ingest()
+
+    assert source.rows() == {2: ("b", BODY), 3: ("a", BODY)}
+    unknown = ["unchanged_value"]
+    assert source.reasons() == [*unknown, "undecodable", *unknown, *unknown]
+    assert source.faults() == []
+
+
+FORMS = {
+    "bytes": (["null", "bytes"], b"\x00\x01", PLACEHOLDER.encode()),
+    "base64": (["null", "string"], "AAE=", "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="),
+    "texts": (["null", {"type": "array", "items": "string"}], ["a", "b"], [PLACEHOLDER]),
+    "ints": (["null", {"type": "array", "items": "int"}], [1, 2], [*PLACEHOLDER.encode()]),
+    "longs": (["null", {"type": "array", "items": ["null", "long"]}], [1, 2], [*PLACEHOLDER.encode()]),
+    "uuids": (
+        ["null", {"type": "array", "items": "string"}],
+        ["3f0e4a5c-0000-4000-8000-000000000000"],
+        ["b68a35a7-17ad-35b3-af2a-ae46edb4545a"],
+    ),
+}
+
+
+def test_unchanged_value_of_each_type_is_kept(resources):
+    fields = [{"name": name, "type": type_, "default": None} for name, (type_, _, _) in FORMS.items()]
+    source = Source(resources, row={"type": "record", "name": "Value", "fields": [ROW["fields"][0], *fields]})
+    values, omitted = ({name: form[n] for name, form in FORMS.items()} for n in (1, 2))
+    source.stream.produce([source.event("c", {"id": 1, **values}), source.event("u", {"id": 1, **omitted})])
+    source.stream.ingest()
+    source.stream.produce([source.event("u", {"id": 1, **omitted})])
+    source.stream.ingest()
+
+    [row] = source.stream.rows()
+    assert {name: row[name] for name in FORMS} == values
+
+
+def test_unchanged_value_has_placeholder_of_connector(resources):
+    source = Source(resources, debezium={"unavailable_value": "n/a"})
+    source.stream.produce(
+        [source.create(1, "a", BODY), update(source, 1, "b", "n/a"), source.create(2, "a", PLACEHOLDER)]
+    )
+    source.stream.ingest()
+
+    assert source.rows() == {1: ("b", BODY), 2: ("a", PLACEHOLDER)}
+
+
+@pytest.mark.parametrize("batches", [1, 2])
+def test_snapshot_that_begins_again_is_reported(resources, batches):
+    source = Source(resources)
+
+    def snapshot(*marks):
+        rows = [{"id": n, "code": "x", "body": None} for n, _ in enumerate(marks)]
+        return [source.event("r", row, source={"snapshot": mark}) for row, mark in zip(rows, marks, strict=True)]
+
+    first, again = snapshot("first", "true", "true"), snapshot("first_in_data_collection", "last")
+    findings = []
+    for part in [first + again] if batches == 1 else [first, again]:
+        source.stream.produce(part)
+        [published] = source.stream.ingest()
+        findings += [one for one in published.findings if one.check == "source_snapshot"]
+
+    assert [one.passed for one in findings] == [True, False][-batches:]
+    start = 0 if batches == 1 else 3
+    assert f"those with (kafka_partition = 0 AND kafka_offset < {start})" in findings[-1].message
+    assert sorted(source.rows()) == [0, 1, 2]
