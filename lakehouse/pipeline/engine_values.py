@@ -49,8 +49,8 @@ REASONS = {
     "key_mismatch": "The message key differs from the columns of `key` in the value",
     "truncate": "The source truncated the table, but the topic has several partitions, so which rows are older is "
     "unknown. Set 'debezium: {truncate: ignore}' on the topic, and delete the old rows",
-    "unchanged_value": "The change event omits a value because it is unchanged, and neither the table nor an earlier "
-    "event has it: the row is missing, or a record of its key is a dead letter",
+    "unchanged_value": "The change event omits an unchanged value, which neither the table nor an earlier event has",
+    "out_of_range": "A date or time of the change event is infinite, or outside of years 1 to 9999",
 }
 """Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
 
@@ -112,14 +112,12 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class KnownRows:
-    """The rows of a table before some records, from which change events get the values that they omit."""
+    """The rows of a table before a batch, from which its change events get the values that they omit."""
 
     ref: TableRef
     snapshot_id: int
     place: Sequence[str]
-    """The columns of Kafka partitions and offsets."""
     batch: Batch
-    """The records. The values of a key with an earlier dead letter are unknown."""
 
 
 @dataclass(frozen=True)

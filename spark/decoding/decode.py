@@ -7,7 +7,7 @@ format).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -25,6 +25,9 @@ from spark.decoding.decoded import PREFIX, record
 from spark.decoding.exact_keys import exactly, member_of_json, text_of_json
 from spark.decoding.row_tests import outcome
 from spark.decoding.unavailable_values import is_unavailable
+
+EXTREMES = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
+"""The first and last moment of a row."""
 
 SNAPSHOT_STARTS = ("first", "first_in_data_collection")
 """Marks of the first event of a snapshot of the source, of all tables or of one (Debezium, `source.snapshot`)."""
@@ -133,6 +136,8 @@ def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = Fal
             decoded = decoded.withColumn(name, codec.revised(name))
             row, good = codec.finished(name)
             decoded = decoded.withColumns({name: row, f"{name}_good": good})
+    if decoding.mode == "debezium":
+        decoded = _without_wrapper(decoded)
     rows = _change_events(decoded, decoding) if decoding.mode == "debezium" else _records(decoding)
     message_keys = _message_keys(decoded, decoding)
     columns = _columns(decoded, decoding, rows, message_keys)
@@ -280,8 +285,36 @@ def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
         (is_truncate & ~truncate, "truncate"),
         (~null & ~is_true(operation.isin("c", "r", "u", "d", "t")), "unknown_operation"),
         (operation.isin("c", "r", "u") & row["after"].isNull(), "no_row"),
+        *((is_extreme, "out_of_range") for is_extreme in _extremes(decoded, decoding)),
     ]
     return _Rows(row["after"], empty=null, deleted=deleted, truncate=truncate, filtered=filtered, faults=faults)
+
+
+def _without_wrapper(decoded: DataFrame) -> DataFrame:
+    """Return the events themselves where they are the `payload` of a message (Kafka Connect, JsonConverter)."""
+    types = _field_types(decoded.schema["v"].dataType)
+    payload = types.get("payload")
+    if not isinstance(payload, T.StructType) or "after" not in payload.fieldNames():
+        return decoded
+    row, names = F.col("v"), [name for name in payload.fieldNames() if name in types]
+    is_wrapped = is_true(row["payload"].isNotNull() & row["op"].isNull())
+    fields = (F.when(is_wrapped, row["payload"][name]).otherwise(row[name]).alias(name) for name in names)
+    return decoded.withColumn("v", F.struct(*fields))
+
+
+def _extremes(decoded: DataFrame, decoding: Decoding[Codec]) -> Iterator[Column]:
+    """Yield, for each date or timestamp of the row, whether it is outside of years 1 to 9999, as an infinity is."""
+    row = F.col("v")["after"]
+    for name, type_ in _row_types(decoded, decoding).items():
+        element = type_.elementType if isinstance(type_, T.ArrayType) else type_
+        if not isinstance(element, T.DateType | T.TimestampType | T.TimestampNTZType):
+            continue
+        first, last = (F.lit(text).cast(element) for text in EXTREMES)
+
+        def is_extreme(value: Column, first: Column = first, last: Column = last) -> Column:
+            return is_true((value < first) | (value > last))
+
+        yield is_true(F.exists(row[name], is_extreme)) if element is not type_ else is_extreme(row[name])
 
 
 def _event(decoded: DataFrame, decoding: Decoding[Codec], columns: Mapping[str, Column]) -> dict[str, Column]:

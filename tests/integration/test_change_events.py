@@ -271,3 +271,62 @@ def test_snapshot_that_begins_again_is_reported(resources, batches):
     start = 0 if batches == 1 else 3
     assert f"those with (kafka_partition = 0 AND kafka_offset < {start})" in findings[-1].message
     assert sorted(source.rows()) == [0, 1, 2]
+
+
+SCHEMA_FILE = {
+    "type": "object",
+    "required": ["op"],
+    "properties": {
+        "after": {
+            "type": ["object", "null"],
+            "required": ["id"],
+            "properties": {"id": {"type": "integer"}, "body": {"type": ["string", "null"]}},
+        },
+        "op": {"type": "string"},
+    },
+}
+
+
+@pytest.mark.parametrize("is_file_wrapped", [False, True])
+@pytest.mark.parametrize("is_wrapped", [False, True])
+def test_json_event_with_or_without_schema_is_row(resources, is_wrapped, is_file_wrapped):
+    wrapped = {"type": "object", "properties": {"schema": {}, "payload": SCHEMA_FILE}}
+    schema = json.dumps(wrapped if is_file_wrapped else SCHEMA_FILE)
+    settings = {"mode": "debezium", "key": "id", "value_format": "json", "value_schema_file": "schema.json"}
+    stream = Stream(resources, partitions=1, settings={**settings, "value_schema": schema})
+
+    def text(value):
+        described = {"schema": {"type": "struct", "fields": [], "optional": False}, "payload": value}
+        return json.dumps(described if is_wrapped else value).encode()
+
+    def event(op, id_, body=None):
+        after = {"id": id_, "body": body} if op != "d" else None
+        return {"key": text({"id": id_}), "value": text({"before": None, "after": after, "op": op, "ts_ms": 1})}
+
+    first = [event("c", n, BODY) for n in range(3)]
+    stream.produce([*first, event("u", 0, PLACEHOLDER), event("d", 1), {"key": text({"id": 1}), "value": None}])
+    stream.ingest()
+
+    assert {row["id"]: row["body"] for row in stream.rows()} == {0: BODY, 2: BODY}
+    assert stream.dead_letters() == []
+
+
+def test_infinite_date_or_time_is_dead_letter(resources):
+    types = {"day": {"type": "int", "logicalType": "date"}, "at": {"type": "long", "logicalType": "timestamp-micros"}}
+    fields = [{"name": name, "type": type_} for name, type_ in types.items()]
+    source = Source(resources, row={"type": "record", "name": "Value", "fields": [ROW["fields"][0], *fields]})
+    schema = json.loads(source.schema)
+    days, moments = (0, -2147472692, -2147472691), (0, 9223372036825200000, -9223372036832400000)
+    for field in schema["fields"][0]["type"][1]["fields"][1:]:
+        field["type"].pop("logicalType")
+
+    def created(id_, day, at):
+        value = {"before": None, "after": {"id": id_, "day": day, "at": at}, "op": "c", "source": None}
+        return {"key": source.key(id_), "value": framed(source.value_id, json.dumps(schema), value)}
+
+    places = [(day, 0) for day in days] + [(0, at) for at in moments[1:]]
+    source.stream.produce([created(n, *place) for n, place in enumerate(places)])
+    source.stream.ingest()
+
+    assert [row["id"] for row in source.stream.rows()] == [0]
+    assert source.reasons() == ["out_of_range"] * 4

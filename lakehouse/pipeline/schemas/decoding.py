@@ -14,6 +14,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import evolution, format_of, of_type
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
+from lakehouse.formats.json.connect_payload import with_payload
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.engine_values import Decoding, Side
 from resources.protocols import RegistryClient
@@ -306,7 +307,8 @@ def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key
     if isinstance(format_, RegisteredFormat):
         return side_schema(name, _versions(registry, topic, which), topic.record if which == "value" else "")
     if format_.file_type and which == "value" and topic.value_schema:
-        return side_schema(name, [RegisteredSchema(0, topic.value_schema, format_.file_type)])
+        text = with_payload(topic.value_schema) if topic.mode == "debezium" else topic.value_schema
+        return side_schema(name, [RegisteredSchema(0, text, format_.file_type)])
     column = (topic.key[0] if topic.key else "key") if which == "key" else "value"
     return _read(name, MessageSchema(column=column))
 
