@@ -137,7 +137,7 @@ class TopicSchemas:
         versions = (*self.value.versions, *(self.key.versions if self.key else ()))
         return {str(version.id): version.fingerprint for version in versions if version.id}
 
-    def decoding(self, partitions: int) -> Decoding[Side]:
+    def decoding(self, partitions: int = 1) -> Decoding[Side]:
         """Return the instructions that decode records into rows.
 
         Args:
