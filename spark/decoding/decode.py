@@ -352,6 +352,8 @@ def _event(decoded: DataFrame, decoding: Decoding[Codec], columns: Mapping[str, 
 
 def omittable(types: Mapping[str, T.DataType], decoding: Decoding[Codec]) -> list[str]:
     """Return the columns whose values change events may omit, given the types of all columns."""
+    if not decoding.unavailable:
+        return []
     names = [name for name in decoding.columns if name in types and name not in decoding.key_columns]
     return [name for name in names if is_unavailable(F.lit(None), types[name], decoding.unavailable) is not None]
 
