@@ -41,7 +41,7 @@ class RelatedEvents:
 
     @cached_property
     def summary(self) -> Summary:
-        """Which events others depend on. It is read with the events once."""
+        """The events that others depend on. They are read once for it."""
         return change_events.summary(self.alone)
 
     @cached_property
