@@ -76,7 +76,7 @@ def test_table_equals_database_after_changes(resources, tmp_path):
         stream.create()
         events = lambda: consume(stream.name, 1)  # noqa: E731 (one expression)
         with connector(tmp_path, url, prefix, {"skipped.operations": "none", "table.include.list": "public.docs"}):
-            wait_until(lambda: len(events()) >= 5, 120)
+            wait_until(lambda: len(events()) >= 5, 180)
             changes = [
                 "UPDATE docs SET n = n + 100 WHERE id = 1",
                 "UPDATE docs SET id = 12, code = 'moved' WHERE id = 2",

@@ -49,6 +49,8 @@ def connector(folder: Path, url: str, prefix: str, settings: Mapping[str, str]) 
         "topic.prefix": prefix,
         "slot.name": prefix,
         "publication.name": prefix,
+        # A publication of all tables needs a superuser.
+        "publication.autocreate.mode": "filtered",
         "database.hostname": str(database.host),
         "database.port": str(database.port),
         "database.user": str(database.username),
@@ -67,5 +69,5 @@ def connector(folder: Path, url: str, prefix: str, settings: Mapping[str, str]) 
         try:
             yield
         finally:
-            process.terminate()
-            process.wait(60)
+            # It has nothing to keep, and its shutdown waits for a connector that cannot start.
+            process.kill()
