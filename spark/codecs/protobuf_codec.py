@@ -241,8 +241,10 @@ def _converted(array: pa.Array, written: MessageField, wanted: MessageField) -> 
             return pa.nulls(len(array), _arrow_type(wanted))
         raise ValueError(f"{written.kind} cannot be converted to {wanted.kind}")
     match wanted.kind:
-        case "struct":
+        case "struct" if wanted.fields:
             return _struct(array, written.fields, wanted.fields)
+        case "struct":
+            return pc.if_else(array.is_valid(), True, pa.scalar(None, pa.bool_()))
         case "list":
             values = _converted(array.values, written.fields[0], wanted.fields[0])
             return pa.ListArray.from_arrays(array.offsets, values, type=_arrow_type(wanted), mask=array.is_null())
@@ -306,7 +308,7 @@ def _struct_type(fields: tuple[MessageField, ...]) -> pa.StructType:
 
 def _arrow_type(field: MessageField) -> pa.DataType:
     match field.kind:
-        case "struct":
+        case "struct" if field.fields:
             return _struct_type(field.fields)
         case "list":
             return pa.list_(pa.field("element", _arrow_type(field.fields[0])))
@@ -319,6 +321,7 @@ def _arrow_type(field: MessageField) -> pa.DataType:
         "float": pa.float32(),
         "double": pa.float64(),
         "boolean": pa.bool_(),
+        "struct": pa.bool_(),
         "binary": pa.binary(),
         "timestamp": pa.timestamp("us", "UTC"),
     }.get(field.kind, pa.string())
@@ -326,7 +329,7 @@ def _arrow_type(field: MessageField) -> pa.DataType:
 
 def _spark_type(field: MessageField) -> T.DataType:
     match field.kind:
-        case "struct":
+        case "struct" if field.fields:
             return T.StructType([T.StructField(part.name, _spark_type(part)) for part in field.fields])
         case "list":
             return T.ArrayType(_spark_type(field.fields[0]))
@@ -340,6 +343,7 @@ def _spark_type(field: MessageField) -> T.DataType:
         "float": T.FloatType(),
         "double": T.DoubleType(),
         "boolean": T.BooleanType(),
+        "struct": T.BooleanType(),
         "binary": T.BinaryType(),
         "timestamp": T.TimestampType(),
     }.get(field.kind, T.StringType())

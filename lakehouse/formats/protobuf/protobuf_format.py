@@ -73,11 +73,6 @@ def columns(fields: Sequence[MessageField]) -> Shape:
             NestedField(1, f.name, type_(f, f"{path}{f.name}"), required=False, doc=json_text.comment(f))
             for f in fields
         ]
-        if not columns:
-            raise SchemaError(
-                f"Protobuf message at '{path.rstrip('.') or 'the top'}' has no fields, so it has no columns. Add a "
-                f"field to it"
-            )
         distinct(columns)
         return StructType(*columns)
 
@@ -87,7 +82,7 @@ def columns(fields: Sequence[MessageField]) -> Shape:
         if field.previous_names:
             previous_names[path] = field.previous_names
         match field.kind:
-            case "struct":
+            case "struct" if field.fields:
                 return struct(field.fields, f"{path}.")
             case "list":
                 return t.ListType(1, type_(field.fields[0], f"{path}.element"), element_required=False)
@@ -101,10 +96,13 @@ def columns(fields: Sequence[MessageField]) -> Shape:
             "float": t.FloatType(),
             "double": t.DoubleType(),
             "boolean": t.BooleanType(),
+            "struct": t.BooleanType(),
             "binary": t.BinaryType(),
             "timestamp": t.TimestamptzType(),
         }.get(field.kind, t.StringType())
 
+    if not fields:
+        raise SchemaError("The Protobuf message has no fields, so it has no columns. Add a field to it")
     return Shape(struct(fields, ""), previous_names)
 
 

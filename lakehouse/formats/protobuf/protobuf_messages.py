@@ -30,7 +30,8 @@ Kind = Literal[
 class MessageField:
     """A field of a message, the element of a list, or the key or value of a map.
 
-    `fields` are those of a struct, the one element of a list, or the key and value of a map. `symbols` are the numbers
+    `fields` are those of a struct, the one element of a list, or the key and value of a map; the column of a struct
+    without fields is a boolean, which is true where it is set. `symbols` are the numbers
     and names of an enum, which is `closed` if other numbers are not valid. `previous_names` are the names of its
     number in earlier versions. Fields with the same `oneof` exclude each other; a `required` one is in every message.
     """
@@ -53,7 +54,10 @@ WIDER = {("int", "long"), ("int", "decimal"), ("long", "decimal"), ("float", "do
 
 def fits(written: MessageField, wanted: MessageField) -> bool:
     """Return whether all values of a written field fit the kind of the wanted field."""
-    return written.kind == wanted.kind or (written.kind, wanted.kind) in WIDER
+    if written.kind == wanted.kind:
+        # The column of a message without fields has no room for the fields of another version.
+        return written.kind != "struct" or bool(wanted.fields) or not written.fields
+    return (written.kind, wanted.kind) in WIDER
 
 
 def partners(wanted: Sequence[MessageField], written: Sequence[MessageField]) -> Mapping[str, MessageField]:

@@ -38,6 +38,15 @@ def google(*names):
     return [f"google/protobuf/{name}.proto" for name in names]
 
 
+def gains_a_field():
+    """Return a case of two versions: a message without fields gains one."""
+    texts = [f'syntax = "proto3"; message R {{ message M {{ {body} }} M x = 1; }}' for body in ("", "int32 y = 1;")]
+    versions = [RegisteredSchema(id_, text, "PROTOBUF") for id_, text in enumerate(texts, 1)]
+    sent = [(1, b"\x0a\x00", {"y": None}), (2, b"\x0a\x02\x08\x07", {"y": 7})]
+    records = [Record(bytes([0, 0, 0, 0, id_, 0]) + body, {"x": cell}) for id_, body, cell in sent]
+    return Case("protobuf", versions, {"x": ("struct", (("y", "int"),))}, records)
+
+
 def of_serializer():
     """Return a case whose schema, references and message are those of confluent-kafka's serializer."""
     client = SchemaRegistryClient.new_client({"url": "mock://protobuf"})
@@ -101,6 +110,44 @@ EXAMPLES = {
                 [({"x": {"y": 1}}, {"x": {"y": 1}})],
             )
         ]
+    ),
+    "message without fields, such as `google.protobuf.Empty`": Example(
+        [
+            protobuf(
+                "message M {} oneof o { M x = 1; int32 y = 2; }",
+                {"x": "boolean", "y": "int"},
+                [
+                    ({}, {"x": None, "y": None}),
+                    ({"x": {}}, {"x": True, "y": None}),
+                    ({"y": 0}, {"x": None, "y": 0}),
+                    # A later version of the message may have fields, and the last member is effective.
+                    (b"\x0a\x02\x08\x01", {"x": True, "y": None}),
+                    (b"\x0a\x00\x10\x01", {"x": None, "y": 1}),
+                    (b"\x10\x01\x0a\x00", {"x": True, "y": None}),
+                ],
+                [b"\x0a\x01\x08"],
+            ),
+            protobuf(
+                "google.protobuf.Empty x = 1; message M {} message N { M y = 1; } repeated N z = 2;"
+                "map<int32, M> m = 3; repeated google.protobuf.Empty l = 4;",
+                {
+                    "x": "boolean",
+                    "z": ("list", ("struct", (("y", "boolean"),))),
+                    "m": ("map", "int", "boolean"),
+                    "l": ("list", "boolean"),
+                },
+                [
+                    ({}, {"x": None, "z": [], "m": (), "l": []}),
+                    (
+                        {"x": {}, "z": [{"y": {}}, {}], "m": {7: {}}, "l": [{}, {}]},
+                        {"x": True, "z": [{"y": True}, {"y": None}], "m": ((7, True),), "l": [True, True]},
+                    ),
+                ],
+                imports=google("empty"),
+            ),
+            gains_a_field(),
+        ],
+        says="`boolean`",
     ),
     "`repeated`": Example(
         [
@@ -271,7 +318,7 @@ EXAMPLES = {
         ],
         says="",
     ),
-    "message in itself, groups, declared extensions, message without fields, `edition`": Example(
+    "message in itself, groups, declared extensions, `edition`": Example(
         [
             protobuf("R x = 1;", {}, refused="contains itself"),
             protobuf("optional group G = 1 { optional int32 y = 1; }", {}, refused="is a group", syntax="proto2"),
@@ -287,7 +334,6 @@ EXAMPLES = {
                 refused="'shop.R.M' has the extension 'shop.R.m'",
                 syntax="proto2",
             ),
-            protobuf("message M {} M x = 1;", {}, refused="has no fields"),
         ],
         says="refused",
     ),
