@@ -189,7 +189,8 @@ def read(file: Path, topic: Topic, older: Sequence[RegisteredSchema] = ()) -> To
         raise SchemaError(f"{file} is not text in UTF-8. Convert the file") from error
     schema = RegisteredSchema(len(older), text, format_.schema_type)
     same_type = [version for version in older if version.type == schema.type]
-    value = side_schema(format_.name, _with_newest(same_type, schema), topic.record)
+    versions = _with_newest(same_type, schema)
+    value = side_schema(format_.name, versions, topic.record, wide_decimals=topic.wide_decimals)
     return TopicSchemas(topic, value, None)
 
 

@@ -179,6 +179,12 @@ class TopicSettings(ConfigModel):
     )
     debezium: ChangeEvents = Field(ChangeEvents(), description="With `mode: debezium`: the connector's settings.")
     value_format: FormatName = Field("avro", description="Format of the message value.")
+    wide_decimals: Literal["refuse", "limit"] = Field(
+        "refuse",
+        description="Reaction to Avro decimals of more than 38 digits, which Connect declares if "
+        "`connect.decimal.precision` is missing: `refuse` the schema; or `limit` the column to 38 digits, beyond which "
+        "a value is undecodable.",
+    )
     value_schema_file: str = Field(
         "", description="JSON Schema of `json` values, relative to lakehouse.yaml. Default: one column with the text."
     )

@@ -4,10 +4,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats.schema import RegisteredSchema, SchemaType, Shape
+
+WideDecimals = Literal["refuse", "limit"]
+"""Reactions to decimals of more digits than Iceberg has."""
 
 
 @dataclass(frozen=True)
@@ -16,13 +19,14 @@ class MessageSchema:
 
     `versions` are the schemas that messages may be written with, oldest first, and `read_by` those of them that define
     the columns. `record` is the record type that the topic's entry names; empty if it names none. `column` is the name
-    of the column of a message that is one value.
+    of the column of a message that is one value. `wide_decimals` is the topic's setting.
     """
 
     versions: tuple[RegisteredSchema, ...] = ()
     read_by: tuple[RegisteredSchema, ...] = ()
     record: str = ""
     column: str = "value"
+    wide_decimals: WideDecimals = "refuse"
 
 
 class Format(ABC):

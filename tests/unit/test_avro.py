@@ -93,7 +93,7 @@ def test_columns_type_name_resolves_in_its_namespace():
         (record("nonsense"), "no Iceberg column type"),
         (record("null"), "no Iceberg column type"),
         (record(["null"]), "no Iceberg column type"),
-        (record({"type": "bytes", "logicalType": "decimal", "precision": 39}), "more than Iceberg's 38 digits"),
+        (record({"type": "bytes", "logicalType": "decimal", "precision": 39}), "more than the 38 digits of Iceberg"),
         ('["null", "string"]', "not a record"),
         (record(), "has no fields, so it has no columns"),
         (record(["int", "int"]), "more than once"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
@@ -32,7 +33,7 @@ class AvroFormat(RegisteredFormat):
     suffix = ".avsc"
 
     def reader(self, schema: MessageSchema) -> Type:
-        return reader(schema.read_by)
+        return reader(schema.read_by, limits_decimals=schema.wide_decimals == "limit")
 
     def columns(self, reader: Type) -> Shape:
         return columns(reader)
@@ -50,7 +51,7 @@ class AvroFormat(RegisteredFormat):
         return any(record in (name, name.rpartition(".")[2]) for name in self.names(schema)[:1])
 
 
-def reader(schemas: Sequence[RegisteredSchema]) -> Type:
+def reader(schemas: Sequence[RegisteredSchema], *, limits_decimals: bool = False) -> Type:
     """Return the reader type of records of every version: the newest version merged with the older ones.
 
     Fields that the newest version dropped follow the others and are optional; enums have the symbols and unions the
@@ -59,6 +60,7 @@ def reader(schemas: Sequence[RegisteredSchema]) -> Type:
 
     Args:
         schemas: The subject's versions, newest last.
+        limits_decimals: Whether decimals of more digits than Iceberg has are read with its maximum.
     """
     type_, *older = (parse(schema) for schema in reversed(schemas))
     if type_.kind != "record":
@@ -66,7 +68,15 @@ def reader(schemas: Sequence[RegisteredSchema]) -> Type:
     for version in older:
         type_ = merged(type_, version)
     require_bounded(type_)
-    return type_
+    return _limited(type_) if limits_decimals else type_
+
+
+def _limited(type_: Type) -> Type:
+    """Return the type with at most MAX_PRECISION digits in each decimal."""
+    if type_.logical == "decimal":
+        return replace(type_, precision=min(type_.precision, MAX_PRECISION))
+    fields = tuple(replace(field, type=_limited(field.type)) for field in type_.fields)
+    return replace(type_, fields=fields, inner=tuple(map(_limited, type_.inner)))
 
 
 def field_names(schema: str) -> list[str]:
@@ -174,8 +184,14 @@ class _Columns:
             case _, "decimal":
                 if type_.precision > MAX_PRECISION:
                     raise SchemaError(
-                        f"Avro decimal({type_.precision}) at '{path}' has more than Iceberg's {MAX_PRECISION} digits. "
-                        f"Lower its precision, or register it as a string"
+                        f"Avro decimal({type_.precision}, {type_.scale}) at '{path}' has more than the {MAX_PRECISION} "
+                        f"digits of Iceberg. Add 'wide_decimals: limit' to the topic in lakehouse.yaml, which makes "
+                        f"values with more digits undecodable, or lower the precision (`connect.decimal.precision`)"
+                    )
+                if type_.scale > MAX_PRECISION:
+                    raise SchemaError(
+                        f"Avro decimal at '{path}' has a scale of {type_.scale}, more than the {MAX_PRECISION} digits "
+                        f"of Iceberg. Lower its scale, or register it as a string"
                     )
                 return t.DecimalType(type_.precision, type_.scale)
             case _, "date":

@@ -13,7 +13,7 @@ from lakehouse import formats
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.formats import evolution, format_of, of_type
-from lakehouse.formats.format import MessageSchema, RegisteredFormat
+from lakehouse.formats.format import MessageSchema, RegisteredFormat, WideDecimals
 from lakehouse.formats.json.connect_payload import with_payload
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.engine_values import Decoding, Side
@@ -181,7 +181,7 @@ def resolve_schemas(registry: RegistryClient, topic: Topic) -> TopicSchemas:
         return TopicSchemas(topic, _side(registry, topic, topic.value_format, "value"), key)
     versions = _versions(registry, topic, "value")
     try:
-        value = side_schema(topic.value_format, versions, topic.record)
+        value = topic_side(topic, "value", versions)
     except SchemaError:
         value, conflicts = _consistent(topic, versions)
         return TopicSchemas(topic, value, key, conflicts=conflicts, registered=tuple(versions))
@@ -229,7 +229,7 @@ def _consistent(
     for version in [*first, *(other for other in reversed(versions) if other not in first)]:
         candidates = [other for other in versions if other in included or other == version]
         try:
-            side = side_schema(topic.value_format, candidates, topic.record)
+            side = topic_side(topic, "value", candidates)
             included = candidates
         except SchemaError as error:
             conflicts[version.id] = str(error)
@@ -246,7 +246,7 @@ def older_versions(known: TopicSchemas) -> Iterator[TopicSchemas]:
     """
     versions = known.value.versions
     for count in range(len(versions) - 1, 0, -1):
-        older = side_schema(known.topic.value_format, versions, known.topic.record, versions[:count])
+        older = topic_side(known.topic, "value", versions, versions[:count])
         unfit_ids = frozenset(version.id for version in versions[count:])
         conflicts = {**known.conflicts, **without_columns(known.topic, older, versions[count:])}
         yield replace(known, value=older, unfit_ids=unfit_ids, conflicts=conflicts)
@@ -264,14 +264,12 @@ def without_columns(
         which: The side.
     """
     reasons = {}
-    name = topic.value_format if which == "value" else topic.effective_key_format
-    assert name is not None, "the keys have a schema"
     table = assign_fresh_schema_ids(Schema(*side.shape.struct.fields))
     read_by = side.schema.read_by
     for other in others:
         try:
             # As an older version than the newest, because the names and aliases of that one pair the fields.
-            shape = side_schema(name, [*read_by, other, read_by[-1]], side.schema.record).shape
+            shape = topic_side(topic, which, [*read_by, other, read_by[-1]]).shape
         except SchemaError as error:
             reasons[other.id] = str(error)
             continue
@@ -284,8 +282,24 @@ def without_columns(
     return reasons
 
 
+def topic_side(
+    topic: Topic,
+    which: Literal["key", "value"],
+    versions: Sequence[RegisteredSchema],
+    read_by: Sequence[RegisteredSchema] = (),
+) -> SideSchema:
+    """Return the schema of a topic's keys or values, as `side_schema` does."""
+    name, record = (topic.value_format, topic.record) if which == "value" else (topic.effective_key_format, "")
+    assert name is not None, "the keys have a schema"
+    return side_schema(name, versions, record, read_by, topic.wide_decimals)
+
+
 def side_schema(
-    name: str, versions: Sequence[RegisteredSchema], record: str = "", read_by: Sequence[RegisteredSchema] = ()
+    name: str,
+    versions: Sequence[RegisteredSchema],
+    record: str = "",
+    read_by: Sequence[RegisteredSchema] = (),
+    wide_decimals: WideDecimals = "refuse",
 ) -> SideSchema:
     """Return the schema of a key or value.
 
@@ -294,18 +308,20 @@ def side_schema(
         versions: The versions, oldest first.
         record: The full name of the record type; empty for the first one.
         read_by: The versions that define the columns; all if empty.
+        wide_decimals: The topic's setting.
 
     Raises:
         SchemaError: The newest version cannot become columns.
         ConfigError: The format is unknown.
     """
-    return _read(name, MessageSchema(tuple(versions), tuple(read_by or versions), record))
+    schema = MessageSchema(tuple(versions), tuple(read_by or versions), record, wide_decimals=wide_decimals)
+    return _read(name, schema)
 
 
 def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key", "value"]) -> SideSchema:
     format_ = format_of(name)
     if isinstance(format_, RegisteredFormat):
-        return side_schema(name, _versions(registry, topic, which), topic.record if which == "value" else "")
+        return topic_side(topic, which, _versions(registry, topic, which))
     if format_.file_type and which == "value" and topic.value_schema:
         text = with_payload(topic.value_schema) if topic.mode == "debezium" else topic.value_schema
         return side_schema(name, [RegisteredSchema(0, text, format_.file_type)])
@@ -344,7 +360,7 @@ def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "val
         newest = versions[-1]
         if (format_ := of_type(newest.type)) and not format_.is_readable(newest):
             # Raise the error of the schema itself.
-            side_schema(topic.value_format, [newest], record)
+            topic_side(topic, which, [newest])
         raise SchemaError(
             f"No version of subject '{subject}' describes the record type '{record}'. Nothing was ingested. Correct "
             f"'record' of topic '{topic.name}' in lakehouse.yaml, or register a schema of that type"

@@ -13,7 +13,7 @@ from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.engine import Decided
-from lakehouse.pipeline.schemas.decoding import TopicSchemas, side_schema, without_columns
+from lakehouse.pipeline.schemas.decoding import TopicSchemas, topic_side, without_columns
 from resources.protocols import RegistryClient
 
 FOREIGN_WRITERS = 64
@@ -85,7 +85,7 @@ def with_foreign_writers(
             unusable_ids.add(id_)
         elif known.topic.record and not formats.is_named(schema, known.topic.record):
             other_type_ids.add(id_)
-        elif not _is_harmless(known.topic.value_format, known.topic.record, schema):
+        elif not _is_harmless(known.topic, "value", schema):
             unusable_ids.add(id_)
         elif not _is_own(registry, known.topic, "value", schema, own_versions):
             other_type_ids.add(id_)
@@ -100,9 +100,7 @@ def with_foreign_writers(
     if len(foreign) == len(known.foreign):
         return extended
     # Only the topic's own subject defines the columns.
-    value = side_schema(
-        known.topic.value_format, (*foreign, *own_versions), known.topic.record, known.value.schema.read_by
-    )
+    value = topic_side(known.topic, "value", (*foreign, *own_versions), known.value.schema.read_by)
     conflicts = {**known.conflicts, **without_columns(known.topic, known.value, foreign)}
     return replace(extended, foreign=tuple(foreign), value=value, conflicts=conflicts)
 
@@ -121,7 +119,7 @@ def _with_foreign_keys(registry: RegistryClient, known: TopicSchemas, decided: D
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             continue
-        if not _is_harmless(name, "", schema):
+        if not _is_harmless(known.topic, "key", schema):
             continue
         if not _is_own(registry, known.topic, "key", schema, of_subject):
             continue
@@ -131,7 +129,7 @@ def _with_foreign_keys(registry: RegistryClient, known: TopicSchemas, decided: D
             used += schema.characters
     if not foreign:
         return known
-    return replace(known, key=side_schema(name, (*foreign, *of_subject), "", known.key.schema.read_by))
+    return replace(known, key=topic_side(known.topic, "key", (*foreign, *of_subject), known.key.schema.read_by))
 
 
 def _foreign(registry: RegistryClient, id_: int, deadline: float) -> RegisteredSchema | None:
@@ -142,18 +140,19 @@ def _foreign(registry: RegistryClient, id_: int, deadline: float) -> RegisteredS
         return None
 
 
-def _is_harmless(name: str, record: str, schema: RegisteredSchema) -> bool:
+def _is_harmless(topic: Topic, which: Literal["key", "value"], schema: RegisteredSchema) -> bool:
     """Return whether records of a schema registered under another subject may be decoded.
 
     A schema that cannot become a table, such as a recursive one, may need unlimited time or memory.
     """
-    format_ = format_of(name)
+    name = topic.value_format if which == "value" else topic.effective_key_format
+    format_ = format_of(name or "")
     if not isinstance(format_, RegisteredFormat) or schema.type != format_.schema_type:
         return False
     if not format_.is_readable(schema):
         return False
     try:
-        side_schema(name, [schema], record)
+        topic_side(topic, which, [schema])
     except SchemaError:
         return False
     return True

@@ -1,12 +1,31 @@
 """Examples of the rows of docs/types.md about Avro."""
 
 from dataclasses import replace
-from decimal import Decimal
+from decimal import Context, Decimal
 
 from tests.support.fuzz.examples import Example, avro, avro_versions
 from tests.support.fuzz.model import Record
 
 DAY = 86_400_000_000
+
+
+def connect_decimals():
+    """Return cases of decimals of 64 digits, which Connect declares if `connect.decimal.precision` is missing."""
+    limit = {"wide_decimals": "limit"}
+    for size in (None, 32):
+        type_ = logical("fixed" if size else "bytes", "decimal", precision=64, scale=2)
+        type_ |= {"name": "D", "size": size} if size else {}
+
+        def sent(number, size=size):
+            return number.to_bytes(size or number.bit_length() // 8 + 1, "big", signed=True)
+
+        good = [(n, Decimal(n).scaleb(-2, Context(prec=38))) for n in (12345, -1, 0, 10**38 - 1, 1 - 10**38)]
+        bad = [sent(10**38), sent(-(10**38))]
+        yield replace(avro(type_, "decimal(38, 2)", [(sent(n), cell) for n, cell in good], bad), settings=limit)
+        lists, column = {"type": "array", "items": ["null", type_]}, ("list", "decimal(38, 2)")
+        yield replace(avro(lists, column, [([None, sent(n)], [None, cell]) for n, cell in good], [bad]), settings=limit)
+    wide = logical("bytes", "decimal", precision=64, scale=39)
+    yield replace(avro(wide, "", refused="has a scale of 39"), settings=limit)
 
 
 def logical(base, kind, **more):
@@ -184,8 +203,10 @@ EXAMPLES = {
                 "decimal(4, 0)",
                 [(b"\x27\x0f", Decimal(9999))],
             ),
-            avro(logical("bytes", "decimal", precision=39), "", refused="38 digits"),
-        ]
+            avro(logical("bytes", "decimal", precision=39), "", refused="'wide_decimals: limit'"),
+            *connect_decimals(),
+        ],
+        says="`decimal(P, S)`",
     ),
     "`date`": Example(
         [

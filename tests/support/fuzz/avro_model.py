@@ -142,7 +142,7 @@ def decimals(draw, draft: Draft) -> Type:
         schema = {"type": "bytes"} | about
         return Type(NOT_VALID, schema, "binary", same(st.binary(max_size=5)))
     schema = {"type": "fixed", "name": draft.name(), "size": size} | about if fixed else {"type": "bytes"} | about
-    refused = "38 digits" if precision > 38 else ""
+    refused = "the 38 digits of Iceberg" if precision > 38 else ""
     type_ = Type("`decimal` on `bytes` or `fixed`", schema, f"decimal({precision}, {scale})", values, (), refused)
     if fixed:
         draft.defined.append(_reference(type_, schema["name"]))
