@@ -148,3 +148,14 @@ def test_grants_are_accepted_and_missing_objects_are_refused(port):
         for statement in ("use warehouse NONE", "use role NONE", "drop schema DB.S"):
             with pytest.raises(snowflake.connector.errors.ProgrammingError, match="does not exist"):
                 cursor.execute(statement)
+
+
+def test_dollar_in_quoted_text_is_no_session_variable(port):
+    with connect(port) as connection:
+        cursor = connection.cursor()
+        cursor.execute("set schema = 5")
+        texts = "'$other', 'it''s $other' -- $other\n, a /* $other */"
+        query = f'select $schema, "$schema", {texts} from (select 1 as "$schema", 2 as a)'
+        assert cursor.execute(query).fetchall() == [(5, 1, "$other", "it's $other", 2)]
+        with pytest.raises(snowflake.connector.errors.ProgrammingError, match="UNSET' does not exist"):
+            cursor.execute("select $unset")

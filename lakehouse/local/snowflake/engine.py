@@ -1,13 +1,14 @@
 """Subclasses of fakesnow's three classes, which add this package's statements, functions and access control.
 
 fakesnow has no extension point. These of its internals are used: `FakeSnow.duck_conn`,
-`FakeSnowflakeConnection._duck_conn` and `_schema`, `FakeSnowflakeCursor._execute` and `_transform`, and
+`FakeSnowflakeConnection._duck_conn`, `_schema` and `variables`, `FakeSnowflakeCursor._execute` and `_transform`, and
 `transforms.numeric_agg_implicit_cast`. tests/integration/test_snowflake.py fails when a version of fakesnow changes
 them; 0.12.1 is locked.
 """
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections import OrderedDict
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from fakesnow.conn import FakeSnowflakeConnection
 from fakesnow.cursor import FakeSnowflakeCursor
 from fakesnow.instance import FakeSnow
 from fakesnow.transforms.transforms import _NUMERIC_ONLY_AGGS
+from fakesnow.variables import Variables
 from snowflake.connector.cursor import DictCursor
 from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
@@ -63,6 +65,21 @@ class Instance(FakeSnow):
         fakesnow.transforms.numeric_agg_implicit_cast = keep_numbers
 
 
+QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"]|"")*"|\$\$.*?\$\$|--[^\n]*|//[^\n]*|/\*.*?\*/""", re.DOTALL)
+"""Strings, quoted names and comments of a statement, in which `$name` is no variable (Snowflake, SQL variables)."""
+
+
+class SessionVariables(Variables):
+    """fakesnow's variables of a session, which it would also replace in quoted text."""
+
+    def inline_variables(self, sql: str) -> str:
+        parts, end = [], 0
+        for quoted in QUOTED.finditer(sql):
+            parts += [super().inline_variables(sql[end : quoted.start()]), quoted.group()]
+            end = quoted.end()
+        return "".join([*parts, super().inline_variables(sql[end:])])
+
+
 class Connection(FakeSnowflakeConnection):
     """A session (account.ClientSession): fakesnow's connection with a user, a role and a warehouse."""
 
@@ -86,6 +103,7 @@ class Connection(FakeSnowflakeConnection):
             db_path=instance.db_path,
         )
         self.account, self.parser, self.lake = instance.account, instance.parser, instance.lake
+        self.variables = SessionVariables()
         self.user, self.role, self.warehouse = user, role, warehouse
 
     @property
