@@ -1,7 +1,7 @@
 """The environment of a command: its resources outside of a Dagster run, and the exit code if it cannot be read."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
 import click
@@ -36,6 +36,22 @@ def kafka_topics(config: Config, resources: Resources) -> list[str]:
 def all_topics(config: Config, resources: Resources) -> list[Topic]:
     """Return the entries of lakehouse.yaml and the topics in Kafka that its routes match."""
     return [*config.topics.values(), *config.routed_topics(kafka_topics(config, resources))]
+
+
+def named_topics(config: Config, names: Sequence[str], resources: Resources) -> list[Topic]:
+    """Return the topics with these names; the name of a route stands for its topics in Kafka. No name stands for all
+    topics whose tables Spark writes."""
+    if not names:
+        return all_spark_topics(config, resources)
+    is_route = any(name in config.routes for name in names)
+    return config.select(names, kafka_topics(config, resources) if is_route else ())
+
+
+def require_written_by_spark(config: Config, names: Sequence[str]) -> None:
+    """Require that each name is that of a route, or of a topic whose table Spark writes."""
+    for name in names:
+        if name not in config.routes:
+            config.topic_written_by_spark(name)
 
 
 def all_spark_topics(config: Config, resources: Resources) -> list[Topic]:

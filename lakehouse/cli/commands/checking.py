@@ -10,7 +10,14 @@ import dagster as dg
 from rich.console import Console
 
 from lakehouse.cli import check_runner, console
-from lakehouse.cli.systems import all_spark_topics, all_topics, kafka_topics, open_clients, verification
+from lakehouse.cli.systems import (
+    all_topics,
+    kafka_topics,
+    named_topics,
+    open_clients,
+    require_written_by_spark,
+    verification,
+)
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
 from lakehouse.config.sources import Derived
@@ -69,8 +76,8 @@ def validate() -> None:
 def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_json: bool) -> None:
     """Show how a schema (.avsc, .json, .proto) would change the table of TOPIC. Nothing is changed.
 
-    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics and routes. As JSON, one topic
-    is an object, and all topics are a list.
+    SCHEMA_FILE defaults to the newest schema in the registry, and TOPIC to all topics and routes. The name of a route
+    stands for its topics in Kafka. As JSON, one topic is an object, and several are a list.
 
     \b
     The newest schemas of all topics:   lakehouse plan
@@ -86,18 +93,20 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
         raise click.UsageError("--against needs SCHEMA_FILE, the schema that is compared with the file. Name it")
     with verification():
         declared = loader.load()
-        entry = declared.topic(topic) if topic else None
+        if against and topic in declared.routes:
+            raise click.UsageError(f"--against contacts no system, and '{topic}' is a route. Name one of its topics")
+        entry = declared.topic(topic) if topic and topic not in declared.routes else None
         if entry and schema_file and against:
             present = schema_plan.read(against, entry)
             table = schema_plan.as_table(present)
             plans = [schema_plan.plan(declared, entry, schema_file, table, present.value.versions)]
         else:
             with open_clients(declared) as resources:
-                topics = [entry] if entry else all_topics(declared, resources)
+                topics = named_topics(declared, [topic], resources) if topic else all_topics(declared, resources)
                 plans = [schema_plan.plan_registered(declared, one, resources, schema_file) for one in topics]
     values = [schema.to_json() for schema in plans]
     lines = [line for schema in plans for line in schema.lines()]
-    echo(json.dumps(values[0] if topic else values, indent=2) if as_json else "\n".join(lines))
+    echo(json.dumps(values[0] if entry else values, indent=2) if as_json else "\n".join(lines))
     raise SystemExit(0 if all(schema.is_accepted for schema in plans) else 1)
 
 
@@ -115,7 +124,7 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
     """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
-    TOPICS defaults to all topics and routes. The published table and its offsets do not change. The steps by which a
+    TOPICS are names of topics and routes, and default to all. The published table and its offsets do not change. The steps by which a
     run would publish these records are printed first.
 
     \b
@@ -131,10 +140,10 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     outcomes: list[check_runner.Outcome] = []
     with verification():
         declared = loader.load()
-        selected = [declared.topic_written_by_spark(name) for name in topics]
+        require_written_by_spark(declared, topics)
         with open_clients(declared) as resources:
             clients = Clients.of(resources)
-            for topic in selected or all_spark_topics(declared, resources):
+            for topic in named_topics(declared, topics, resources):
                 asset = f"iceberg/{topic.name}"
                 try:
                     with hide_values(topic):

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import click
 
 from lakehouse.cli import console
-from lakehouse.cli.systems import all_spark_topics, open_clients, verification
+from lakehouse.cli.systems import named_topics, open_clients, require_written_by_spark, verification
 from lakehouse.config import loader
 from lakehouse.config.model import Config
 from lakehouse.config.sensitive import hide_values
@@ -164,19 +164,19 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
 @click.command()
 @click.argument("topics", nargs=-1)
 def maintain(topics: tuple[str, ...]) -> None:
-    """Compact, expire and clean up the tables of TOPICS, or of all topics and routes, as the schedule `maintenance`
-    does nightly.
+    """Compact, expire and clean up the tables of TOPICS, as the schedule `maintenance` does nightly.
 
-    Readers are not affected. What is kept is configured under `retention` in lakehouse.yaml.
+    TOPICS are names of topics and routes, and default to all. Readers are not affected. What is kept is configured
+    under `retention` in lakehouse.yaml.
 
     \b
     Exit code 0: all tables were maintained. 1: some were not; the others were.
     """
     declared = loader.load()
-    entries = [declared.topic_written_by_spark(name) for name in topics]
+    require_written_by_spark(declared, topics)
     failed = []
     with open_clients(declared) as resources:
-        for entry in entries or all_spark_topics(declared, resources):
+        for entry in named_topics(declared, topics, resources):
             try:
                 with hide_values(entry):
                     for result in maintenance.maintain(
