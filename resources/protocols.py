@@ -102,6 +102,9 @@ class RegistryClient(Protocol):
     def by_id(self, id_: int, deadline: float = ...) -> RegisteredSchema | None:
         """Return the schema with an id."""
 
+    def id_of(self, guid: str, deadline: float = ...) -> int | None:
+        """Return the id of the schema with a GUID."""
+
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects of a schema."""
 

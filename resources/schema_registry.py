@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
@@ -25,7 +27,9 @@ NOT_FOUND_SECONDS = 60
 """Lifetime of a "not found" response in memory: the id may be registered at any time."""
 MAX_NOT_FOUND = 1_000
 """Maximum number of "not found" responses in memory; the oldest are dropped."""
-NOT_FOUND = 404
+NOT_FOUND, SCHEMA_NOT_FOUND = 404, 40403
+"""Status of a response, and the code of its error if the registry knows the path (Schema Registry API, errors)."""
+DEFAULT_CONTEXT = "."
 Found = TypeVar("Found")
 URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 
@@ -63,17 +67,21 @@ class SchemaRegistry(dg.ConfigurableResource):
         """
         from confluent_kafka.schema_registry import SchemaRegistryClient
 
+        config = self._settings()
+        if self._client is None or self._client[0] != config:
+            self._client = config, SchemaRegistryClient(config)
+        client = self._client[1]
+        client.clear_caches()
+        return client
+
+    def _settings(self) -> dict[str, object]:
         config: dict[str, object] = {"url": self.address, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
         if self.secret:
             fields = read_secret_fields(self.secret, USER_INFO, role_arn=self.role_arn)
             config["basic.auth.user.info"] = fields[USER_INFO]
         elif self.api_key:
             config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
-        if self._client is None or self._client[0] != config:
-            self._client = config, SchemaRegistryClient(config)
-        client = self._client[1]
-        client.clear_caches()
-        return client
+        return config
 
     def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
         """Register a schema under a subject, if it is not registered there, and return its id."""
@@ -109,7 +117,8 @@ class SchemaRegistry(dg.ConfigurableResource):
                 assert version.schema_id is not None, "a registered schema has an id"
                 # A schema with two version numbers has one id, and the position of the higher number.
                 by_id.pop(version.schema_id, None)
-                by_id[version.schema_id] = self._with_references(version.schema_id, version.schema)
+                schema = self._with_references(version.schema_id, version.schema)
+                by_id[version.schema_id] = replace(schema, guid=version.guid or "")
             return list(by_id.values())
 
     def by_id(self, id_: int, deadline: float = math.inf) -> RegisteredSchema | None:
@@ -134,6 +143,39 @@ class SchemaRegistry(dg.ConfigurableResource):
             for oldest in list(self._not_found)[:-MAX_NOT_FOUND]:
                 del self._not_found[oldest]
         return schema
+
+    def id_of(self, guid: str, deadline: float = math.inf) -> int | None:
+        """Return the id of the schema with a GUID; None if the registry has none.
+
+        Confluent's client returns the schema of a GUID without its id.
+
+        Args:
+            guid: The GUID.
+            deadline: Time after which no request may start, as of `time.monotonic`.
+
+        Raises:
+            SchemaError: The registry does not look up GUIDs.
+        """
+        import httpx2
+
+        with self._translate_errors():
+            self._require_time(deadline)
+            user, _, password = str(self._settings().get("basic.auth.user.info", "")).partition(":")
+            response = httpx2.get(
+                f"{self.address.rstrip('/')}/schemas/guids/{guid}/ids",
+                auth=(user, password) if user else None,
+                timeout=TIMEOUT_SECONDS,
+            )
+            if response.status_code == NOT_FOUND and _error_code(response.text) == SCHEMA_NOT_FOUND:
+                return None
+            if response.status_code == NOT_FOUND:
+                raise SchemaError(
+                    f"the schema registry at {self.address} does not look up GUIDs (GET /schemas/guids). Use one that "
+                    f"does (Confluent Platform 8.1, Confluent Cloud), or let serializers write the prefix"
+                )
+            response.raise_for_status()
+            ids = {entry["context"]: entry["id"] for entry in response.json()}
+        return ids.get(DEFAULT_CONTEXT, next(iter(ids.values()), None))
 
     def subjects(self, id_: int) -> frozenset[str]:
         """Return the subjects that have the schema with an id, or had it before it was deleted."""
@@ -192,6 +234,14 @@ class SchemaRegistry(dg.ConfigurableResource):
             return Unreachable("The schema registry", self.address, check, error)
 
         return translate(dict.fromkeys((SchemaRegistryError, HTTPError), unreachable))
+
+
+def _error_code(text: str) -> int | None:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return None
+    return body.get("error_code") if isinstance(body, dict) else None
 
 
 def _if_registered(request: Callable[[], Found]) -> Found | None:

@@ -204,7 +204,7 @@ class SparkDecided:
 
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
-    ) -> list[int]:
+    ) -> list[int | str]:
         return decode.foreign_schema_ids(self.alone, most, known, side)
 
     def first_faults(self, limit: int = 5, *, shows_keys: bool = False) -> list[tuple[int, int, str]]:
@@ -354,16 +354,19 @@ class SparkEngine(_Jobs):
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> SparkDecided:
         instructions = with_codecs(decoding)
-        frame = self._records(records, headers=headers or decoding.needs_headers)
+        has_headers = headers or decoding.needs_headers
+        frame = self._records(records, headers=has_headers)
         partitions = len((records.position if isinstance(records, WaitingLetters) else records.batch).end)
         if refused:
-            return SparkDecided(decode.refused(frame, instructions, refused, headers=headers), instructions, partitions)
-        decided = decode.decode(frame, instructions, headers=headers)
+            decided = decode.refused(frame, instructions, refused, headers=headers, has_headers=has_headers)
+            return SparkDecided(decided, instructions, partitions)
+        decided = decode.decode(frame, instructions, headers=headers, has_headers=has_headers)
         if instructions.mode != "debezium":
             return SparkDecided(decided, instructions, partitions)
 
         def with_old_keys() -> DataFrame:
-            return decode.decode(self._records(records, headers=True), instructions, headers=headers)
+            with_headers = self._records(records, headers=True)
+            return decode.decode(with_headers, instructions, headers=headers, has_headers=True)
 
         is_log = isinstance(records, LogRange)
         related = related_events.RelatedEvents(self._session, decided, with_old_keys, instructions, of_log=is_log)

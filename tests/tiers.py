@@ -139,6 +139,7 @@ REST = (
     "tests/integration/test_rest_catalog.py",
     "tests/integration/test_roll_over.py",
     "tests/integration/test_routed_topics.py",
+    "tests/integration/test_schema_id_headers.py",
     "tests/integration/test_sensitive_values.py",
     "tests/integration/test_spark_session.py",
     "tests/integration/test_stream.py",

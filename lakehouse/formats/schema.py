@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
+from uuid import UUID
 
 if TYPE_CHECKING:
     from pyiceberg.types import StructType
@@ -21,13 +22,14 @@ class RegisteredSchema:
     """One version of a subject.
 
     `references` are the schemas that `text` refers to, directly or indirectly, as (reference name, text), in order of
-    dependency.
+    dependency. `guid` is empty if the registry did not return it.
     """
 
     id: int
     text: str
     type: SchemaType = "AVRO"
     references: tuple[tuple[str, str], ...] = ()
+    guid: str = field(default="", compare=False)
 
     @property
     def characters(self) -> int:
@@ -59,9 +61,25 @@ FRAME_BYTES = 5
 """Length of the prefix: the zero byte and the id."""
 
 
+HEADERS = {"value": "__value_schema_id", "key": "__key_schema_id"}
+"""Headers in which serializers write the schema id of the value or key instead of in its prefix: the same bytes as the
+prefix, or GUID_MAGIC and the GUID (Confluent, Wire format: schema ID in headers)."""
+
+GUID_MAGIC, GUID_BYTES = b"\x01", 16
+
+NO_ID = 2**32 - 1
+"""Id that no schema has, in place of a GUID whose id is not known. The GUID follows it."""
+
+
 def frame(id_: int) -> bytes:
     """Return the prefix of a message with this schema id."""
     return MAGIC + id_.to_bytes(FRAME_BYTES - len(MAGIC), "big")
+
+
+def guid(message: bytes) -> str | None:
+    """Return the GUID that follows NO_ID in a message; None if there is none."""
+    digits = message[FRAME_BYTES : FRAME_BYTES + GUID_BYTES]
+    return str(UUID(bytes=digits)) if schema_id(message) == NO_ID and len(digits) == GUID_BYTES else None
 
 
 def schema_id(message: bytes) -> int | None:

@@ -52,8 +52,10 @@ class Decided(Protocol):
 
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
-    ) -> list[int]:
+    ) -> list[int | str]:
         """Return the schema ids of records whose key or value has an unknown schema, by descending number of records.
+
+        A record whose header has a GUID in place of an id counts under the GUID.
 
         Args:
             most: The maximum number of ids. Producers choose ids, so there may be as many as records.

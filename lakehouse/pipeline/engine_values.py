@@ -33,7 +33,8 @@ Transform = Callable[[Any], Any]
 
 REASONS = {
     "null_value": "The value is null, which is no row, and no deletion unless the mode is upsert and keys are decoded",
-    "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id",
+    "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id. Nor does the "
+    "header __value_schema_id name a schema",
     "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
     "undecodable": "The value cannot be decoded with its schema",
     "bad_key": "A key column is missing: the message key cannot be read or does not fit the column, or the column is "
@@ -146,6 +147,12 @@ class Decoding(Generic[S]):
     """Ids of versions that do not fit the table."""
     unusable_ids: frozenset[int] | None = None
     """Ids that the registry has no usable schema for; None if the registry was asked about every id."""
+    reads_headers: bool = False
+    """Whether headers may contain the schema ids of keys or values."""
+    guids: Mapping[str, int] = field(default_factory=dict)
+    """Schema ids by the GUIDs that headers may contain in their place."""
+    guid_fault: str = ""
+    """The reason why the registry returns no schema for a GUID, after a colon; empty if it can."""
     conflicts: Mapping[int, str] = field(default_factory=dict)
     """Reasons, by id, why records of versions cannot share the columns."""
     has_other_types: bool = False
@@ -163,8 +170,10 @@ class Decoding(Generic[S]):
 
     @property
     def needs_headers(self) -> bool:
-        """True if rows contain headers, which an engine reads only on request."""
-        return any(column.needs_headers for name, column in registered().items() if internal(name) in self.metadata)
+        """True if rows or schema ids depend on headers, which an engine reads only on request."""
+        return self.reads_headers or any(
+            column.needs_headers for name, column in registered().items() if internal(name) in self.metadata
+        )
 
 
 @dataclass(frozen=True)

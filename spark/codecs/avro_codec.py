@@ -54,6 +54,10 @@ class AvroCodec(Codec):
     def columns(self) -> list[str]:
         return [field.name for field in self.reader.fields]
 
+    @property
+    def heads(self) -> frozenset[bytes]:
+        return frozenset(map(frame, self.writers))
+
     def decode(self, data: Column) -> Column:
         body = F.concat(framing_columns.body(data), F.lit(END_MARKER), framing_columns.id_bytes(data))
         size = len(END_MARKER) + ID_BYTES

@@ -15,7 +15,7 @@ from lakehouse.core.sql import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_format import JsonField, Kind, written
-from lakehouse.formats.schema import FRAME_BYTES, schema_id
+from lakehouse.formats.schema import FRAME_BYTES, frame, schema_id
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
 from spark.codecs.json_values import converted, with_unique_keys
@@ -79,6 +79,10 @@ class JsonCodec(Codec):
     def _others(self) -> dict[int, tuple[JsonField, ...]]:
         """The fields of versions whose numbers are not those of the columns."""
         return {id_: fields for id_, fields in (self.writers or {}).items() if fields != self.fields}
+
+    @property
+    def heads(self) -> frozenset[bytes] | None:
+        return None if self.writers is None else frozenset(map(frame, self.writers))
 
     def decode(self, data: Column) -> Column:
         body = data if self.writers is None else framing_columns.body(data)

@@ -61,6 +61,15 @@ class ProtobufCodec(Codec):
         id_ = max(self.writers)
         return frame(id_) + self._indexes[id_][0]
 
+    @property
+    def heads(self) -> frozenset[bytes]:
+        of_others = {
+            frame(id_) + index
+            for id_, schema in self.writers.items()
+            for index in other_indexes(protobuf_format.message(schema, self.record))
+        }
+        return frozenset(of_others.union(frame(id_) + index for id_, own in self._indexes.items() for index in own))
+
     def decode(self, data: Column) -> Column:
         bodies = []
         for id_, indexes in self._indexes.items():

@@ -2,7 +2,7 @@
 
 Decoding runs in the JVM. Records are decoded with the schema that they were written with into the columns of the table.
 The frame is Confluent's: a zero byte, the schema id as four bytes in big endian, then the body (Schema Registry, Wire
-format).
+format). The first two may be in a header instead.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from lakehouse.core.tables.metadata_columns import internal, registered
+from lakehouse.formats.schema import FRAME_BYTES, HEADERS, MAGIC, guid
 from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding import framing_columns
 from spark.decoding.conditions import first_of, is_true, none_of
@@ -53,6 +54,11 @@ class Codec(Protocol):
     def control(self) -> bytes:
         """A message that a working decoder decodes or refuses, and that aborts no job."""
         return b""
+
+    @property
+    def heads(self) -> frozenset[bytes] | None:
+        """All bytes before a body that select a message of this codec or of another type; None without schema ids."""
+        return None
 
     def decode(self, data: Column) -> Column:
         """Return a struct parsed from bytes, in the form that `finished` expects."""
@@ -108,23 +114,26 @@ class Codec(Protocol):
         return F.lit(False)
 
 
-def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = False) -> DataFrame:
+def decode(
+    records: DataFrame, decoding: Decoding[Codec], *, headers: bool = False, has_headers: bool = False
+) -> DataFrame:
     """Decode records to rows, or to the reason why they are dead letters.
 
     Args:
         records: The records in the columns of spark.records.
         decoding: The instructions.
         headers: Whether to return the message headers, which `records` must have.
+        has_headers: Whether `records` has the message headers, which may contain schema ids.
 
     Returns:
         The table's columns and metadata columns by their names in the table, and the columns of spark.decoding.decoded.
     """
-    data = F.col("value")
-    decoded = records.select(
+    data = F.col("framed_value")
+    decoded = _framed(records, decoding, has_headers).select(
         "*",
         decoding.value.decode(data).alias("v"),
         decoding.value.schema_id(data).alias("schema_id"),
-        (decoding.key.decode(F.col("key")) if decoding.key else F.lit(None)).alias("k"),
+        (decoding.key.decode(F.col("framed_key")) if decoding.key else F.lit(None)).alias("k"),
     )
     sides = [("v", decoding.value), ("k", decoding.key)]
     if decoding.mode == "debezium" and decoding.key and "headers" in records.columns:
@@ -177,9 +186,23 @@ def checked(result: DataFrame, decoding: Decoding[Codec]) -> DataFrame:
     return result.withColumn(PREFIX + "reason", reason)
 
 
-def refused(records: DataFrame, decoding: Decoding[Codec], reason: str, *, headers: bool = False) -> DataFrame:
+def _framed(records: DataFrame, decoding: Decoding[Codec], has_headers: bool) -> DataFrame:
+    """Add the key and value of each record in the wire format: with the schema id of its headers, if they have one."""
+    framed = {}
+    for side, codec in (("value", decoding.value), ("key", decoding.key)):
+        heads = codec.heads if codec and has_headers else None
+        data = F.col(side)
+        if heads is not None:
+            data = framing_columns.framed_by_header(data, HEADERS[side], heads, decoding.guids)
+        framed[f"framed_{side}"] = data
+    return records.withColumns(framed)
+
+
+def refused(
+    records: DataFrame, decoding: Decoding[Codec], reason: str, *, headers: bool = False, has_headers: bool = False
+) -> DataFrame:
     """Return records in the form of `decode`, all of them undecoded dead letters with one reason."""
-    records = records.withColumn("schema_id", F.lit(None).cast("int"))
+    records = _framed(records, decoding, has_headers).withColumn("schema_id", F.lit(None).cast("int"))
     columns = {name: F.lit(None) for name in decoding.columns}
     never = F.lit(False)
     # Not a constant, because Spark would then optimize away the observation that counts these records.
@@ -197,7 +220,8 @@ def _result(
     headers: bool,
 ) -> DataFrame:
     metadata = {internal(name): F.expr(column.expression) for name, column in registered().items()}
-    names = ("partition", "offset", "timestamp", "schema_id", "key", "value", *(["headers"] if headers else []))
+    names = ["partition", "offset", "timestamp", "schema_id", "key", "value", "framed_key", "framed_value"]
+    names += ["headers"] if headers else []
     technical = {name: F.col(name) for name in names} | {
         "timestamp_type": metadata["kafka_timestamp_type"],
         "check": F.lit(None).cast("string"),
@@ -464,8 +488,10 @@ def _is_good(side: Literal["v", "k", "o"]) -> Column:
 
 def foreign_schema_ids(
     decoded: DataFrame, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
-) -> list[int]:
+) -> list[int | str]:
     """Return the schema ids of records whose key or value has an unknown schema, by descending number of records.
+
+    A record whose header has a GUID in place of an id counts under the GUID.
 
     Args:
         decoded: The decoded records.
@@ -474,13 +500,13 @@ def foreign_schema_ids(
         side: Whether to inspect keys or values. A key that is not in the key's format counts as one of an unknown
             schema.
     """
-    data, reason = record(side), {"key": "bad_key", "value": "unknown_schema"}[side]
+    data, reason = record(f"framed_{side}"), {"key": "bad_key", "value": "unknown_schema"}[side]
     is_unknown = (
         is_true(record("reason") == reason)
         & framing_columns.is_framed(data)
         & ~framing_columns.names_one_of(known, data)
     )
-    counted = decoded.filter(is_unknown).groupBy(framing_columns.id_bytes(data).alias("id")).count()
+    counted = decoded.filter(is_unknown).groupBy(framing_columns.id_or_guid(data).alias("id")).count()
     # Ties are broken by id, so that every run makes the same decision about a record.
     first = counted.orderBy(F.col("count").desc(), "id").limit(most).select("id")
-    return [int.from_bytes(row["id"], "big") for row in first.collect()]
+    return [guid(row["id"]) or int.from_bytes(row["id"][len(MAGIC) : FRAME_BYTES], "big") for row in first.collect()]

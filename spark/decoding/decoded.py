@@ -23,6 +23,7 @@ def record(field: str) -> Column:
         field: One of
             partition, offset, timestamp, timestamp_type, key, value, headers: as in the broker; headers only if they
             were requested.
+            framed_key, framed_value: with the schema id of the headers as prefix, if they have one.
             schema_id: the registry id of the schema that decoded the value, or null.
             filtered: true if the record belongs to another table.
             tombstone: true if the record deletes the row of its key.

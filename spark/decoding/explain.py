@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro.avro_format import AvroFormat
-from lakehouse.formats.schema import schema_id
+from lakehouse.formats.schema import guid, schema_id
 from lakehouse.pipeline.engine_values import REASONS, Decoding
 from spark.decoding.decode import Codec
 from spark.decoding.decoded import record
@@ -33,7 +33,9 @@ def message(decoding: Decoding[Codec]) -> Column:
     sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
     read_again = F.arrow_udf(_explainer(decoding), "string")  # type: ignore[call-overload]  # its stub lacks this form
     reason = record("reason")
-    detail = F.when(reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("key"), record("value")))
+    detail = F.when(
+        reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("framed_key"), record("framed_value"))
+    )
     return F.concat(
         sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(decoding))), F.lit(""))
     )
@@ -54,11 +56,13 @@ def first_faults(
         Partition, offset and reason of each record.
     """
     bad = decoded.filter(record("reason").isNotNull() & record("check").isNull())
-    fields = [record(name).alias(name) for name in ("partition", "offset", "key", "value", "reason")]
+    fields = [
+        record(name).alias(name) for name in ("partition", "offset", "key", "framed_key", "framed_value", "reason")
+    ]
     bad = bad.select(*fields, F.coalesce(_missing(decoding), F.lit("")).alias("missing"))
     faults = []
     for row in bad.orderBy("partition", "offset").limit(limit).collect():
-        detail = _explanation(decoding, row["reason"], row["key"], row["value"])
+        detail = _explanation(decoding, row["reason"], row["framed_key"], row["framed_value"])
         detail = detail or (row["missing"] if row["reason"] == OF_KEY else "")
         quoted = f" (key {_quoted(row['key'])})" if shows_keys and row["key"] is not None else ""
         explanation = REASONS[row["reason"]] + (f": {detail}" if detail else "")
@@ -88,7 +92,8 @@ def _explainer(decoding: Decoding[Codec]) -> Callable[[pa.Array, pa.Array, pa.Ar
 def _explanation(decoding: Decoding[Codec], reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
     try:
         if reason in OF_SCHEMA and value is not None:
-            return f"schema id {schema_id(value)}"
+            unknown = guid(value)
+            return f"schema GUID {unknown}{decoding.guid_fault}" if unknown else f"schema id {schema_id(value)}"
         if reason in OF_VALUE and value is not None:
             return decoding.conflicts.get(schema_id(value) or 0) or decoding.value.explain(value)
         if reason == OF_KEY and key is not None and decoding.key:

@@ -1,14 +1,19 @@
-"""The Confluent wire format (lakehouse.formats.schema) as column expressions."""
+"""The Confluent wire format (lakehouse.formats.schema) as column expressions.
+
+Codecs read schema ids from the prefix of a message. A message whose id is in a header gets the prefix of that id first,
+so that each rule about schema ids has one implementation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import reduce
+from uuid import UUID
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from lakehouse.formats.schema import FRAME_BYTES, MAGIC, frame
+from lakehouse.formats.schema import FRAME_BYTES, GUID_BYTES, GUID_MAGIC, MAGIC, NO_ID, frame
 from spark.decoding.conditions import is_true
 
 
@@ -47,3 +52,45 @@ def by_schema_id(data: Column, ids: Iterable[int], then: Callable[[int], Column]
     prefix = F.substring(data, 1, FRAME_BYTES)
     first, *others = [(prefix == F.lit(frame(id_)), then(id_)) for id_ in sorted(ids)]
     return reduce(lambda chain, branch: chain.when(*branch), others, F.when(*first))
+
+
+def framed_by_header(data: Column, header: str, heads: Collection[bytes], guids: Mapping[str, int]) -> Column:
+    """Return messages in the wire format: those with a schema id in their headers get it as prefix.
+
+    The header has precedence, also over bytes that look like a prefix (Confluent, dual deserializers). If it names no
+    schema, or is repeated with another value, the result is empty, which no prefix is.
+
+    Args:
+        data: The messages.
+        header: The key of the header.
+        heads: All bytes before a body that the codec knows; after the schema id, Protobuf has a message index.
+        guids: Schema ids by GUID.
+    """
+    keys, values = F.col("headers")["key"], F.col("headers")["value"]
+
+    def place(names: Column) -> Column:
+        return F.nullif(F.array_position(names, header), F.lit(0)).cast("int")
+
+    named, last = F.try_element_at(values, place(keys)), F.try_element_at(values, -place(F.reverse(keys)))
+    head = F.when(F.substring(named, 1, len(MAGIC)) == F.lit(MAGIC), named)
+    is_guid = (F.substring(named, 1, len(GUID_MAGIC)) == F.lit(GUID_MAGIC)) & (F.octet_length(named) > GUID_BYTES)
+    bytes_ = F.substring(named, len(GUID_MAGIC) + 1, GUID_BYTES)
+    index = F.substring(named, F.lit(len(GUID_MAGIC) + GUID_BYTES + 1), F.octet_length(named))
+    for guid, id_ in sorted(guids.items()):
+        head = head.when(is_guid & (bytes_ == F.lit(UUID(guid).bytes)), F.concat(F.lit(frame(id_)), index))
+    head = head.when(is_guid, F.concat(F.lit(frame(NO_ID)), bytes_))
+    prefix = F.substring(head, 1, FRAME_BYTES)
+    known = sorted({head[:FRAME_BYTES] for head in heads})
+    return (
+        F.when(data.isNull() | named.isNull(), data)
+        .when(~named.eqNullSafe(last), F.lit(b""))
+        .when(head.isin(sorted(heads)) | (prefix == F.lit(frame(NO_ID))), F.concat(head, data))
+        .when(~prefix.isin(known) & (F.octet_length(prefix) == FRAME_BYTES), F.concat(prefix, data))
+        .otherwise(F.lit(b""))
+    )
+
+
+def id_or_guid(data: Column) -> Column:
+    """Return the prefix of framed messages, with the GUID that follows it if their id is not known."""
+    has_guid = is_true(F.substring(data, 1, FRAME_BYTES) == F.lit(frame(NO_ID)))
+    return F.substring(data, F.lit(1), F.when(has_guid, FRAME_BYTES + GUID_BYTES).otherwise(FRAME_BYTES))

@@ -264,13 +264,13 @@ def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
 
 def _columns(decoding: Decoding[Codec], origin: LetterOrigin) -> list[Column]:
     """Return the columns of dead letters, each paired with its declaration by name."""
-    reason, value = record("reason"), record("value")
+    reason, value, framed = record("reason"), record("value"), record("framed_value")
     fields = [record(field.name).alias(field.name) for field in letter_columns.RECORD if field.name != "topic"]
     details = F.create_map(
         F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
     )
     codes = F.create_map(*[F.lit(part) for code in CODES.items() for part in code])
-    named = F.conv(F.hex(framing_columns.id_bytes(value)), 16, 10).try_cast("int")
+    named = F.conv(F.hex(framing_columns.id_bytes(framed)), 16, 10).try_cast("int")
     values = {
         "error_timestamp": F.current_timestamp(),
         "error_code": codes[reason],
@@ -284,7 +284,7 @@ def _columns(decoding: Decoding[Codec], origin: LetterOrigin) -> list[Column]:
         "affected_database": F.lit(origin.ref.namespace),
         "affected_name": F.lit(origin.ref.name),
         "source_record": F.struct(F.lit(origin.topic).alias("topic"), *fields),
-        "schema_id": F.when(framing_columns.is_framed(value, may_be_empty=True), named),
+        "schema_id": F.when(framing_columns.is_framed(framed, may_be_empty=True), named),
         "attempts": F.lit(1),
         "redriven_timestamp": F.lit(None).cast("timestamp"),
         "topic_id": F.lit(origin.topic_id),

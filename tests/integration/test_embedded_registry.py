@@ -25,6 +25,16 @@ def test_register_schema_outside_embedded_registry_is_refused(schema, type_):
     assert refused.value.http_status_code == 422
 
 
+@pytest.mark.usefixtures("resources")
+def test_register_schema_that_differs_in_aliases_only_returns_existing_id():
+    # docs/types.md states it, because Confluent's registry returns a new id.
+    subject, renamed = f"aliases-{uuid.uuid4().hex[:8]}", {"name": "b", "aliases": ["a"], "type": "int"}
+    fields = [[{"name": "b", "type": "int"}], [renamed], [renamed, {"name": "c", "type": "int", "default": 0}]]
+    schemas = [json.dumps({"type": "record", "name": "R", "fields": some}) for some in fields]
+    ids = [registry().register_schema(subject, Schema(schema, "AVRO")) for schema in schemas]
+    assert ids[0] == ids[1] != ids[2]
+
+
 def test_schemas_of_confluent_registry_alone_are_read():
     assert json_kinds(UNTYPED) == {"a": "long"}
     [field] = avro_shape([RegisteredSchema(1, json.dumps(NESTED))]).struct.fields

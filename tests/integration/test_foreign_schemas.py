@@ -1,7 +1,6 @@
 """Records with schema ids of other subjects: lookups of a batch are limited, and no record is decoded by a guess."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -9,9 +8,9 @@ from lakehouse.core.errors import BadRecords, LakehouseError
 from lakehouse.pipeline.redrive import Redriven, redrive
 from lakehouse.pipeline.replay import replay
 from resources import schema_registry
-from resources.schema_registry import SchemaRegistry
+from tests.support.registry_stream import RegistryStream
 from tests.support.servers.registry_server import RegistryServer
-from tests.support.topics import TRADES, Stream, framed, trade
+from tests.support.topics import TRADES, framed, trade
 
 OWN, LATE, COMMON = 1, 2, 3
 LOOKUPS = 64
@@ -19,17 +18,11 @@ JUNK = range(1_000, 1_100)
 FOREIGN = json.dumps({**json.loads(TRADES), "doc": "The same, registered elsewhere"})
 
 
-class RegistryStream(Stream):
-    """A stream with its own schema registry, which records lookups."""
-
-    registry: RegistryServer
-
-    @property
-    def systems(self):
-        return replace(super().systems, schema_registry=self.client)
+class ForeignStream(RegistryStream):
+    """A stream whose registry has the schema of its values."""
 
     def listen(self, registry):
-        self.registry, self.client = registry, SchemaRegistry(url=registry.address)
+        super().listen(registry)
         registry.add(OWN, TRADES, f"{self.name}-value")
 
     def flood(self):
@@ -45,7 +38,7 @@ class RegistryStream(Stream):
 @pytest.fixture
 def create_stream(resources):
     def make(**settings):
-        stream = RegistryStream(resources, partitions=1, settings=settings)
+        stream = ForeignStream(resources, partitions=1, settings=settings)
         stream.listen(server)
         return stream
 

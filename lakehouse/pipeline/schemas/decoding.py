@@ -63,6 +63,8 @@ class TopicSchemas:
         other_type_ids: Ids of schemas of record types that are not this topic's.
         unfit_ids: Ids of versions that do not define the columns.
         unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
+        guids: Schema ids by GUID, beyond those of the versions.
+        guid_fault: The reason why the registry returns no schema for a GUID, after a colon; empty if it can.
         conflicts: Reasons, by id, why schemas cannot share columns with the others. Their records are dead letters.
         registered: All versions of the value's subject, oldest first, with those in conflict.
     """
@@ -74,6 +76,8 @@ class TopicSchemas:
     other_type_ids: frozenset[int] = frozenset()
     unfit_ids: frozenset[int] = frozenset()
     unusable_ids: frozenset[int] | None = None
+    guids: Mapping[str, int] = field(default_factory=dict)
+    guid_fault: str = ""
     conflicts: Mapping[int, str] = field(default_factory=dict)
     registered: tuple[RegisteredSchema, ...] = ()
 
@@ -132,6 +136,12 @@ class TopicSchemas:
         return {path.removeprefix(within): names for path, names in previous_names.items() if path.startswith(within)}
 
     @property
+    def known_guids(self) -> dict[str, int]:
+        """Schema ids by GUID."""
+        versions = (*self.registered, *self.value.versions, *(self.key.versions if self.key else ()))
+        return {version.guid: version.id for version in versions if version.guid} | dict(self.guids)
+
+    @property
     def fingerprints(self) -> dict[str, str]:
         """Fingerprint of each registered schema, by schema id."""
         versions = (*self.value.versions, *(self.key.versions if self.key else ()))
@@ -146,6 +156,7 @@ class TopicSchemas:
         truncate = self.topic.debezium.truncate
         value_columns = [field.name for field in self.struct.fields]
         from_key = [name for name in (self.key.columns if self.key else ()) if name not in value_columns]
+        sides = [side.side for side in (self.value, self.key) if side]
         return Decoding(
             value=self.value.side,
             key=self.key.side if self.key else None,
@@ -157,6 +168,9 @@ class TopicSchemas:
             other_type_ids=self.other_type_ids,
             unfit_ids=self.unfit_ids,
             unusable_ids=self.unusable_ids,
+            reads_headers=any(isinstance(format_of(side.format), RegisteredFormat) for side in sides),
+            guids=self.known_guids,
+            guid_fault=self.guid_fault,
             conflicts=self.conflicts,
             has_other_types=bool(self.topic.record),
             metadata=self.topic.metadata.names,

@@ -67,13 +67,15 @@ def with_foreign_writers(
     known = _with_foreign_keys(registry, known, decided, lookup)
     # Dead letters keep the records, so a cached response suffices: `lakehouse redrive` queries the registry again.
     missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
-    ids = decided.unknown_schema_ids(lookup.ids + 1, missing_ids)
-    is_limited = len(ids) > lookup.ids
+    unknown = decided.unknown_schema_ids(lookup.ids + 1, missing_ids)
+    is_limited = len(unknown) > lookup.ids
     foreign, other_type_ids, unusable_ids = list(known.foreign), set(known.other_type_ids), set(missing_ids)
     examined, used = 0, sum(schema.characters for schema in foreign)
     deadline = time.monotonic() + lookup.seconds
     own_versions = known.value.versions[len(known.foreign) :]
-    schemas = {id_: _foreign(registry, id_, deadline) for id_ in ids[: lookup.ids]}
+    known, ids = _with_guids(registry, known, unknown[: lookup.ids], deadline)
+    own_ids = {version.id for version in (*own_versions, *known.registered)}
+    schemas = {id_: _foreign(registry, id_, deadline) for id_ in ids if id_ not in own_ids}
     for id_, schema in schemas.items():
         if schema is None:
             unusable_ids.add(id_)
@@ -105,17 +107,39 @@ def with_foreign_writers(
     return replace(extended, foreign=tuple(foreign), value=value, conflicts=conflicts)
 
 
+def _with_guids(
+    registry: RegistryClient, known: TopicSchemas, unknown: Sequence[int | str], deadline: float
+) -> tuple[TopicSchemas, list[int]]:
+    """Return the schemas with the ids of GUIDs, and all ids."""
+    guids, fault, ids = dict(known.guids), known.guid_fault, list[int]()
+    for one in unknown:
+        id_ = one if isinstance(one, int) else None
+        if isinstance(one, str) and not fault:
+            try:
+                id_ = registry.id_of(one, deadline)
+            except SchemaError as error:
+                fault = f": {error}"
+            if id_ is not None:
+                guids[one] = id_
+        if id_ is not None:
+            ids.append(id_)
+    return replace(known, guids=guids, guid_fault=fault), [*dict.fromkeys(ids)]
+
+
 def _with_foreign_keys(registry: RegistryClient, known: TopicSchemas, decided: Decided, lookup: Lookup) -> TopicSchemas:
     """Extend the key's schemas in the same way. Keys with unusable schemas, or beyond the limits, remain bad keys."""
     name = known.topic.effective_key_format
     if known.key is None or name is None or not isinstance(format_of(name), RegisteredFormat):
         return known
-    of_subject = known.key.versions
+    keys = known.key
+    of_subject = keys.versions
     missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
     skipped = {version.id for version in of_subject} | missing_ids
     deadline, used = time.monotonic() + lookup.seconds, 0
     foreign: list[RegisteredSchema] = []
-    for id_ in decided.unknown_schema_ids(lookup.ids, skipped, "key"):
+    unknown = decided.unknown_schema_ids(lookup.ids, skipped, "key")
+    known, ids = _with_guids(registry, known, unknown, deadline)
+    for id_ in (id_ for id_ in ids if id_ not in skipped):
         schema = _foreign(registry, id_, deadline)
         if schema is None or len(foreign) == FOREIGN_WRITERS or used + schema.characters > MAX_CHARACTERS:
             continue
@@ -124,12 +148,12 @@ def _with_foreign_keys(registry: RegistryClient, known: TopicSchemas, decided: D
         if not _is_own(registry, known.topic, "key", schema, of_subject):
             continue
         # A key with a field that the topic's keys lack is that of another thing.
-        if not without_columns(known.topic, known.key, [schema], "key"):
+        if not without_columns(known.topic, keys, [schema], "key"):
             foreign.append(schema)
             used += schema.characters
     if not foreign:
         return known
-    return replace(known, key=topic_side(known.topic, "key", (*foreign, *of_subject), known.key.schema.read_by))
+    return replace(known, key=topic_side(known.topic, "key", (*foreign, *of_subject), keys.schema.read_by))
 
 
 def _foreign(registry: RegistryClient, id_: int, deadline: float) -> RegisteredSchema | None:

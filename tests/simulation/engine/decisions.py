@@ -43,7 +43,7 @@ class MemoryDecided:
 
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
-    ) -> list[int]:
+    ) -> list[int | str]:
         if side == "key":
             return []
         decisions = self.tables.job("foreign_schema_ids", self.decide)

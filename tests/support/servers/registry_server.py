@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 from tests.support.servers.loopback_server import LoopbackServer
 
 ID = re.compile(r"/schemas/ids/(\d+)")
+GUID = re.compile(r"/schemas/guids/([0-9a-f-]+)/ids")
 SUBJECTS = re.compile(r"/schemas/ids/(\d+)/subjects")
 VERSION = re.compile(r"/subjects/([^/]+)/versions/(\d+|latest)")
 VERSIONS = re.compile(r"/subjects/([^/]+)/versions")
@@ -21,7 +22,8 @@ class RegistryServer(LoopbackServer):
     """A registry with the API of Confluent's registry (its API reference) and the schemas of `add`.
 
     `requests` are the requested paths. A `status` other than 200 is the status of every response. `after` is called
-    with a path after its response was composed. `deleted` are deleted subjects by schema id, which are listed with the
+    with a path after its response was composed. `guids` are ids by GUID, which only registries know that are newer than
+    `knows_guids`. `deleted` are deleted subjects by schema id, which are listed with the
     existing ones.
     """
 
@@ -33,6 +35,8 @@ class RegistryServer(LoopbackServer):
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
         self.deleted: dict[int, list[str]] = {}
+        self.guids: dict[str, int] = {}
+        self.knows_guids = True
 
     @property
     def asked_ids(self) -> list[int]:
@@ -47,10 +51,17 @@ class RegistryServer(LoopbackServer):
         self.subjects.setdefault(subject or f"elsewhere-{id_}", []).append(id_)
         return id_
 
+    def _guid(self, id_: int) -> dict[str, str]:
+        guid = next((guid for guid, other in self.guids.items() if other == id_), None)
+        return {"guid": guid} if guid and self.knows_guids else {}
+
     def respond(self, path: str) -> Any:
         """Return the body of a response, or None if the path does not exist."""
         if match := ID.fullmatch(path):
             return self.schemas.get(int(match.group(1)))
+        if self.knows_guids and (match := GUID.fullmatch(path)):
+            id_ = self.guids.get(match.group(1))
+            return [{"context": ".", "id": id_}] if id_ else None
         if match := SUBJECTS.fullmatch(path):
             id_ = int(match.group(1))
             return [name for name, ids in self.subjects.items() if id_ in ids] + self.deleted.get(id_, []) or None
@@ -60,7 +71,13 @@ class RegistryServer(LoopbackServer):
             if not 0 < version <= len(ids):
                 return None
             id_ = ids[version - 1]
-            return {"subject": unquote(match.group(1)), "version": version, "id": id_, **self.schemas[id_]}
+            return {
+                "subject": unquote(match.group(1)),
+                "version": version,
+                "id": id_,
+                **self.schemas[id_],
+                **self._guid(id_),
+            }
         if match := VERSIONS.fullmatch(path):
             ids = self.subjects.get(unquote(match.group(1)), [])
             return list(range(1, len(ids) + 1)) or None
@@ -79,7 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.after(path)
         status = 404 if response is None and self.server.status == 200 else self.server.status
         if status != 200:
-            response = {"error_code": status * 100 + 3, "message": "as the test asked"}
+            is_unknown_path = not self.server.knows_guids and GUID.fullmatch(path)
+            response = {"error_code": 404 if is_unknown_path else status * 100 + 3, "message": "as the test asked"}
         body = json.dumps(response).encode()
         self.send_response(status)
         self.send_header("Content-Type", "application/vnd.schemaregistry.v1+json")
