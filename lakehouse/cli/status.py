@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 import dagster as dg
 
 from assets.streaming.check import KAFKA, failure
+from lakehouse.cli.schema_plan import plan_registered
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, STREAMING
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import logged_reason
@@ -35,6 +36,11 @@ class TopicStatus:
     """The lag of each stage."""
     failure: str = ""
     """The reason why the offsets are unknown, or ''."""
+
+    @property
+    def is_behind(self) -> bool:
+        """True if records are not ingested yet."""
+        return (self.ingested_offset or 0) < (self.end_offset or 0) and self.ingested_offset is not None
 
 
 def status(config: Config, resources: Resources) -> list[TopicStatus]:
@@ -65,6 +71,46 @@ def _of(config: Config, topic: Topic, resources: Resources) -> TopicStatus:
         return TopicStatus(topic.name, stages=stages(), failure=failure)
     ingested_offset = sum(last.end.values()) if last else 0
     return TopicStatus(topic.name, end_offset, ingested_offset if topic.is_ingested else None, stages())
+
+
+def stop_reasons(
+    config: Config, resources: Resources, statuses: Sequence[TopicStatus], reported: Collection[str]
+) -> dict[str, str]:
+    """Return why topics have records that are not ingested, and the command that resolves it, by topic.
+
+    Args:
+        config: The configuration.
+        resources: The systems.
+        statuses: The status of each topic.
+        reported: The topics for which Dagster has a failure.
+    """
+    reasons = {status.topic: _stop_reason(config, resources, status) for status in statuses if status.is_behind}
+    for status in statuses:
+        is_stale = any(stage.stage == "iceberg" and not stage.is_fresh for stage in status.stages)
+        if is_stale and status.is_behind and not reasons[status.topic] and status.topic not in reported:
+            command = f"lakehouse stream {status.topic} --once"
+            reasons[status.topic] = (
+                f"No run or stream has reported why. Ingest it with `{command}`, which prints errors"
+            )
+    return {topic: reason for topic, reason in reasons.items() if reason}
+
+
+def _stop_reason(config: Config, resources: Resources, status: TopicStatus) -> str:
+    """Return why no record of a topic can be ingested, as far as its pause and its schemas show; empty if they do
+    not."""
+    topic = config.topic(status.topic)
+    if pause := next((stage.paused for stage in status.stages if stage.paused), ""):
+        return f"{pause}. Resume it with `lakehouse unpause {topic.name}`"
+    try:
+        plan = plan_registered(config, topic, resources)
+    except Exception as error:
+        return logged_reason(f"Whether the schema of {topic.name} is accepted is unknown", error)
+    if plan.invalid:
+        return plan.invalid
+    refused = [str(change) for change in plan.changes if not change.accepted]
+    if not refused or topic.on_incompatible != "stop":
+        return ""
+    return f"The newest schema does not fit the table: {'; '.join(refused)}. See `lakehouse plan {topic.name}`"
 
 
 @contextmanager

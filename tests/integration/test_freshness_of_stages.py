@@ -3,10 +3,12 @@
 import time
 
 import dagster as dg
+from click.testing import CliRunner
 from confluent_kafka import TopicPartition
 
 from assets.freshness import freshness_sensor
 from assets.topics.topic_chain import topic_definitions
+from lakehouse.cli.main import main
 from lakehouse.cli.status import status
 from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT
@@ -133,3 +135,28 @@ def test_status_record_in_future_is_not_fresh(resources):
     [topic_status] = status(stream.config, resources)
     [stage] = [stage for stage in topic_status.stages if stage.stage == "iceberg"]
     assert not stage.is_fresh and "in the future" in stage.description
+
+
+def test_status_topic_that_does_not_ingest_names_reason_and_command(resources, tmp_path, monkeypatch):
+    stream = Stream(resources, partitions=1, settings={"max_lag_seconds": 600, "errors": "suspend"})
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
+
+    def command(*arguments):
+        # The lines are wrapped to the width of the terminal.
+        return " ".join(CliRunner().invoke(main, [*arguments]).output.split())
+
+    produce(stream, 3)
+    assert "are not ingested" not in command("status")
+    stream.ingest()
+    stream.produce([{"value": b"no Avro", "timestamp": int(time.time() * 1000) - AN_HOUR_MS}])
+    shown = command("status")
+    assert f"{stream.name}: records are not ingested. No run or stream has reported why" in shown
+    assert f"`lakehouse stream {stream.name} --once`" in shown
+
+    stream.produce_with_types(range(1), {"price": "string"}, price="a")
+    shown = command("status")
+    assert "The newest schema does not fit the table" in shown and f"`lakehouse plan {stream.name}`" in shown
+
+    command("pause", stream.name, "--reason", "maintenance")
+    shown = command("status")
+    assert "(maintenance)" in shown and f"`lakehouse unpause {stream.name}`" in shown

@@ -124,8 +124,8 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
 def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
     """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
-    TOPICS are names of topics and routes, and default to all. The published table and its offsets do not change. The steps by which a
-    run would publish these records are printed first.
+    TOPICS are names of topics and routes, and default to all. The published table and its offsets do not change. The
+    steps by which a run would publish these records are printed first.
 
     \b
     The newest 1,000 records of all topics:   lakehouse dry-run

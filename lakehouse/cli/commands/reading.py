@@ -18,10 +18,11 @@ from lakehouse.query.engines import ENGINES, run
 def status() -> None:
     """Show each server, and for each topic its end offset, its ingested offset and the lag of each stage.
 
-    The servers of the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check`
-    has an exit code for them.
+    For a topic that does not ingest its records, the reason is shown, and the command that resolves it. The servers of
+    the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check` has an exit
+    code for them.
     """
-    from lakehouse.cli.status import failed_runs, failing_checks
+    from lakehouse.cli.status import failed_runs, failing_checks, stop_reasons
     from lakehouse.cli.status import status as measure_status
 
     if environment_name() == "local":
@@ -34,10 +35,16 @@ def status() -> None:
     with open_clients(declared) as resources:
         statuses = measure_status(declared, resources)
         console.console.print(console.topics(statuses))
-        for topic, reason in failed_runs(declared, [status.topic for status in statuses]).items():
+        failed = failed_runs(declared, [status.topic for status in statuses])
+        for topic, reason in failed.items():
             console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
-        for (asset, check), reason in failing_checks(declared, [*declared.topics, *declared.routes]).items():
+        failing = failing_checks(declared, [*declared.topics, *declared.routes])
+        for (asset, check), reason in failing.items():
             console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
+        reported = {*failed, *(asset.rpartition("/")[2] for asset, _ in failing)}
+        for topic, reason in stop_reasons(declared, resources, statuses, reported).items():
+            if topic not in reported:
+                console.console.print(f"[red]✗[/] {topic}: records are not ingested. {console.plain(reason)}")
 
 
 @click.command()
