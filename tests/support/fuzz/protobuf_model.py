@@ -56,6 +56,7 @@ IMPORTS = {
     "google.protobuf.Timestamp ": "google/protobuf/timestamp.proto",
     "google.protobuf.Duration ": "google/protobuf/duration.proto",
     "google.protobuf.Any ": "google/protobuf/any.proto",
+    "google.protobuf.Empty ": "google/protobuf/empty.proto",
     "google.protobuf.FieldMask ": "google/protobuf/field_mask.proto",
     "google.type.Date ": "google/type/date.proto",
     "google.type.Money ": "google/type/money.proto",
@@ -66,6 +67,7 @@ IMPORTS = {
 WRAPPERS = "wrappers (`StringValue` …)"
 JSON_ROW = "`google.protobuf.Struct`, `Value`, `ListValue`"
 KNOWN_ROW = "`google.protobuf.Any`, `FieldMask`, `google.type.*`, `confluent.type.Decimal`"
+EMPTY_ROW = "message without fields, such as `google.protobuf.Empty`"
 FIRST, LAST = -62_135_596_800, 253_402_300_799
 JSON = st.recursive(
     st.one_of(st.none(), st.booleans(), st.floats(allow_nan=False, allow_infinity=False), st.text(max_size=6)),
@@ -123,6 +125,7 @@ def _known() -> list[Type]:
         Type(JSON_ROW, f"{p}Value", "string", _sent(JSON)),
         Type(JSON_ROW, f"{p}ListValue", "string", _sent(st.lists(JSON, max_size=2))),
         Type(KNOWN_ROW, f"{p}Any", ("struct", (("type_url", "string"), ("value", "binary"))), any_),
+        Type(EMPTY_ROW, f"{p}Empty", "boolean", _sent(st.just({}))),
         Type(KNOWN_ROW, f"{p}FieldMask", ("struct", (("paths", ("list", "string")),)), mask),
         Type(KNOWN_ROW, "google.type.Date", ("struct", (("year", "int"), ("month", "int"), ("day", "int"))), day),
         Type(
@@ -151,11 +154,15 @@ def imports_of(body: str) -> str:
 @st.composite
 def types(draw, draft: Draft, depth: int) -> Type:
     """Generate the type of one value."""
-    match draw(st.sampled_from(["scalar"] * 3 + ["known", "enum"] + ["message"] * (2 * (depth > 0)))):
+    match draw(st.sampled_from(["scalar"] * 3 + ["known", "enum", "empty"] + ["message"] * (2 * (depth > 0)))):
         case "known":
             return draw(st.sampled_from(KNOWN))
         case "enum":
             return draw(_enums(draft))
+        case "empty":
+            name = draft.name("M")
+            draft.definitions.append(f"message {name} {{ }}")
+            return Type(EMPTY_ROW, name, "boolean", _sent(st.just({})))
         case "message":
             return draw(messages(draft, depth - 1, draft.name("M"), st.integers(1, 3)))
     return _scalar(draw(st.sampled_from(sorted(SCALARS))))
@@ -300,7 +307,7 @@ def _cell(field_: FieldDescriptor, value: Any, faults: list[str]) -> Any:
         return JsonText(json_format.MessageToDict(value))
     if name.startswith("google.protobuf.") and name.endswith("Value"):
         return _cell(field_.message_type.fields_by_name["value"], value.value, faults)
-    return cells(value, faults)
+    return cells(value, faults) if field_.message_type.fields else True
 
 
 @st.composite
