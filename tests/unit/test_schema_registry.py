@@ -35,6 +35,25 @@ def test_by_id_references_follow_their_dependencies(server, registry):
     assert len(server.requests) == 3
 
 
+def test_id_of_guid_is_looked_up_and_versions_have_it(server, registry):
+    guid, unknown = "00112233-4455-6677-8899-aabbccddeeff", "00112233-4455-6677-8899-aabbccddee00"
+    server.add(3, "order", "order-value")
+    server.guids[guid] = 3
+    assert (registry.id_of(guid), registry.id_of(unknown)) == (3, None)
+    assert [version.guid for version in registry.versions("order-value")] == [guid]
+
+
+def test_id_of_registry_that_knows_no_guids_or_fails_is_an_error(server, registry):
+    server.knows_guids = False
+    with pytest.raises(SchemaError, match=f"{server.address} does not look up GUIDs"):
+        registry.id_of("00112233-4455-6677-8899-aabbccddeeff")
+    server.status = 500
+    with pytest.raises(Unreachable):
+        registry.id_of("00112233-4455-6677-8899-aabbccddeeff")
+    with pytest.raises(Unreachable, match="too slowly"):
+        registry.id_of("00112233-4455-6677-8899-aabbccddeeff", deadline=time.monotonic() - 1)
+
+
 @pytest.mark.parametrize(
     ("references", "message"),
     [
