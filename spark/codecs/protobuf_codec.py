@@ -68,7 +68,9 @@ class ProtobufCodec(Codec):
             for id_, schema in self.writers.items()
             for index in other_indexes(protobuf_format.message(schema, self.record))
         }
-        return frozenset(of_others.union(frame(id_) + index for id_, own in self._indexes.items() for index in own))
+        return frozenset(
+            of_others.union(frame(id_) + index for id_, indexes in self._indexes.items() for index in indexes)
+        )
 
     def decode(self, data: Column) -> Column:
         bodies = []

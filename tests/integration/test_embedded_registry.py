@@ -26,7 +26,7 @@ def test_register_schema_outside_embedded_registry_is_refused(schema, type_):
 
 
 @pytest.mark.usefixtures("resources")
-def test_register_schema_that_differs_in_aliases_only_returns_existing_id():
+def test_register_schema_with_other_aliases_returns_existing_id():
     # docs/types.md states it, because Confluent's registry returns a new id.
     subject, renamed = f"aliases-{uuid.uuid4().hex[:8]}", {"name": "b", "aliases": ["a"], "type": "int"}
     fields = [[{"name": "b", "type": "int"}], [renamed], [renamed, {"name": "c", "type": "int", "default": 0}]]

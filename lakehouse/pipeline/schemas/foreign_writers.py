@@ -112,15 +112,15 @@ def _with_guids(
 ) -> tuple[TopicSchemas, list[int]]:
     """Return the schemas with the ids of GUIDs, and all ids."""
     guids, fault, ids = dict(known.guids), known.guid_fault, list[int]()
-    for one in unknown:
-        id_ = one if isinstance(one, int) else None
-        if isinstance(one, str) and not fault:
+    for id_or_guid in unknown:
+        id_ = id_or_guid if isinstance(id_or_guid, int) else None
+        if isinstance(id_or_guid, str) and not fault:
             try:
-                id_ = registry.id_of(one, deadline)
+                id_ = registry.id_of(id_or_guid, deadline)
             except SchemaError as error:
                 fault = f": {error}"
             if id_ is not None:
-                guids[one] = id_
+                guids[id_or_guid] = id_
         if id_ is not None:
             ids.append(id_)
     return replace(known, guids=guids, guid_fault=fault), [*dict.fromkeys(ids)]
