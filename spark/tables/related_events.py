@@ -93,7 +93,7 @@ class RelatedEvents:
         letters = dead_letters.earlier(self.session.table(known.ref.dead_letters.spark_path()), earlier)
         # Only their keys are read, because a value may abort the job.
         letters = letters.withColumn("value", F.lit(None).cast("binary"))
-        keyed = decode.decode(letters, self.decoding)
+        keyed = decode.decode(letters, self.decoding, has_headers=True)
         key = [F.col(SPARK.identifier(name)) for name in self.decoding.key_columns]
         return keyed.select(*key, *_place(places.in_decoded()))
 
