@@ -44,6 +44,14 @@ class RegisteredSchema:
 
 
 @dataclass(frozen=True)
+class Guids:
+    """Schema ids by GUID, and the reason why the registry does not look up others; empty if it does."""
+
+    ids: Mapping[str, int] = field(default_factory=dict)
+    fault: str = ""
+
+
+@dataclass(frozen=True)
 class Shape:
     """Columns of a schema's records.
 

@@ -13,9 +13,9 @@ from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.patterns import Matches
 from lakehouse.core.table_protocol import PART, PARTS
-from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.schema import Guids
 
 if TYPE_CHECKING:
     from lakehouse.config.checks import Check, Scope
@@ -33,8 +33,7 @@ Transform = Callable[[Any], Any]
 
 REASONS = {
     "null_value": "The value is null, which is no row, and no deletion unless the mode is upsert and keys are decoded",
-    "not_framed": "The value is not in the Confluent wire format: a zero byte, then a 4-byte schema id. Nor does the "
-    "header __value_schema_id name a schema",
+    "not_framed": "The value is not in the Confluent wire format (a zero byte, then an id), nor is an id in its header",
     "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
     "undecodable": "The value cannot be decoded with its schema",
     "bad_key": "A key column is missing: the message key cannot be read or does not fit the column, or the column is "
@@ -147,12 +146,10 @@ class Decoding(Generic[S]):
     """Ids of versions that do not fit the table."""
     unusable_ids: frozenset[int] | None = None
     """Ids that the registry has no usable schema for; None if the registry was asked about every id."""
-    reads_headers: bool = False
-    """Whether headers may contain the schema ids of keys or values."""
-    guids: Mapping[str, int] = field(default_factory=dict)
-    """Schema ids by the GUIDs that headers may contain in their place."""
-    guid_fault: str = ""
-    """The reason why the registry returns no schema for a GUID, after a colon; empty if it can."""
+    needs_headers: bool = False
+    """Whether rows or schema ids depend on headers, which an engine reads only on request."""
+    guids: Guids = Guids()
+    """The GUIDs that headers may contain in place of schema ids."""
     conflicts: Mapping[int, str] = field(default_factory=dict)
     """Reasons, by id, why records of versions cannot share the columns."""
     has_other_types: bool = False
@@ -167,13 +164,6 @@ class Decoding(Generic[S]):
     """The rows that have those values; None if there are none."""
     quarantine: Mapping[str, str | Matches] = field(default_factory=dict)
     """Tests of rows by check name (lakehouse.config.checks.RowCheck); rows that do not pass one are quarantined."""
-
-    @property
-    def needs_headers(self) -> bool:
-        """True if rows or schema ids depend on headers, which an engine reads only on request."""
-        return self.reads_headers or any(
-            column.needs_headers for name, column in registered().items() if internal(name) in self.metadata
-        )
 
 
 @dataclass(frozen=True)

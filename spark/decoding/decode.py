@@ -193,7 +193,7 @@ def _framed(records: DataFrame, decoding: Decoding[Codec], has_headers: bool) ->
         heads = codec.heads if codec and has_headers else None
         data = F.col(side)
         if heads is not None:
-            data = framing_columns.framed_by_header(data, HEADERS[side], heads, decoding.guids)
+            data = framing_columns.framed_by_header(data, HEADERS[side], heads, decoding.guids.ids)
         framed[f"framed_{side}"] = data
     return records.withColumns(framed)
 

@@ -92,8 +92,9 @@ def _explainer(decoding: Decoding[Codec]) -> Callable[[pa.Array, pa.Array, pa.Ar
 def _explanation(decoding: Decoding[Codec], reason: str | None, key: bytes | None, value: bytes | None) -> str | None:
     try:
         if reason in OF_SCHEMA and value is not None:
-            unknown = guid(value)
-            return f"schema GUID {unknown}{decoding.guid_fault}" if unknown else f"schema id {schema_id(value)}"
+            if unknown := guid(value):
+                return f"schema GUID {unknown}" + (f": {decoding.guids.fault}" if decoding.guids.fault else "")
+            return f"schema id {schema_id(value)}"
         if reason in OF_VALUE and value is not None:
             return decoding.conflicts.get(schema_id(value) or 0) or decoding.value.explain(value)
         if reason == OF_KEY and key is not None and decoding.key:

@@ -12,10 +12,11 @@ from pyiceberg.types import BooleanType, IntegerType, LongType, StringType, Stru
 from lakehouse import formats
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
+from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.formats import evolution, format_of, of_type
 from lakehouse.formats.format import MessageSchema, RegisteredFormat, WideDecimals
 from lakehouse.formats.json.connect_payload import with_payload
-from lakehouse.formats.schema import RegisteredSchema, Shape
+from lakehouse.formats.schema import Guids, RegisteredSchema, Shape
 from lakehouse.pipeline.engine_values import Decoding, Side
 from resources.protocols import RegistryClient
 
@@ -64,7 +65,6 @@ class TopicSchemas:
         unfit_ids: Ids of versions that do not define the columns.
         unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
         guids: Schema ids by GUID, beyond those of the versions.
-        guid_fault: The reason why the registry returns no schema for a GUID, after a colon; empty if it can.
         conflicts: Reasons, by id, why schemas cannot share columns with the others. Their records are dead letters.
         registered: All versions of the value's subject, oldest first, with those in conflict.
     """
@@ -76,8 +76,7 @@ class TopicSchemas:
     other_type_ids: frozenset[int] = frozenset()
     unfit_ids: frozenset[int] = frozenset()
     unusable_ids: frozenset[int] | None = None
-    guids: Mapping[str, int] = field(default_factory=dict)
-    guid_fault: str = ""
+    guids: Guids = Guids()
     conflicts: Mapping[int, str] = field(default_factory=dict)
     registered: tuple[RegisteredSchema, ...] = ()
 
@@ -136,10 +135,11 @@ class TopicSchemas:
         return {path.removeprefix(within): names for path, names in previous_names.items() if path.startswith(within)}
 
     @property
-    def known_guids(self) -> dict[str, int]:
+    def known_guids(self) -> Guids:
         """Schema ids by GUID."""
         versions = (*self.registered, *self.value.versions, *(self.key.versions if self.key else ()))
-        return {version.guid: version.id for version in versions if version.guid} | dict(self.guids)
+        of_versions = {version.guid: version.id for version in versions if version.guid}
+        return replace(self.guids, ids=of_versions | dict(self.guids.ids))
 
     @property
     def fingerprints(self) -> dict[str, str]:
@@ -156,7 +156,13 @@ class TopicSchemas:
         truncate = self.topic.debezium.truncate
         value_columns = [field.name for field in self.struct.fields]
         from_key = [name for name in (self.key.columns if self.key else ()) if name not in value_columns]
-        sides = [side.side for side in (self.value, self.key) if side]
+        may_have_ids = any(
+            isinstance(format_of(side.side.format), RegisteredFormat) for side in (self.value, self.key) if side
+        )
+        metadata_columns = registered().items()
+        is_column_of_headers = any(
+            column.needs_headers for name, column in metadata_columns if internal(name) in self.topic.metadata.names
+        )
         return Decoding(
             value=self.value.side,
             key=self.key.side if self.key else None,
@@ -168,9 +174,8 @@ class TopicSchemas:
             other_type_ids=self.other_type_ids,
             unfit_ids=self.unfit_ids,
             unusable_ids=self.unusable_ids,
-            reads_headers=any(isinstance(format_of(side.format), RegisteredFormat) for side in sides),
+            needs_headers=may_have_ids or is_column_of_headers,
             guids=self.known_guids,
-            guid_fault=self.guid_fault,
             conflicts=self.conflicts,
             has_other_types=bool(self.topic.record),
             metadata=self.topic.metadata.names,

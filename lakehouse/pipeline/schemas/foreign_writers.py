@@ -11,7 +11,7 @@ from lakehouse.core.errors import SchemaError
 from lakehouse.formats import format_of, of_type
 from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
-from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.formats.schema import Guids, RegisteredSchema
 from lakehouse.pipeline.engine import Decided
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, topic_side, without_columns
 from resources.protocols import RegistryClient
@@ -111,19 +111,19 @@ def _with_guids(
     registry: RegistryClient, known: TopicSchemas, unknown: Sequence[int | str], deadline: float
 ) -> tuple[TopicSchemas, list[int]]:
     """Return the schemas with the ids of GUIDs, and all ids."""
-    guids, fault, ids = dict(known.guids), known.guid_fault, list[int]()
+    guids, fault, ids = dict(known.guids.ids), known.guids.fault, list[int]()
     for id_or_guid in unknown:
         id_ = id_or_guid if isinstance(id_or_guid, int) else None
         if isinstance(id_or_guid, str) and not fault:
             try:
                 id_ = registry.id_of(id_or_guid, deadline)
             except SchemaError as error:
-                fault = f": {error}"
+                fault = str(error)
             if id_ is not None:
                 guids[id_or_guid] = id_
         if id_ is not None:
             ids.append(id_)
-    return replace(known, guids=guids, guid_fault=fault), [*dict.fromkeys(ids)]
+    return replace(known, guids=Guids(guids, fault)), [*dict.fromkeys(ids)]
 
 
 def _with_foreign_keys(registry: RegistryClient, known: TopicSchemas, decided: Decided, lookup: Lookup) -> TopicSchemas:
