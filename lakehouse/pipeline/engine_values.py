@@ -242,12 +242,14 @@ class Written:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """The data files to rewrite: small ones, and those with delete files."""
+    """The data files to rewrite: small ones, and those that have rows which a delete file hides."""
 
     target_bytes: int
     """The target size of a data file."""
     small_bytes: int
     """The size below which a data file is rewritten."""
+    applies_deletes: bool = True
+    """Whether data files of any size are rewritten without their deleted rows."""
 
 
 Compactable = DataFiles | Literal["delete files", "manifests"]

@@ -145,7 +145,8 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orp
     if small > 1 or size(loaded()).delete_files:
         done = work.compact(ref, DataFiles(topic.target_file_bytes, int(SMALL * topic.target_file_bytes)))
         yield f"rewrote {done.before} data files into {done.after}"
-    if size(loaded()).delete_files > 1:
+    # Those that remain hide rows of files that were rewritten.
+    if size(loaded()).delete_files:
         done = work.compact(ref, "delete files")
         yield f"rewrote {done.before} delete files into {done.after}"
     if size(loaded()).manifests > MAX_MANIFESTS:
@@ -226,7 +227,7 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, engine
         work, began = engines.engine(catalog.spark_settings()).maintenance, time.monotonic()
         ref, table = catalog.chain(topic.table_in(namespace)).require_published()
         target, before = topic.target_file_bytes, size(table)
-        merged = work.compact(ref, DataFiles(target, target // MERGED_PARTS))
+        merged = work.compact(ref, DataFiles(target, target // MERGED_PARTS, applies_deletes=False))
         done = [f"rewrote {merged.before} data files into {merged.after}"]
         table = published_table(catalog, ref)
         if size(table).manifests > MAX_MANIFESTS:

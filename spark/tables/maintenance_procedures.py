@@ -18,20 +18,21 @@ from lakehouse.pipeline.engine_values import Compactable, DataFiles, Rewritten
 
 
 def compact(spark: SparkSession, ref: TableRef, files: Compactable) -> Rewritten:
-    """Rewrite files into fewer ones. Data files without deletes are rewritten if they are small."""
+    """Rewrite files into fewer ones."""
     match files:
         case DataFiles():
             options = {
                 "target-file-size-bytes": files.target_bytes,
                 "min-file-size-bytes": files.small_bytes,
-                "delete-file-threshold": 2,
+                # Spark keeps one delete file for each data file, however many commits delete rows of it.
+                **({"delete-file-threshold": 1} if files.applies_deletes else {}),
                 # Delete files of removed data files have no effect, but readers still open them.
                 "remove-dangling-deletes": "true",
             }
             row = _call(spark, "rewrite_data_files", ref, f"options => {_map(options)}")
             return Rewritten(row["rewritten_data_files_count"], row["added_data_files_count"])
         case "delete files":
-            row = _call(spark, "rewrite_position_delete_files", ref)
+            row = _call(spark, "rewrite_position_delete_files", ref, f"options => {_map({'rewrite-all': 'true'})}")
             return Rewritten(row["rewritten_delete_files_count"], row["added_delete_files_count"])
         case "manifests":
             row = _call(spark, "rewrite_manifests", ref)

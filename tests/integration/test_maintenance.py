@@ -2,7 +2,10 @@
 
 from datetime import timedelta
 
+import boto3
+import pyarrow.parquet as pq
 import pytest
+from pyiceberg.manifest import DataFileContent, ManifestEntryStatus
 
 from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline.clients import engine_client
@@ -58,3 +61,55 @@ def test_maintain_recent_orphan_is_kept(resources):
 
     assert table.io.new_input(f"{table.location()}/data/orphan.parquet").exists()
     assert stream.rows() == stream.expected_rows()
+
+
+def files_with(stream, name, hidden):
+    """Return the data files in which a plain Parquet reader finds a row, by whether the current snapshot has them.
+
+    The files are listed in the object store, and the current ones read from the manifests; no delete file is applied.
+    """
+    table = stream.table(name)
+    snapshot = table.current_snapshot()
+    current = {
+        entry.data_file.file_path
+        for manifest in snapshot.manifests(table.io)
+        for entry in manifest.fetch_manifest_entry(table.io)
+        if entry.data_file.content == DataFileContent.DATA and entry.status != ManifestEntryStatus.DELETED
+    }
+    bucket, _, prefix = table.location().removeprefix("s3://").partition("/")
+    listed = boto3.client("s3").get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=f"{prefix}/data/")
+    paths = [f"s3://{bucket}/{item['Key']}" for page in listed for item in page.get("Contents", ())]
+    having = set()
+    for path in paths:
+        with table.io.new_input(path).open() as file:
+            rows = pq.read_table(file)
+        if "file_path" not in rows.column_names and any(hidden(row) for row in rows.to_pylist()):
+            having.add(path)
+    assert current <= set(paths)
+    return having & current, having - current
+
+
+def test_maintain_removes_deleted_row_from_current_files_and_expiry_from_all(resources):
+    stream = Stream(resources, partitions=1, settings={"mode": "append"})
+    stream.produce_trades(range(300))
+    stream.ingest()
+    stream.produce([{"key": b"User_1", "value": b"bad 1"}, {"key": b"User_2", "value": b"bad 2"}])
+    stream.ingest()
+    letters = f"{stream.topic.table}__dead_letters"
+    spark = resources.spark.session(resources.catalog.spark_settings())
+    in_table, in_letters = (lambda row: row["kafka_offset"] == 7), (lambda row: row["source_record"]["offset"] == 300)
+    for name, where in ((stream.topic.table, "kafka_offset = 7"), (letters, "source_record.offset = 300")):
+        spark.sql(f"DELETE FROM lake.`{stream.namespace}`.`{name}` WHERE {where}")
+    assert len(files_with(stream, stream.topic.table, in_table)[0]) == 1
+    shortest = stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1})
+
+    run_maintenance(stream)
+
+    assert not files_with(stream, stream.topic.table, in_table)[0] and not files_with(stream, letters, in_letters)[0]
+    stream.produce_trades(range(300, 310))
+    stream.produce([{"key": b"User_3", "value": b"bad 3"}])
+    stream.ingest()
+    run_maintenance(stream, retention=shortest)
+    assert files_with(stream, stream.topic.table, in_table) == (set(), set())
+    assert files_with(stream, letters, in_letters) == (set(), set())
+    assert len(stream.rows()) == 309 and len(stream.dead_letters()) == 2
