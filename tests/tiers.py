@@ -124,6 +124,7 @@ REST = (
     # Further cases of features that the first tier has.
     "tests/integration/test_bad_input.py",
     "tests/integration/test_cluster.py",
+    "tests/integration/test_commands_beside_stream.py",
     "tests/integration/test_conflicting_versions.py",
     "tests/integration/test_derived_from_tableflow.py",
     "tests/integration/test_engines.py",
@@ -134,6 +135,7 @@ REST = (
     "tests/integration/test_ledger.py",
     "tests/integration/test_ledger_views.py",
     "tests/integration/test_query.py",
+    "tests/integration/test_redriven_rows.py",
     "tests/integration/test_merge.py",
     "tests/integration/test_replay.py",
     "tests/integration/test_rest_catalog.py",

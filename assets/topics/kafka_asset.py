@@ -5,7 +5,6 @@ Materializing the asset creates the topic, its subjects and its content; else it
 
 import json
 from collections.abc import Collection, Mapping
-from pkgutil import resolve_name
 from typing import Any
 
 import dagster as dg
@@ -17,10 +16,11 @@ from assets.topics import confluent_state
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import Paused, reason, trace
 from lakehouse.pipeline.clients import CLIENTS, Clients
+from lakehouse.pipeline.production import produce
 from lakehouse.pipeline.table_location import source_resources
 from resources.confluent.confluent_cloud import ConfluentCloud
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.pauses import pauses, require_unpaused
+from resources.iceberg.pauses import pauses
 from resources.kafka.kafka import Kafka, Offsets
 from resources.kafka.offsets import readable_offsets
 from resources.protocols import Resources, resource_of
@@ -53,17 +53,14 @@ def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetS
     def kafka_topic(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult | None:
         metadata: dict[str, Any] = {}
         with dagster_failures(entry, *_sources(config, entry)):
-            if source.writes:
-                try:
-                    require_unpaused(resources.catalog, config.namespace, entry)
-                except Paused as error:
-                    if REQUESTED.isdisjoint(context.run.tags):
-                        raise
-                    # Every change of the source requests a run: failures would send an alert for each.
-                    context.log.info(str(error))
-                    return None
-            resources.kafka.ensure_topic(entry.topic, entry.partitions, entry.retention.records)
-            produced = resolve_name(source.producer)(config, entry, Clients.of(resources)) if source.producer else None
+            try:
+                produced = produce(config, entry, Clients.of(resources))
+            except Paused as error:
+                if REQUESTED.isdisjoint(context.run.tags):
+                    raise
+                # Every change of the source requests a run: failures would send an alert for each.
+                context.log.info(str(error))
+                return None
             if produced:
                 context.log.info(f"{entry.name}: {produced.messages:,} messages were computed and produced")
                 metadata["messages"] = produced.messages

@@ -13,8 +13,10 @@ from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
+from resources.iceberg.bookmarked_table import replays
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import commits
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.offsets import leaderless_error
@@ -68,7 +70,8 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
     source = config.topic(topic.source.upstream)
     if not source.is_ingested:
         return _derived_from_tableflow(config, topic, source, resources, now_ms), None
-    last = resources.catalog.chain(source.table_in(config.namespace)).last_batch
+    chain = resources.catalog.chain(source.table_in(config.namespace))
+    last = chain.last_batch
     if last is None:
         return Lag(0, 0.0), None
     log = read_log(resources.kafka, source.topic)
@@ -82,8 +85,26 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
                 f"{position}) whose records Kafka no longer has. How long they have waited is unknown. "
                 f"Materialize kafka/{topic.name}"
             )
+    if bookmark and bookmark.is_of(last) and _may_lack_replayed_rows(chain, bookmark):
+        raise LakehouseError(
+            f"'{topic.name}' is not yet derived from rows that a redrive, a replay or ingestion after a rollback added "
+            f"to '{source.name}' behind its position. How long their records have waited is unknown. Materialize "
+            f"kafka/{topic.name}"
+        )
     oldest = resources.kafka.oldest_timestamp(source.topic, pending_offsets, last.end) if pending_offsets else {}
     return lag(pending_offsets, last.end, oldest, now_ms), None
+
+
+def _may_lack_replayed_rows(chain: TableChain, bookmark: Bookmark) -> bool:
+    """Return whether rows behind a bookmark may have been added to its table, or to one that continues it, since."""
+    tables = [table for _, table in chain.existing]
+    uuids = [str(table.metadata.table_uuid) for table in tables]
+    first = uuids.index(bookmark.table_uuid) if bookmark.table_uuid in uuids else 0
+    return any(
+        replays(table) != bookmark.replays_of(uuid)
+        for table, uuid in zip(tables[first:], uuids[first:], strict=True)
+        if table.current_snapshot()
+    )
 
 
 def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int) -> Lag:

@@ -21,6 +21,7 @@ from lakehouse.pipeline.clients import Clients, engine_client
 from lakehouse.pipeline.commits.audit import AuditFailed
 from lakehouse.pipeline.ledger import ledger_page
 from lakehouse.pipeline.ledger.reconciliation import check_ledger, reconcile
+from lakehouse.pipeline.production import produce
 from lakehouse.pipeline.redrive import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
@@ -65,7 +66,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
 def redrive(topic: str, poison: bool) -> None:
     """Decode and check the dead letters of TOPIC again, and publish those that pass as rows.
 
-    The others stay dead letters. A second redrive duplicates nothing.
+    The others stay dead letters. Readers and derived topics receive the rows. A second redrive duplicates nothing.
 
     \b
     List the reasons:            lakehouse dead-letters orders
@@ -78,7 +79,7 @@ def redrive(topic: str, poison: bool) -> None:
         result = redrive_letters(declared.namespace, entry, Clients.of(resources), poison=poison)
         echo(result.describe())
         if result.recovered:
-            _publish_to_readers(declared, topic, resources)
+            _pass_on(declared, topic, resources)
     if result.attempted > result.recovered:
         remaining = result.attempted - result.recovered
         echo(f"{pluralize(remaining, 'dead letter')} left. List the reasons with `lakehouse dead-letters {topic}`")
@@ -101,6 +102,8 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     Only partition 0, from offset 12:        lakehouse replay orders --since 0:12
     To a branch, to be compared first:       lakehouse replay orders --since earliest --branch fixed
 
+    Readers and derived topics receive the rows.
+
     A second replay changes nothing more. The rows must pass the same audit as a batch before they are published. A
     partition or an offset that the table has not ingested yet is refused.
     """
@@ -111,7 +114,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
         rows = pluralize(result.counts.rows, "row")
         echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
         if result.snapshot_id and not branch:
-            _publish_to_readers(declared, topic, resources)
+            _pass_on(declared, topic, resources)
 
 
 @click.command()
@@ -194,11 +197,29 @@ def maintain(topics: tuple[str, ...]) -> None:
         )
 
 
-def _publish_to_readers(declared: Config, topic: str, resources: Resources) -> None:
-    """Publish to the readers, because no run of Dagster follows a snapshot that the command line published."""
+def _pass_on(declared: Config, topic: str, resources: Resources) -> None:
+    """Publish to the readers and derive, because no run of Dagster follows a snapshot of the command line.
+
+    Raises:
+        LakehouseError: A derived topic lacks the rows, and the table and its readers have them.
+    """
     for reader, published in publish(declared, declared.topic(topic), resources).items():
         rows = "" if published.rows is None else f", {published.rows:,} rows"
         echo(f"{reader.label} shows snapshot {published.snapshot_id}{rows}")
+    failed = []
+    for derived in (entry for entry in declared.topics.values() if entry.source.upstream == topic):
+        try:
+            with hide_values(derived):
+                messages = produce(declared, derived, Clients.of(resources)).messages
+            echo(f"{pluralize(messages, 'message')} derived for {derived.name}")
+        except Exception as error:
+            echo(f"{derived.name}: {logged_reason(f'{derived.name} was not derived', error)}", err=True)
+            failed.append(derived.name)
+    if failed:
+        raise LakehouseError(
+            f"The rows are published, and {', '.join(failed)} was not derived from them. Remove the cause, and "
+            f"materialize {', '.join(f'kafka/{name}' for name in failed)}"
+        )
 
 
 @contextmanager

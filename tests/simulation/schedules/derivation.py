@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Any
 
 import resources.kafka.transactions
 from lakehouse.config.environment import environment_name
@@ -14,6 +15,7 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.derivation.derivation import derive
+from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
 from tests.simulation.oracles.oracle import Place, Violation, place_of
 from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, UNLIMITED, Schedule
@@ -103,6 +105,27 @@ class DerivationSchedule(Schedule):
             passed = (before & self.passed()) - derived
             self.omitted = systems, {place for place in passed if place[2] < offsets.get(place[1], 0)}
 
+    def measure(self) -> None:
+        """Judge also that the derived topic is never called up to date while it lacks rows."""
+        super().measure()
+        self.measure_derived()
+
+    def measure_derived(self) -> None:
+        """Judge that the derived topic is not called up to date if it lacks rows.
+
+        Raises:
+            Violation: It is.
+        """
+        resources: Any = self.clients
+        lag = measure_lag("kafka", self.config, self.derived, resources)
+        if "unexpected" in lag.failure:
+            raise Violation(f"the freshness of the derived topic could not be measured: {lag.failure}")
+        if lag.is_fresh and lag.behind and not lag.behind.missing:
+            try:
+                self.judge_derived()
+            except Violation as lacking:
+                raise Violation(f"the derived topic is called up to date, and {lacking}") from lacking
+
     def systems(self) -> tuple[object, ...]:
         """Return what a position is about: the derived topic, the source topic, and the table."""
         table = self.iceberg.find(NAME)
@@ -131,6 +154,8 @@ class DerivationSchedule(Schedule):
     def finish(self, name: str) -> BaseException | None:
         """Run a program to its end, and return its error; judge a derivation during which nothing else happened."""
         error = super().finish(name)
+        if name in ("redrive", "replay"):
+            self.measure_derived()
         is_alone = not self.world.processes and not self.world.interrupt_percent
         if name == "derive" and error is None and is_alone and self.has_whole_log():
             self.judge_derived()
