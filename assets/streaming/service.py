@@ -14,7 +14,7 @@ from assets.results import batch_message, check_results, registration_metadata
 from assets.streaming.check import KAFKA, Verdicts
 from assets.streaming.reports import Reporter
 from lakehouse.config.model import Config, Topic
-from lakehouse.core.errors import Paused
+from lakehouse.core.errors import Paused, Yielded
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
@@ -109,7 +109,7 @@ class StreamService:
                 self._log(f"{message}, {pluralize(event.behind, 'record')} behind, lag {event.waited:.1f} s")
                 self._reporter.report(self._materialization("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._report_checks(topic, published.findings)
-            case TopicBackedOff(_, Paused() as error):
+            case TopicBackedOff(_, (Paused() | Yielded()) as error):
                 self._log(str(error))
             case TopicBackedOff(name, error, seconds):
                 self._log(f"{name or 'Kafka'}: {error} ({type(error).__name__}). Retry in {seconds:.0f} s")

@@ -130,6 +130,21 @@ class Paused(LakehouseError):
         )
 
 
+class Yielded(TransientError):
+    """A command waits to publish in the table, so that no batch begins."""
+
+    def __init__(self, topic: str, state: str):
+        """
+        Args:
+            state: By which command the table is reserved, and for how long.
+        """
+        super().__init__(
+            f"The table of '{topic}' is {state}",
+            "No batch was begun",
+            "The topic continues when the command ends, and after that time if it was killed",
+        )
+
+
 class BadRecords(LakehouseError):
     """Records cannot be decoded, and the topic's policy is to stop."""
 

@@ -36,6 +36,7 @@ PARTS = "lakehouse.parts"
 COUNTS = "lakehouse.counts"
 REPLAYS = "lakehouse.replays"
 SCHEMAS = "lakehouse.schemas"
+RESERVATION = "lakehouse.reservation"
 PREVIOUS_NAMES = "lakehouse.former-names"
 RECREATED = "lakehouse.recreated"
 SUCCESSOR = "lakehouse.successor"
@@ -131,6 +132,13 @@ NAMES: Sequence[StoredName] = (
         "have been",
         writers=("resources/iceberg/commits.py",),
         readers=("resources/iceberg/bookmarked_table.py",),
+    ),
+    StoredName(
+        RESERVATION,
+        "table property",
+        "A command that waits to publish: JSON with `holder`, `command`, `seconds` and `until_ms`, after which it has "
+        "no effect. Ingestion and maintenance begin nothing until then, or until the command removes it",
+        writers=("resources/iceberg/reservation.py",),
     ),
     StoredName(
         SCHEMAS,

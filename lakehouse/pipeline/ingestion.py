@@ -27,6 +27,7 @@ from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.pauses import pauses
+from resources.iceberg.reservation import await_unreserved, require_unreserved, reservation_of
 from resources.iceberg.snapshots import summary_of
 
 ATTEMPTS = 3
@@ -79,6 +80,7 @@ def ingest(
         SchemaError: The schema cannot become the table's columns.
         UnclearState: The stored offsets do not match the topic.
         Unreachable: A system does not answer.
+        Yielded: A command waits to publish in the table, and `refusals` is given; else the batch waits for it.
     """
     end: Positions = {}
     conflicts, is_begun = 0, False
@@ -92,6 +94,11 @@ def ingest(
         chain = clients.catalog.chain(topic.table_in(namespace))
         (ref, table), last = chain.newest, chain.last_batch
         base = table.metadata.current_snapshot_id if table else None
+        if reservation_of(table):
+            if refusals is not None:
+                require_unreserved(topic.name, table)
+            await_unreserved(clients.catalog, ref)
+            continue
         log = read_log(clients.kafka, topic.topic)
         end = end or log.end
         try:

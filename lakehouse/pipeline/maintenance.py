@@ -16,6 +16,7 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine import EngineClient, Maintenance
 from lakehouse.pipeline.engine_values import DataFiles
 from resources.iceberg.catalog import Catalog, published_table
+from resources.iceberg.reservation import await_unreserved, require_unreserved
 from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
 
 ORPHAN_AGE = timedelta(days=3)
@@ -111,7 +112,8 @@ def maintain(
             if table is not None:
                 catalog.drop_abandoned(table)
             if table is not None and table.current_snapshot() is not None:
-                began, before = time.monotonic(), size(table)
+                await_unreserved(catalog, current)
+                began, before = time.monotonic(), size(published_table(catalog, ref))
                 work = engines.engine(catalog.spark_settings()).maintenance
                 done = tuple(_steps(topic, ref, catalog, work, orphan_age))
                 after = published_table(catalog, ref)
@@ -222,10 +224,12 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, engine
     Raises:
         CommitConflict: Another writer changed the table meanwhile.
         Unreachable: A system does not answer.
+        Yielded: A command waits to publish in the table.
     """
     with catalog.translate_errors():
         work, began = engines.engine(catalog.spark_settings()).maintenance, time.monotonic()
         ref, table = catalog.chain(topic.table_in(namespace)).require_published()
+        require_unreserved(topic.name, table)
         target, before = topic.target_file_bytes, size(table)
         merged = work.compact(ref, DataFiles(target, target // MERGED_PARTS, applies_deletes=False))
         done = [f"rewrote {merged.before} data files into {merged.after}"]

@@ -1,6 +1,7 @@
 """Decode dead letters again; those that decode become rows. Repeating it changes nothing."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
@@ -15,6 +16,7 @@ from lakehouse.pipeline.engine import Decided, LetterAttempt
 from lakehouse.pipeline.engine_values import Confirmed, JobFailed, Place, Redecided, WaitingLetters
 from lakehouse.pipeline.rewriting import Rewrite
 from lakehouse.pipeline.schemas import foreign_writers
+from resources.iceberg.reservation import in_turn
 
 MOST_NAMED = 10
 """Maximum number of dead letters that a redrive names."""
@@ -73,13 +75,14 @@ def redrive(namespace: str, topic: Topic, clients: Clients, *, poison: bool = Fa
 
     Raises:
         UnclearState: The table has rows of a topic that was recreated, or the topic was recreated meanwhile.
-        CommitConflict: Another writer changed the table or the dead letters meanwhile.
+        CommitConflict: Writers that do not yield to commands kept changing the table or the dead letters.
         TransientError: The Spark job was aborted, for example by a poisonous record, or the broker compacted the topic.
     """
     others = f", or run `lakehouse redrive {topic.name}` without --poison for the others" if poison else ""
     remedy = f"Give Spark what the records need, such as more memory for its executors{others}"
     with report_aborted(topic, "No dead letter was marked as recovered, and published rows are complete", remedy):
-        return _redrive(namespace, topic, clients, poison)
+        attempt = partial(_redrive, namespace, topic, clients, poison)
+        return in_turn(clients.catalog, topic.table_in(namespace), f"redrive {topic.name}", attempt)
 
 
 def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Redriven:

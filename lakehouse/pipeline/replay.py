@@ -19,6 +19,7 @@ from lakehouse.pipeline.batches.positions import within
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.pipeline.dead_letters import letters
+from resources.iceberg.reservation import in_turn
 
 
 @dataclass(frozen=True)
@@ -53,11 +54,16 @@ def replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: s
 
     Raises:
         AuditFailed: The rows did not pass the audit that every batch must pass.
-        CommitConflict: Another writer published meanwhile.
+        CommitConflict: Writers that do not yield to commands kept publishing first.
         LakehouseError: Nothing was ingested yet, or the table does not have the offsets in `since`.
         TransientError: The Spark job was aborted, for example by a skipped record, or the broker compacted the topic.
         UnclearState: The log no longer has the range, or the topic was recreated.
     """
+    attempt = partial(_replay, namespace, topic, clients, since, branch)
+    return in_turn(clients.catalog, topic.table_in(namespace), f"replay {topic.name}", attempt)
+
+
+def _replay(namespace: str, topic: Topic, clients: Clients, since: str, branch: str | None) -> Replayed:
     log, first, context = rewriting.ingested(namespace, topic, clients, in_place=branch is None)
     position = context.batch
     _require_ingested(context, parse_offsets(since), first)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import Paused, is_transient
+from lakehouse.core.errors import Paused, Yielded, is_transient
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.streaming.pacing import EVERY_SECONDS, MIN_RECORDS, RoundRobin, backoff_seconds, next_bound
 
@@ -27,7 +27,7 @@ FILES_PER_COMPACTION = 100
 """Number of data files added to a table after which small files are merged."""
 
 PAUSED_SECONDS = 5.0
-"""Interval at which a paused topic is checked."""
+"""Interval at which a topic that is paused or waits for a command is checked."""
 
 ATTEMPTS = 5
 """Number of attempts at a topic in a stream with `once` if a system does not answer."""
@@ -58,7 +58,7 @@ class TopicState:
     failures: int = 0
     """The number of consecutive failed turns."""
     is_paused: bool = False
-    """Whether the topic was paused in its last turn."""
+    """Whether the topic was paused, or waited for a command, in its last turn."""
     was_unreadable: bool = False
     """Whether its last turn failed because it could not be read."""
     error: Exception | None = None
@@ -248,19 +248,21 @@ class Scheduler:
         return before
 
     def back_off(self, name: str, error: Exception, now: float) -> float | None:
-        """End a turn that failed or whose topic is paused; back off longer after each consecutive failure.
+        """End a turn that failed, or whose topic is paused or waits for a command; back off longer after each
+        consecutive failure.
 
         Returns:
-            The seconds until the next turn; None if the topic was already known to be paused.
+            The seconds until the next turn; None if the topic was already known to be paused or to wait.
         """
         state = self.states[name]
-        is_known = isinstance(error, Paused) and state.is_paused
-        if isinstance(error, Paused):
+        is_waiting = isinstance(error, Paused | Yielded)
+        is_known = is_waiting and state.is_paused
+        if is_waiting:
             state.is_paused, seconds = True, PAUSED_SECONDS
         else:
             state.failures, state.was_unreadable = state.failures + 1, state.fault is not None
             seconds = backoff_seconds(state.failures, is_transient(error))
-        if self.once and (not is_transient(error) or state.failures == ATTEMPTS):
+        if self.once and (not is_transient(error) or state.failures == ATTEMPTS) and not isinstance(error, Yielded):
             state.error = error
         self.release(name, now + seconds)
         return None if is_known else seconds

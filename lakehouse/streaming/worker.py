@@ -5,20 +5,20 @@ import time
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from pkgutil import resolve_name
 from queue import Queue
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
+from lakehouse.core.errors import Yielded
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
+from lakehouse.pipeline.production import produce
 from lakehouse.streaming.pacing import backoff_seconds
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
-from resources.iceberg.pauses import require_unpaused
 from resources.kafka.offsets import readable_offsets
 from resources.protocols import KafkaClient
 
@@ -122,8 +122,9 @@ class Worker:
             with hide_values(topic, *upstream):
                 self._turn(topic, clients)
         except Exception as error:
-            # The connections or credentials may be the cause, so the next turn begins with new ones.
-            self._close()
+            if not isinstance(error, Yielded):
+                # The connections or credentials may be the cause, so the next turn begins with new ones.
+                self._close()
             with context.lock:
                 seconds = self._scheduler.back_off(name, error, time.monotonic())
                 context.lock.notify_all()
@@ -182,9 +183,7 @@ class Worker:
             if not scheduler.is_computable(topic.name):
                 return
             turns = scheduler.states[source].turns
-        require_unpaused(clients.catalog, context.config.namespace, topic)
-        clients.kafka.ensure_topic(topic.topic, topic.partitions, topic.retention.records)
-        resolve_name(topic.source.producer)(context.config, topic, clients)
+        produce(context.config, topic, clients)
         with context.lock:
             # First: a stream with `once` reads the ends of a derived topic only here.
             self._poll(clients.kafka, [topic.name])
@@ -215,7 +214,7 @@ class Compactor:
 
     def _compact(self, name: str) -> None:
         context, topic = self._context, self._context.topics[name]
-        event: TableCompacted | TopicBackedOff
+        event: TableCompacted | TopicBackedOff | None = None
         try:
             self._clients = self._clients or context.clients.with_own_connections()
             with hide_values(topic):
@@ -223,6 +222,9 @@ class Compactor:
                     context.config.namespace, topic, self._clients.catalog, self._clients.engines
                 )
             self._failures, event = 0, TableCompacted(name, maintained)
+        except Yielded:
+            # The next batches request it again.
+            self._failures = 0
         except Exception as error:
             self._failures += 1
             event = TopicBackedOff(name, error, backoff_seconds(self._failures, transient=True), is_compaction=True)
@@ -231,7 +233,8 @@ class Compactor:
             files = event.maintained.after.data_files if isinstance(event, TableCompacted) else None
             context.scheduler.end_compaction(name, files)
             context.lock.notify_all()
-        context.events.put(event)
+        if event:
+            context.events.put(event)
         if isinstance(event, TopicBackedOff):
             context.stopping.wait(event.seconds)
 

@@ -13,11 +13,13 @@ from pyiceberg.table.metadata import TableMetadata
 
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
-from lakehouse.core.errors import BadRecords, UnclearState
+from lakehouse.core.errors import BadRecords, CommitConflict, UnclearState
 from lakehouse.core.table_protocol import TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain
+from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.replay import replay
 from lakehouse.streaming.publishers import reader_publishers, request_publications
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Event, TopicBackedOff
@@ -39,10 +41,14 @@ TURNS = 160
 ROUNDS = 300
 """Maximum number of times that each thread runs until programs without faults have done what they must."""
 
+COMMAND_ROUNDS, PRODUCTION_ROUNDS, SLOWNESS = 5000, 10, 5
+"""Maximum number of rounds of a command beside a stream; the rounds after which records are produced, and those of
+which the command runs in one."""
+
 ACTIONS = (
     *("produce orders", "produce refunds", "stream", "stream once", "register", "time passes", "maintain orders"),
     *("transact orders", "unreadable", "stop", "retain orders", "recreate refunds", "produce orders", "stream"),
-    *("resume orders", "resume copies", "resume refunds"),
+    *("resume orders", "resume copies", "resume refunds", "redrive orders", "replay orders", "replay copies"),
 )
 
 Ends = Mapping[str, tuple[str, Mapping[int, int]]]
@@ -224,6 +230,9 @@ class StreamSchedule:
         return resuming | {
             "stream": partial(self._stream, once=False),
             "stream once": partial(self._stream, once=True),
+            "redrive orders": lambda: redrive(NAMESPACE, topics["orders"], clients),
+            "replay orders": lambda: replay(NAMESPACE, topics["orders"], clients, "earliest"),
+            "replay copies": lambda: replay(NAMESPACE, topics["copies"], clients, "earliest"),
             "maintain orders": lambda: exhaust(maintain(NAMESPACE, topics["orders"], clients.catalog, clients.engines)),
         }
 
@@ -364,8 +373,29 @@ class StreamSchedule:
         self._run_until(served, f"a stream does not serve {names}")
         if world.monotonic() - began > 60:
             raise Violation(f"a stream took {world.monotonic() - began:.0f} s to serve {names}")
+        self._judge_commands()
         self._stop()
         self._run_until(lambda: not world.processes, "a stream does not stop")
+
+    def _judge_commands(self) -> None:
+        """Judge that a redrive and a replay are published beside a stream that always has new records."""
+        for name in ("replay orders", "redrive orders", "replay orders"):
+            process = self.world.start(name, self._programs()[name])
+
+            for turn in range(COMMAND_ROUNDS):
+                if turn % PRODUCTION_ROUNDS == 0:
+                    self._sources["orders"].produce()
+                for other in self.world.ready():
+                    # A command reads for longer than a batch takes.
+                    if other in self.world.processes and (other is not process or turn % SLOWNESS == 0):
+                        self.world.step(other)
+                self._raise_violations()
+                if process not in self.world.processes:
+                    break
+            else:
+                raise Violation(f"`{name}` does not end beside a stream")
+            if isinstance(process.result, CommitConflict):
+                raise Violation(f"`{name}` is not published beside a stream: {process.result}")
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the readers have the newest batch; a compaction after it changes no row."""
