@@ -242,10 +242,9 @@ class Written:
 
 @dataclass(frozen=True)
 class DataFiles:
-    """The data files to rewrite: small ones, and those that have rows which a delete file hides."""
+    """The data files to rewrite to a target size: small ones, and those that have rows which a delete file hides."""
 
     target_bytes: int
-    """The target size of a data file."""
     small_bytes: int
     """The size below which a data file is rewritten."""
     applies_deletes: bool = True
