@@ -89,7 +89,7 @@ def files_with(stream, name, hidden):
     return having & current, having - current
 
 
-def test_maintain_removes_deleted_row_from_current_files_and_expiry_from_all(resources):
+def test_maintain_twice_removes_deleted_row_from_all_files(resources):
     stream = Stream(resources, partitions=1, settings={"mode": "append"})
     stream.produce_trades(range(300))
     stream.ingest()

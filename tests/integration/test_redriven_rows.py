@@ -57,7 +57,7 @@ class Derived:
         return len(consume(flags.topic, flags.partitions)), sum(total["trade_count"] for total in totals)
 
 
-def test_redriven_and_replayed_rows_are_derived_and_lag_until_then(resources, tmp_path, monkeypatch):
+def test_redriven_and_replayed_rows_are_derived_and_lag_before(resources, tmp_path, monkeypatch):
     derived = Derived(resources, tmp_path, monkeypatch)
     trades = derived.trades
     derived.totals.produce(range(100), FIRST_MS)
