@@ -91,6 +91,13 @@ class RegisteredFormat(Format):
         """
         return json.loads(schema.text)
 
+    def as_record(self, schema: RegisteredSchema, column: str) -> RegisteredSchema:
+        """Return a schema of single values as one of records with one field, if both encode a value in the same way.
+
+        Other schemas are returned as they are.
+        """
+        return schema
+
     def is_readable(self, schema: RegisteredSchema) -> bool:
         """Return whether the record type of a schema can be determined."""
         try:

@@ -1,10 +1,12 @@
 """Tombstones whose key has another type than its column: they delete the row of exactly this key, or none."""
 
+import io
 import json
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import fastavro
 import pytest
 
 from lakehouse.config.model import Topic
@@ -221,6 +223,35 @@ def test_key_of_json_is_its_text_number_or_boolean(decoder, column_type, texts):
     expected = ["bad_key" if key is None else key for key in texts.values()]
 
     assert deleted(decoder, None, column_type, texts, "json") == expected
+
+
+@pytest.mark.parametrize(
+    ("root", "column_type", "keys"),
+    [
+        ("string", "string", {"k": "k", "": ""}),
+        ("string", "int", {"42": 42, "042": 42, "x": "bad_key"}),
+        ("long", "string", {42: "42"}),
+        ({"type": "int"}, "long", {42: 42}),
+        (["null", "string"], "string", {"k": "k", None: "bad_key"}),
+        ({"type": "enum", "name": "Side", "symbols": ["BUY", "SELL"]}, "string", {"SELL": "SELL"}),
+    ],
+    ids=name,
+)
+def test_key_of_avro_without_record_is_one_column(decoder, root, column_type, keys):
+    class Registry:
+        def versions(self, subject):
+            is_key = subject.endswith("-key")
+            return [RegisteredSchema(1, json.dumps(root if is_key else schema(column_type)))]
+
+    def encoded(key):
+        body = io.BytesIO()
+        fastavro.schemaless_writer(body, fastavro.parse_schema(root), key)
+        return b"\0\0\0\0\x01" + body.getvalue()
+
+    settings = {"name": "keys", "mode": "upsert", "key": "id", "key_format": "avro"}
+    topic, sent = Topic.model_validate(settings), [encoded(key) for key in keys]
+
+    assert decoded_keys(decoder, topic, Registry(), sent) == list(keys.values())
 
 
 def test_key_of_json_is_unchanged_for_column_of_json_text(decoder):

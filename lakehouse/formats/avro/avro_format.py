@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.table_protocol import UNION_BRANCH
-from lakehouse.formats.avro.avro_types import MAX_PRECISION, Type, merged, parse, require_bounded
+from lakehouse.formats.avro.avro_types import MAX_PRECISION, PRIMITIVES, Type, merged, parse, require_bounded
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
@@ -22,6 +23,13 @@ from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.types import IcebergType, StructType
+
+
+RECORD_OF_VALUE = "LakehouseValue"
+"""The name of a record with a single value, which has no name of its own."""
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Names in Avro (specification, Names)."""
 
 
 class AvroFormat(RegisteredFormat):
@@ -46,6 +54,18 @@ class AvroFormat(RegisteredFormat):
         namespace = name.rpartition(".")[0] if "." in name else namespace if isinstance(namespace, str) else ""
         others = [alias for alias in aliases if isinstance(alias, str)] if isinstance(aliases, list) else []
         return tuple(alias if "." in alias or not namespace else f"{namespace}.{alias}" for alias in (name, *others))
+
+    def as_record(self, schema: RegisteredSchema, column: str) -> RegisteredSchema:
+        # Avro, Binary encoding: a record is encoded as the concatenation of its fields.
+        try:
+            type_ = parse(schema)
+        except SchemaError:
+            return schema
+        kinds = {type_.kind, *(branch.kind for branch in type_.inner if type_.kind == "union")}
+        if not kinds <= {*PRIMITIVES, "enum", "fixed", "union"} or not NAME.fullmatch(column):
+            return schema
+        record = {"type": "record", "name": RECORD_OF_VALUE, "fields": [{"name": column, "type": self.parse(schema)}]}
+        return replace(schema, text=json.dumps(record))
 
     def is_named(self, schema: RegisteredSchema, record: str) -> bool:
         return any(record in (name, name.rpartition(".")[2]) for name in self.names(schema)[:1])

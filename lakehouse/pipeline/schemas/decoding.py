@@ -364,6 +364,11 @@ def _read(name: str, schema: MessageSchema) -> SideSchema:
     return SideSchema(Side(name, schema), format_of(name).shape(schema))
 
 
+def _as_record(version: RegisteredSchema, column: str) -> RegisteredSchema:
+    format_ = formats.of_type(version.type)
+    return format_.as_record(version, column) if format_ else version
+
+
 def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "value"]) -> list[RegisteredSchema]:
     """Return the versions of a subject that may have written this side of the messages, oldest first."""
     subject = topic.subject(which)
@@ -384,4 +389,7 @@ def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "val
             f"No version of subject '{subject}' describes the record type '{record}'. Nothing was ingested. Correct "
             f"'record' of topic '{topic.name}' in lakehouse.yaml, or register a schema of that type"
         )
+    if which == "key" and len(topic.key) == 1:
+        # Serializers write a key of one value as that value.
+        return [_as_record(version, topic.key[0]) for version in named]
     return named
