@@ -80,12 +80,18 @@ class StreamService:
         self.stream = Stream(config, topics, Clients.of(resources), once=once, stopping=stopping)
         self._config, self._log = config, log
         self._failing: dict[str, list[str]] = {}
+        self._unpublished: dict[str, Exception] = {}
         self._reporter = Reporter(instance, log)
         self._verdicts = Verdicts(self._reporter.report)
         self._publishers = reader_publishers(config, resources, self._on_publication)
 
     def run(self) -> Mapping[str, Exception]:
-        """Run until the stream ends, and return the errors of topics that were not fully ingested, by name."""
+        """Run until the stream ends.
+
+        Returns:
+            With `once`, the errors of topics that were not fully ingested, by name, and of readers that do not expose
+            what was ingested, as `<reader>/<name>`.
+        """
         names = list(self.stream.topics)
         more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
         self._log(f"Ingesting {', '.join(names[:MAX_NAMED])}{more}; each commit is logged")
@@ -99,7 +105,7 @@ class StreamService:
             for publisher in self._publishers:
                 publisher.finish(None if self.stream.once else END_SECONDS)
             self._reporter.finish(END_SECONDS)
-        return self.stream.errors
+        return {**self.stream.errors, **self._unpublished} if self.stream.once else self.stream.errors
 
     def _on_event(self, event: Event) -> None:
         request_publications(event, self.stream.topics, self._publishers)
@@ -140,11 +146,13 @@ class StreamService:
 
     def _on_publication(self, outcome: TablePublished | PublicationFailed) -> None:
         if isinstance(outcome, PublicationFailed):
+            self._unpublished[f"{outcome.stage}/{outcome.topic}"] = outcome.error
             message = f"{outcome.stage}/{outcome.topic}: {outcome.error} ({type(outcome.error).__name__})"
             self._log(f"{message}. Retry in {outcome.seconds:.0f} s")
             self._verdicts.failed(*self._part(outcome.stage, outcome.topic), outcome.error)
             return
         stage, topic, snapshot_id, seconds = outcome.stage, outcome.topic, outcome.snapshot_id, outcome.seconds
+        self._unpublished.pop(f"{stage}/{topic.name}", None)
         self._log(f"{stage}/{topic.name}: exposes snapshot {snapshot_id} ({seconds:.1f} s)")
         numbers = {"seconds": round(seconds, 2), "snapshot_id": str(snapshot_id)}
         event = self._materialization(stage, topic, snapshot_id, registration_metadata(outcome.registration) | numbers)

@@ -82,9 +82,14 @@ class Glue(dg.ConfigurableResource):
         return self._client[1]
 
     def ensure_database(self, database: str, location: str) -> None:
-        """Create the database if it does not exist."""
+        """Create the database if it does not exist. Only this requires the right to create databases."""
         glue = self.client()
         with self._translate_errors():
+            try:
+                glue.get_database(CatalogId=self.catalog_id, Name=database)
+                return
+            except glue.exceptions.EntityNotFoundException:
+                pass
             try:
                 glue.create_database(
                     CatalogId=self.catalog_id, DatabaseInput={"Name": database, "LocationUri": location}

@@ -208,7 +208,7 @@ class Catalog(CatalogSettings):
             )
         for attempt in range(CREATE_ATTEMPTS):
             try:
-                self.iceberg().create_namespace_if_not_exists(ref.namespace)
+                self.ensure_namespace(ref.namespace)
                 location = self.backend.new_location(self.iceberg(), ref)
                 return self.iceberg().create_table(ref.identifier, schema, location, properties=properties)
             except Exception as error:
@@ -222,6 +222,15 @@ class Catalog(CatalogSettings):
                     with self.translate_errors():
                         raise
         raise AssertionError("unreachable")
+
+    def ensure_namespace(self, namespace: str) -> None:
+        """Create a namespace if it does not exist. Only this requires the right to create namespaces."""
+        from pyiceberg.exceptions import NoSuchNamespaceError
+
+        try:
+            self.iceberg().load_namespace_properties(namespace)
+        except NoSuchNamespaceError:
+            self.iceberg().create_namespace_if_not_exists(namespace)
 
     def apply_layout(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
         """Change the table's partition spec and sort order to these, if they differ.

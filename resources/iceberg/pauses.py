@@ -63,7 +63,7 @@ def pause(catalog: Catalog, namespace: str, topic: TopicSettings, reason: str) -
         )
     new = Pause(reason, datetime.now(UTC).isoformat(sep=" ", timespec="seconds"), user_name())
     with catalog.translate_errors():
-        catalog.iceberg().create_namespace_if_not_exists(namespace)
+        catalog.ensure_namespace(namespace)
         text = json.dumps(asdict(new), ensure_ascii=False)
         catalog.iceberg().update_namespace_properties(namespace, updates={PAUSE_PREFIX + topic.table: text})
     if pauses(catalog, namespace).get(topic.table) != new:

@@ -127,8 +127,11 @@ def test_reader_failure_is_one_alert_and_one_recovery(resources):
         [message] = watched.messages()
         assert message == f"*Check failed (ERROR): streaming of snowflake/{stream.name}*\n{REFUSED}"
 
+        errors = StreamService(stream.config, [stream.topic], systems, lines.append, instance, once=True).run()
+        assert {name: str(error) for name, error in errors.items()} == {f"snowflake/{stream.name}": REFUSED}
+
         stream.produce_trades(range(3, 5))
-        StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
+        assert StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run() == {}
         assert [text.partition("\n")[0] for text in watched.messages()[1:]] == [
             f"*Check recovered: streaming of snowflake/{stream.name}*"
         ]

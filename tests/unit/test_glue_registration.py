@@ -5,17 +5,19 @@ from types import SimpleNamespace
 import boto3
 import pyarrow as pa
 import pytest
+from botocore.exceptions import ClientError
 from pyiceberg.catalog import load_catalog
 from pyiceberg.schema import Schema
 
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import CommitConflict, UnclearState
+from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.table_protocol import TOKEN
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import reader_of
 from resources.aws.glue import Glue, GlueRegistration
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.pauses import pause, pauses
 from resources.iceberg.snapshots import last_batch
 
 ROWS = pa.table({"a": pa.array([1, 2], pa.int64())})
@@ -163,3 +165,27 @@ def expire_old_snapshots(lake):
     old = [s.snapshot_id for s in table.snapshots() if s.snapshot_id != table.metadata.current_snapshot_id]
     if old:
         table.maintenance.expire_snapshots().by_ids(old).commit()
+
+
+def refuse_to_create_databases(client):
+    def refuse(**_):
+        raise ClientError({"Error": {"Code": "AccessDeniedException", "Message": "refused"}}, "CreateDatabase")
+
+    client.meta.events.register("before-call.glue.CreateDatabase", refuse)
+
+
+def test_existing_database_needs_no_right_to_create_databases(lake, glue):
+    catalog = Catalog(**lake)
+    refuse_to_create_databases(glue.client())
+    if lake["type"] == "glue":
+        refuse_to_create_databases(catalog.iceberg().glue)
+    else:
+        boto3.client("glue").create_database(DatabaseInput={"Name": "trading"})
+
+    table = catalog.ensure_table(TableRef("trading", "orders"), Schema())
+    pause(catalog, "trading", TOPIC, "migration")
+    glue.ensure_database("trading", table.location())
+
+    assert pauses(catalog, "trading").keys() == {"orders"}
+    with pytest.raises(LakehouseError, match="CreateDatabase"):
+        glue.ensure_database("shop", table.location())

@@ -20,7 +20,8 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     the stream after the batches in progress. After a kill, the next stream resumes from the offsets in the tables.
 
     \b
-    Exit code 0: the stream was stopped or, with --once, each backlog was ingested. 1: with --once, a topic failed.
+    Exit code 0: the stream was stopped or, with --once, each backlog was ingested. 1: with --once, a topic
+    failed, or a reader failed to expose its table.
     """
     # Handlers come before the slow imports, so that an early signal does not print a traceback.
     stopping = threading.Event()

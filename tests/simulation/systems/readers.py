@@ -59,6 +59,16 @@ class MemoryGlueClient:
 
         return self._call("create_database", create)
 
+    def get_database(self, *, Name: str, CatalogId: str = "") -> dict[str, Any]:  # noqa: N803
+        """Return a database."""
+
+        def database() -> dict[str, Any]:
+            if Name not in self._databases:
+                raise EntityNotFound(*_refusal("EntityNotFoundException", "GetDatabase"))
+            return {"Database": {"Name": Name}}
+
+        return self._call("get_database", database)
+
     def get_table(self, *, DatabaseName: str, Name: str, CatalogId: str = "") -> dict[str, Any]:  # noqa: N803
         """Return a table with its version."""
         return self._call("get_table", lambda: {"Table": dict(self._table(DatabaseName, Name))})
