@@ -364,7 +364,9 @@ def _event(decoded: DataFrame, decoding: Decoding[Codec], columns: Mapping[str, 
         parts = []
         for name in decoding.key_columns:
             # Header converters differ from those of keys; by default they write JSON.
-            of_key = exactly(member_of_json(text, name), T.StringType(), types[name])
+            of_key = exactly(
+                member_of_json(text, name, is_only=len(decoding.key_columns) == 1), T.StringType(), types[name]
+            )
             if name in key_types and not decoding.key.json_columns:
                 framed = exactly(F.col("o")[name], key_types[name], types[name])
                 of_key = F.coalesce(F.when(_is_good("o"), framed), of_key)
@@ -392,14 +394,17 @@ def _message_keys(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, tu
     types, key_types = _row_types(decoded, decoding), _field_types(decoded.schema["k"].dataType)
     message_keys = {}
     for name in decoding.key_columns:
-        if name in types and decoding.mode == "debezium" and decoding.key.json_columns:
-            [text] = decoding.key.json_columns
-            key = member_of_json(F.col("k")[text], name)
-            message_keys[name] = key, exactly(key, T.StringType(), types[name])
-        elif name in types and name in key_types:
+        if name not in types:
+            continue
+        if decoding.key.is_text and decoding.key.json_columns and name not in decoding.value.json_columns:
+            [column] = decoding.key.json_columns
+            text = member_of_json(F.col("k")[column], name, is_only=len(decoding.key_columns) == 1)
+            # The key of change events may have other columns than `key`.
+            key = text if decoding.mode == "debezium" else F.col("k")[column]
+            message_keys[name] = key, exactly(text, T.StringType(), types[name])
+        elif name in key_types:
             key = F.col("k")[name]
-            is_json = name in decoding.key.json_columns - decoding.value.json_columns
-            message_keys[name] = key, exactly(text_of_json(key) if is_json else key, key_types[name], types[name])
+            message_keys[name] = key, exactly(key, key_types[name], types[name])
     return message_keys
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import types as T
 
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.json.json_explain import DATE, FIRST_MOMENT, LAST_MOMENT, LOCAL_TIME, MOMENT
+from spark.decoding.conditions import is_true
 from spark.decoding.surrogates import has_lone_surrogate
 
 NUMBERS = (T.BooleanType, T.NumericType)
@@ -58,17 +59,27 @@ def text_of_json(value: Column) -> Column:
     )
 
 
-def member_of_json(value: Column, name: str) -> Column:
+def member_of_json(value: Column, name: str, *, is_only: bool) -> Column:
     """Return the text of a string, number or boolean in a JSON object, or in its `payload` beside a `schema` (Kafka
-    Connect, JsonConverter); of other JSON, the text itself."""
+    Connect, JsonConverter); null for other members.
+
+    Args:
+        value: The JSON texts.
+        name: The name of the member.
+        is_only: Whether the key has one column, so that it may also be the JSON itself.
+    """
     trimmed = F.trim(value, F.lit(" \t\r\n"))
     parsed = F.try_parse_json(trimmed)
-    paths = (f"$[{SPARK.literal(name)}]", f"$.payload[{SPARK.literal(name)}]")
-    in_object, in_payload = (F.try_variant_get(parsed, path, "string") for path in paths)
-    has_schema = F.try_variant_get(parsed, "$.schema.type", "string") == "struct"
-    member = F.when(F.coalesce(has_schema, F.lit(False)), in_payload).otherwise(in_object)
+    has_schema = is_true(F.try_variant_get(parsed, "$.schema.type", "string") == "struct")
+
+    def member(path: str) -> Column:
+        is_nested = is_true(F.schema_of_variant(F.try_variant_get(parsed, path, "variant")).rlike("^(OBJECT|ARRAY)"))
+        return F.when(~is_nested, F.try_variant_get(parsed, path, "string"))
+
+    in_object, in_payload = (member(f"${within}[{SPARK.literal(name)}]") for within in ("", ".payload"))
+    of_object = F.when(~has_lone_surrogate(trimmed), F.when(has_schema, in_payload).otherwise(in_object))
     is_object = trimmed.startswith("{")
-    return F.when(is_object, F.when(~has_lone_surrogate(trimmed), member)).otherwise(text_of_json(value))
+    return F.when(is_object, of_object).otherwise(text_of_json(value)) if is_only else F.when(is_object, of_object)
 
 
 def _moment(text: str) -> Column:

@@ -150,6 +150,7 @@ AGREEMENT = [
     ("string", None, "bytes", b"\xc3\xa9", {"é": True, "e": False}),
     ("string", None, "boolean", True, {"true": True, "false": False}),
     ("json", None, "string", "42", {'"42"': True, "42": True, '"042"': False, ' "42" ': True, "[42]": "bad_key"}),
+    ("json", None, "string", "a", {'{"id": "a"}': True, '{"id": "A"}': False, '{"x": "a"}': "bad_key"}),
     ("json", None, "int", 42, {"42": True, '"42"': True, '"042"': True, "42.5": "bad_key", "null": "bad_key"}),
     ("json", None, UUID, IDENTITY, {f'"{IDENTITY}"': True, f'"{IDENTITY.upper()}"': False}),
     ("long", None, "int", 42, {(42).to_bytes(8): True, (43).to_bytes(8): False, (42).to_bytes(4): "bad_key"}),
@@ -216,6 +217,9 @@ def test_message_key_agrees_with_key_in_value_or_is_dead_letter(
         ("string", {"null": None, '{"a": 1}': None, "[1]": None, r'"\ud800"': None, '"open': None, '"a" "b"': None}),
         ("int", {"7": 7, '"7"': 7, "7.5": None, '"x"': None}),
         (DATE, {'"2024-01-01"': date(2024, 1, 1), '"2024-01"': None}),
+        ("int", {'{"id": 7}': 7, '{"id": "007", "other": [1]}': 7, '{"other": 7}': None, '{"id": 7.5}': None}),
+        ("string", {'{"id": "a"}': "a", '{"id": 7}': "7", '{"id": null}': None, '{"id": [1]}': None, "{}": None}),
+        ("string", {'{"schema": {"type": "struct"}, "payload": {"id": "a"}}': "a", '{"id": {"id": "a"}}': None}),
     ],
     ids=name,
 )
@@ -223,6 +227,24 @@ def test_key_of_json_is_its_text_number_or_boolean(decoder, column_type, texts):
     expected = ["bad_key" if key is None else key for key in texts.values()]
 
     assert deleted(decoder, None, column_type, texts, "json") == expected
+
+
+def test_key_of_json_has_all_columns_by_name(decoder):
+    fields = [{"name": "user", "type": "long"}, {"name": "client", "type": "string"}]
+    text = json.dumps({"type": "record", "name": "R", "fields": fields})
+
+    class Registry:
+        def versions(self, subject):
+            return [] if subject.endswith("-key") else [RegisteredSchema(1, text)]
+
+    settings = {"name": "keys", "mode": "upsert", "key": ["user", "client"], "key_format": "json"}
+    known = decoding.resolve_schemas(Registry(), Topic.model_validate(settings))
+    keys = ['{"client": "a", "user": 7}', '{"user": 7}', '"a"', "7"]
+    rows = [(key.encode(), None, "keys", 0, offset, NOON, 0) for offset, key in enumerate(keys)]
+    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), with_codecs(known.decoding()))
+    result = decoded.select("user", "client", record("reason").alias("reason")).toArrow().to_pylist()
+    assert [(row["user"], row["client"]) for row in result if not row["reason"]] == [(7, "a")]
+    assert [row["reason"] for row in result] == [None, "bad_key", "bad_key", "bad_key"]
 
 
 @pytest.mark.parametrize(
