@@ -134,6 +134,11 @@ class ChangeEvents(ConfigModel):
         description="Effect of a truncate: `apply` deletes all rows, which requires a topic with one partition; "
         "`ignore` keeps them.",
     )
+    times: Literal["numbers", "converted"] = Field(
+        "numbers",
+        description="With avro, columns of the types in io.debezium.time: `numbers` as they are emitted, or "
+        "`converted` to dates and timestamps (docs/types.md, Debezium's types).",
+    )
 
 
 class TopicSettings(ConfigModel):

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from datetime import date, datetime, timedelta
 
 import pytest
 
@@ -330,3 +331,23 @@ def test_infinite_date_or_time_is_dead_letter(resources):
 
     assert [row["id"] for row in source.stream.rows()] == [0]
     assert source.reasons() == ["out_of_range"] * 4
+
+
+def test_times_of_debezium_are_converted_if_declared(resources):
+    def named(type_, name):
+        return ["null", {"type": type_, "connect.version": 1, "connect.name": f"io.debezium.time.{name}"}]
+
+    names = {"day": ("int", "Date"), "at": ("long", "MicroTimestamp"), "ms": ("long", "Timestamp")}
+    fields = [{"name": name, "type": named(*type_), "default": None} for name, type_ in names.items()]
+    row = {"type": "record", "name": "Value", "fields": [ROW["fields"][0], *fields]}
+    source = Source(resources, row=row, debezium={"times": "converted"})
+    moment = datetime(2026, 1, 31, 12, 30, 0, 250_000)
+    micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
+    values = {"day": 20_484, "at": micros, "ms": micros // 1000}
+    infinite = {"day": -2147472692, "at": 0, "ms": 0}
+    source.stream.produce([source.event("c", {"id": n, **row}) for n, row in enumerate((values, infinite))])
+    source.stream.ingest()
+
+    [row] = source.stream.rows()
+    assert (row["day"], row["at"], row["ms"]) == (date(2026, 1, 31), moment, moment)
+    assert source.reasons() == ["out_of_range"]

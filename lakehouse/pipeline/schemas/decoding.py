@@ -14,6 +14,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.formats import evolution, format_of, of_type
+from lakehouse.formats.avro.connect_types import with_logical_types
 from lakehouse.formats.format import MessageSchema, RegisteredFormat, WideDecimals
 from lakehouse.formats.json.connect_payload import with_payload
 from lakehouse.formats.schema import Guids, RegisteredSchema, Shape
@@ -373,6 +374,11 @@ def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "val
     """Return the versions of a subject that may have written this side of the messages, oldest first."""
     subject = topic.subject(which)
     versions = registry.versions(subject)
+    if topic.mode == "debezium" and topic.debezium.times == "converted":
+        versions = [
+            replace(version, text=with_logical_types(version.text)) if version.type == "AVRO" else version
+            for version in versions
+        ]
     if not versions:
         raise SchemaError(
             f"The schema registry has no subject '{subject}', so records cannot be decoded. Nothing was ingested. "
