@@ -47,8 +47,7 @@ REASONS = {
     "not have. `lakehouse redrive` looks it up",
     "other_type": "The value has another record type than the topic, by the name in its schema",
     "key_mismatch": "The message key differs from the columns of `key` in the value",
-    "truncate": "The source truncated the table, but the topic has several partitions, so which rows are older is "
-    "unknown. Set 'debezium: {truncate: ignore}' on the topic, and delete the old rows",
+    "truncate": "The source truncated the table, but partitions have no order. Set 'debezium: {truncate: ignore}'",
     "unchanged_value": "The change event omits an unchanged value, which neither the table nor an earlier event has",
     "out_of_range": "A date or time of the change event is infinite, or outside of years 1 to 9999",
 }
@@ -112,12 +111,13 @@ S = TypeVar("S")
 
 @dataclass(frozen=True)
 class KnownRows:
-    """The rows of a table before a batch, from which its change events get the values that they omit."""
+    """The rows of a table, from which change events of a batch, which it may have, get the values that they omit."""
 
     ref: TableRef
     snapshot_id: int
     place: Sequence[str]
     batch: Batch
+    has_batch: bool
 
 
 @dataclass(frozen=True)

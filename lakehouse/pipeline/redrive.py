@@ -97,10 +97,12 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     # Which rows of the table before a roll-over a dead letter would replace is unknown: their columns differ.
     since = begin if topic.replaces_rows else {}
     waiting = WaitingLetters(ref, snapshot.snapshot_id, position, since, poison)
-    context = context.with_foreign_writers(engine.decide(waiting, context.decoding()), foreign_writers.BY_HAND)
+    context = context.with_foreign_writers(
+        engine.decide(waiting, context.decoding(again=True)), foreign_writers.BY_HAND
+    )
     # A dead letter whose schema id exceeded the lookup limit remains one.
     context = replace(context, schemas=replace(context.schemas, unusable_ids=None))
-    decided = engine.decide(waiting, context.decoding())
+    decided = engine.decide(waiting, context.decoding(again=True))
     attempt = engine.letters.attempt(Redecided(decided, topic.key if topic.replaces_rows else ()))
     count, decodable = attempt.count, attempt.count - attempt.remaining.count
     aborting: list[Place] = []

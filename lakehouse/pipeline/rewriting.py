@@ -117,13 +117,15 @@ def of_range(context: BatchContext) -> tuple[BatchContext, Rewrite]:
         remaining = replace(remaining, start=piece.end)
     for records in ranges:
         # Look up the schemas of all pieces first: a record with an unknown schema may be the newest of its key.
-        context = context.with_foreign_writers(engine.decide(records, context.decoding()), foreign_writers.BY_HAND)
+        context = context.with_foreign_writers(
+            engine.decide(records, context.decoding(again=True)), foreign_writers.BY_HAND
+        )
         if context.schemas.unusable_ids is not None:
             raise LakehouseError(
                 f"Records of '{topic.name}' refer to more schema ids of other subjects than are looked up at a time. "
                 f"Nothing was changed. Replay a smaller range"
             )
-    instructions, headers = context.decoding(), topic.keeps_dead_letters
+    instructions, headers = context.decoding(again=True), topic.keeps_dead_letters
     pieces = [engine.decide(records, instructions, headers=headers) for records in ranges]
     return context, Rewrite(pieces, whole.offsets, whole.start, {"start": dict(whole.start), "end": dict(whole.end)})
 

@@ -20,11 +20,19 @@ from lakehouse.core.sql import SPARK
 from spark.decoding.conditions import is_true, some
 from spark.decoding.decoded import PREFIX, record
 
-LINEAGE, NUMBER, MOMENT, IS_STORED, KEY, OLD_KEY = (
-    f"{PREFIX}{name}" for name in ("lineage", "number", "moment", "is_stored", "key_text", "old_key_text")
+PLACE = "partition", "offset"
+"""Technical columns that identify an event."""
+
+LINEAGE, NUMBER, MOMENT, IS_STORED, KEY, OLD_KEY, ROW, IS_UNKNOWN, IS_SUPERSEDED = (
+    f"{PREFIX}{name}"
+    for name in (
+        *("lineage", "number", "moment", "is_stored", "key_text", "old_key_text"),
+        *("stored_row", "is_unknown", "is_superseded"),
+    )
 )
 """Columns of events: the row that they are of if its key changes, their order in a partition and in several, whether
-they are rows of the table, and the key and old key in text."""
+they are rows of the table, the key and old key in text, the table's row of the key, whether they omit an unknown value,
+and whether a later event of the key does not need it."""
 
 
 @dataclass(frozen=True)
@@ -52,10 +60,12 @@ class Before:
             columns, further columns of the table, and `partition` and `offset` as decoded records have them.
         letters: Returns the dead letters of earlier records, as a query of key columns and place; None if there are
             none.
+        has_events: Whether the rows are those after the events, which are read again.
     """
 
     rows: Callable[[DataFrame, Sequence[str]], DataFrame | None]
     letters: Callable[[], DataFrame | None]
+    has_events: bool
 
 
 def summary(events: DataFrame) -> Summary:
@@ -89,9 +99,7 @@ def completed(events: DataFrame, key: Sequence[str], omittable: Sequence[str], b
     placed = events.withColumns({IS_STORED: F.lit(False), NUMBER: record("offset"), LINEAGE: F.lit(None).cast("int")})
     if moves is not None:
         of_events, of_keys = moves
-        joined = placed.drop(NUMBER, LINEAGE).join(
-            F.broadcast(of_events), [PREFIX + "partition", PREFIX + "offset"], "left"
-        )
+        joined = placed.drop(NUMBER, LINEAGE).join(F.broadcast(of_events), [PREFIX + name for name in PLACE], "left")
         placed = joined.withColumn(NUMBER, F.coalesce(NUMBER, record("offset")))
     if stored_rows is not None:
         lineage = F.lit(None).cast("int").alias(LINEAGE)
@@ -99,9 +107,7 @@ def completed(events: DataFrame, key: Sequence[str], omittable: Sequence[str], b
             stored_rows = stored_rows.withColumn(KEY, F.to_json(F.struct(*map(_column, key))))
             stored_rows, lineage = stored_rows.join(F.broadcast(of_keys), KEY, "left"), F.col(LINEAGE)
         values = [
-            (_column(name) if name in (*key, *omittable) and name in stored_rows.columns else F.lit(None))
-            .cast(type_)
-            .alias(name)
+            (_column(name) if name in stored_rows.columns else F.lit(None)).cast(type_).alias(name)
             for name, type_ in types.items()
         ]
         stored = stored_rows.select(
@@ -121,15 +127,27 @@ def completed(events: DataFrame, key: Sequence[str], omittable: Sequence[str], b
     for name in omittable:
         known = F.last(_state(name, types[name], _omits(name)), ignorenulls=True).over(so_far)["value"]
         known_values[name] = known.alias(f"{PREFIX}known_{len(known_values)}")
-    placed = placed.select("*", *known_values.values()).filter(~F.col(IS_STORED))
-    completed_values = {}
+    placed = placed.select("*", *known_values.values())
+    # If the events are read again, the table has what they left unchanged.
+    is_applied = F.col(IS_STORED) & F.lit(before.has_events)
+    row = F.struct(*(record(name).alias(name) for name in PLACE), F.struct(*map(_column, omittable)).alias("values"))
+    row = F.first(F.when(is_applied, row), ignorenulls=True).over(Window.partitionBy(*map(_column, key)))
+    placed, row = placed.withColumn(ROW, row), F.col(ROW)
+    has_event = is_true((row["partition"] == record("partition")) & (row["offset"] >= record("offset")))
+    results = {name: _column(name) for name in columns}
     for number, name in enumerate(omittable):
-        known = F.col(f"{PREFIX}known_{number}")
-        completed_values[name] = F.when(_omits(name), known).otherwise(_column(name))
+        known = F.coalesce(F.col(f"{PREFIX}known_{number}"), F.when(has_event, row["values"][name]))
+        results[name] = F.when(_omits(name), known).otherwise(_column(name))
         unknown.append(_omits(name) & known.isNull())
-    is_unknown = _is_good() & some(unknown)
-    completed_values[PREFIX + "reason"] = F.when(is_unknown, "unchanged_value").otherwise(record("reason"))
-    return placed.select(*(completed_values.get(name, _column(name)).alias(name) for name in columns))
+    placed = placed.filter(~F.col(IS_STORED)).withColumn(IS_UNKNOWN, _is_good() & some(unknown))
+    # A later event of the key may not need what is unknown: the row does not depend on this one then.
+    later = F.max(F.when(_is_good() & ~F.col(IS_UNKNOWN), record("offset")))
+    is_superseded = is_true(later.over(Window.partitionBy(*map(_column, key), record("partition"))) > record("offset"))
+    results[PREFIX + "truncated"] = record("truncated") | (F.col(IS_UNKNOWN) & F.col(IS_SUPERSEDED))
+    is_dead = F.col(IS_UNKNOWN) & ~F.col(IS_SUPERSEDED)
+    results[PREFIX + "reason"] = F.when(is_dead, "unchanged_value").otherwise(record("reason"))
+    placed = placed.withColumn(IS_SUPERSEDED, is_superseded)
+    return placed.select(*(column.alias(name) for name, column in results.items()))
 
 
 def _state(name: str, type_: T.DataType, is_omitted: Column) -> Column:

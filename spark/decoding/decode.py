@@ -178,7 +178,7 @@ def checked(result: DataFrame, decoding: Decoding[Codec]) -> DataFrame:
     """Return decoded records, of which those that fail a check are dead letters."""
     if not decoding.quarantine:
         return result
-    good = record("reason").isNull() & ~record("filtered") & ~record("tombstone")
+    good = record("reason").isNull() & ~record("filtered") & ~record("tombstone") & ~record("truncated")
     tests = decoding.quarantine.items()
     check = F.when(good, first_of((~is_true(outcome(test)), F.lit(name)) for name, test in tests))
     result = result.withColumn(PREFIX + "check", check)

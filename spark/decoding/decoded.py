@@ -32,7 +32,8 @@ def record(field: str) -> Column:
             check: the quarantining check that the row fails, or null.
             snapshot_start: true if the record is the first change event of a snapshot of the source.
             truncate: true if the record deletes all rows.
-            truncated: true if a later one of the records deletes all rows.
+            truncated: true if a later one of the records makes it irrelevant: a change event that deletes all rows, or
+                the next one of its key if this one omits a value that is unknown.
     """
     return F.col(PREFIX + field)
 

@@ -53,7 +53,8 @@ class RelatedEvents:
         if summary.truncate is not None:
             events = change_events.with_truncated(events, summary.truncate)
         if summary.incomplete:
-            before = Before(self._rows, self._letters)
+            known = self.decoding.known
+            before = Before(self._rows, self._letters, has_events=known is not None and known.has_batch)
             names = decode.omittable(self._types, self.decoding)
             events = change_events.completed(events, self.decoding.key_columns, names, before)
         return decode.checked(events, self.decoding)

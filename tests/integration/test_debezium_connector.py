@@ -97,6 +97,7 @@ def test_table_equals_database_after_changes(resources, tmp_path):
                 expected = count + (1 if part == changes[:1] else 2 * 3 + 2 * 2 + 4)
                 wait_until(lambda expected=expected: len(events()) >= expected)
             stream.ingest()
+            assert sum(b"__debezium_unavailable_value" in (event.value or b"") for event in events()) >= 5
             rows = [{name: row[name] for name in COLUMNS} for row in stream.rows()]
             database_rows = of_database(cursor)
             for row in (*rows, *database_rows):

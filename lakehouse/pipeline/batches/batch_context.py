@@ -73,12 +73,16 @@ class BatchContext:
         refused = "poison" if self.is_poison else None
         return self.engine.decide(self.records(self.batch), self.decoding(), headers=headers, refused=refused)
 
-    def decoding(self) -> Decoding[Side]:
-        """Return the instructions that decode the records."""
+    def decoding(self, *, again: bool = False) -> Decoding[Side]:
+        """Return the instructions that decode the records.
+
+        Args:
+            again: Whether the table has the records.
+        """
         decoding = self.schemas.decoding(len(self.batch.end))
         if self.base is None:
             return decoding
-        return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch))
+        return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch, again))
 
     def with_foreign_writers(self, decided: Decided, lookup: Lookup = BATCH) -> BatchContext:
         """Return the context extended by the schemas of other subjects that records refer to."""

@@ -138,7 +138,7 @@ def _ask_log(
     findings = ledger.log_findings(entries, *logged)
     if topic.replaces_rows:
         schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).schemas
-        known = KnownRows(rows.ref, rows.snapshot_id, topic.metadata.place, batch)
+        known = KnownRows(rows.ref, rows.snapshot_id, topic.metadata.place, batch, has_batch=True)
         decoding = replace(schemas.decoding(len(log.end)), known=known)
         decided = clients.engine.decide(LogRange(batch), decoding)
         wrong_newest = clients.engine.count(WrongNewest(decided, dead_letters, rows))

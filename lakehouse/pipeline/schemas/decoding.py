@@ -374,16 +374,16 @@ def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "val
     """Return the versions of a subject that may have written this side of the messages, oldest first."""
     subject = topic.subject(which)
     versions = registry.versions(subject)
-    if topic.mode == "debezium" and topic.debezium.times == "converted":
-        versions = [
-            replace(version, text=with_logical_types(version.text)) if version.type == "AVRO" else version
-            for version in versions
-        ]
     if not versions:
         raise SchemaError(
             f"The schema registry has no subject '{subject}', so records cannot be decoded. Nothing was ingested. "
             f"Register the schema, or start the producer that registers it"
         )
+    if topic.mode == "debezium" and topic.debezium.times == "converted":
+        versions = [
+            replace(version, text=with_logical_types(version.text)) if version.type == "AVRO" else version
+            for version in versions
+        ]
     record = topic.record if which == "value" else ""
     named = [version for version in versions if not record or formats.is_named(version, record)]
     if not named:
