@@ -72,8 +72,10 @@ def first_faults(
 
 def _missing(decoding: Decoding[Codec]) -> Column:
     """Return the first key column that is null if the reason is `bad_key`, else null."""
+    is_ignored = decoding.mode == "debezium" and decoding.key is None
+    cause = ", and message keys are not decoded: write 'key_format'" if is_ignored else ""
     null = [
-        F.when(F.col(SPARK.identifier(name)).isNull(), F.lit(f"key column '{name}' is null"))
+        F.when(F.col(SPARK.identifier(name)).isNull(), F.lit(f"key column '{name}' is null{cause}"))
         for name in decoding.key_columns
     ]
     return F.when(record("reason") == OF_KEY, F.coalesce(*null)) if null else F.lit(None).cast("string")

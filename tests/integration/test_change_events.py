@@ -110,6 +110,21 @@ def test_delete_of_column_that_message_key_lacks_is_dead_letter(resources, key_f
     assert source.reasons() == ["bad_key"]
 
 
+def test_delete_stops_until_message_keys_are_decoded(resources):
+    source = Source(resources, key_format="none", errors="suspend")
+    source.stream.produce([source.create(1), source.create(2)])
+    source.stream.ingest()
+    source.stream.produce(source.delete(1))
+
+    with pytest.raises(BadRecords, match="key column 'id' is null, and message keys are not decoded: write 'key_for"):
+        source.stream.ingest()
+
+    topic = source.stream.topic.model_dump(by_alias=True) | {"name": source.stream.name, "key_format": None}
+    source.stream.topic = type(source.stream.topic).model_validate(topic)
+    source.stream.ingest()
+    assert source.rows() == {2: ("x", None)}
+
+
 @pytest.mark.parametrize("batches", [1, 5])
 def test_truncate_deletes_rows_before_it(resources, batches):
     source = Source(resources, errors="suspend")
