@@ -48,8 +48,7 @@ class RelatedEvents:
     def frame(self) -> DataFrame:
         """The events, decided with regard to each other."""
         summary, events = self.summary, self.alone
-        if summary.moved:
-            events = self.with_old_keys()
+        events = self.with_old_keys() if summary.moved else events.drop(PREFIX + "old_key")
         if summary.truncate is not None:
             events = change_events.with_truncated(events, summary.truncate)
         if summary.incomplete:
