@@ -23,15 +23,15 @@ from spark.decoding.decoded import PREFIX, record
 PLACE = "partition", "offset"
 """Technical columns that identify an event."""
 
-LINEAGE, NUMBER, MOMENT, IS_STORED, KEY, OLD_KEY, ROW, IS_UNKNOWN, IS_SUPERSEDED = (
+LINEAGE, NUMBER, MOMENT, IS_STORED, IS_LATER, KEY, OLD_KEY, ROW, IS_UNKNOWN, IS_SUPERSEDED = (
     f"{PREFIX}{name}"
     for name in (
-        *("lineage", "number", "moment", "is_stored", "key_text", "old_key_text"),
+        *("lineage", "number", "moment", "is_stored", "is_later", "key_text", "old_key_text"),
         *("stored_row", "is_unknown", "is_superseded"),
     )
 )
 """Columns of events: the row that they are of if its key changes, their order in a partition and in several, whether
-they are rows of the table, the key and old key in text, the table's row of the key, whether they omit an unknown value,
+they are rows of the table, and later than events, the key and old key in text, the table's row of the key, whether they omit an unknown value,
 and whether a later event of the key does not need it."""
 
 
@@ -110,17 +110,19 @@ def completed(events: DataFrame, key: Sequence[str], omittable: Sequence[str], b
             (_column(name) if name in stored_rows.columns else F.lit(None)).cast(type_).alias(name)
             for name, type_ in types.items()
         ]
-        stored = stored_rows.select(
-            *values, F.lit(True).alias(IS_STORED), F.lit(-1).cast("long").alias(NUMBER), lineage
-        )
-        placed = placed.unionByName(stored)
+        stored = stored_rows.select(*values, F.lit(True).alias(IS_STORED), lineage)
+        # If the events are read again, a row may be the result of one of them, and is no state before that one.
+        number = F.when(F.col(LINEAGE).isNull() & F.lit(before.has_events), record("offset")).otherwise(-1)
+        placed = placed.unionByName(stored.withColumn(NUMBER, number.cast("long")))
     lineage = F.col(LINEAGE)
     identity = [lineage, *(F.when(lineage.isNull(), _column(name)) for name in key)]
     # Events of a key are in one partition, unless partitions were added; then timestamps order them.
     of_row = Window.partitionBy(*identity)
     is_divided = F.min(record("partition")).over(of_row) != F.max(record("partition")).over(of_row)
     moment = F.when(is_divided & lineage.isNull(), record("timestamp"))
-    placed = placed.withColumn(MOMENT, moment)
+    first = F.min(F.when(~F.col(IS_STORED), record("offset"))).over(of_row)
+    is_later = F.col(IS_STORED) & lineage.isNotNull() & (record("offset") >= first) & F.lit(before.has_events)
+    placed = placed.withColumns({MOMENT: moment, IS_LATER: is_true(is_later)})
     so_far = of_row.orderBy(MOMENT, NUMBER).rowsBetween(Window.unboundedPreceding, Window.currentRow)
     known_values: dict[str, Column] = {}
     unknown: list[Column] = []
@@ -159,7 +161,8 @@ def _state(name: str, type_: T.DataType, is_omitted: Column) -> Column:
     )
     is_moved = F.col(LINEAGE).isNotNull()
     return (
-        F.when(F.col(IS_STORED), value)
+        F.when(F.col(IS_LATER), nothing)
+        .when(F.col(IS_STORED), value)
         .when(is_true(record("filtered")), nothing)
         .when(is_true(record("reason").isNotNull() | record("truncated")), unknown)
         .when(record("tombstone"), F.when(~is_moved, unknown))
