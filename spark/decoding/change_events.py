@@ -31,8 +31,8 @@ LINEAGE, NUMBER, MOMENT, IS_STORED, IS_LATER, KEY, OLD_KEY, ROW, IS_UNKNOWN, IS_
     )
 )
 """Columns of events: the row that they are of if its key changes, their order in a partition and in several, whether
-they are rows of the table, and later than events, the key and old key in text, the table's row of the key, whether they omit an unknown value,
-and whether a later event of the key does not need it."""
+they are rows of the table, and later than events, the key and old key in text, the table's row of the key, whether they
+omit an unknown value, and whether a later event of the key does not need it."""
 
 
 @dataclass(frozen=True)
