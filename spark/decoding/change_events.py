@@ -112,8 +112,8 @@ def completed(events: DataFrame, key: Sequence[str], omittable: Sequence[str], b
         ]
         stored = stored_rows.select(*values, F.lit(True).alias(IS_STORED), lineage)
         # If the events are read again, a row may be the result of one of them, and is no state before that one.
-        number = F.when(F.col(LINEAGE).isNull() & F.lit(before.has_events), record("offset")).otherwise(-1)
-        placed = placed.unionByName(stored.withColumn(NUMBER, number.cast("long")))
+        order = F.when(F.col(LINEAGE).isNull() & F.lit(before.has_events), record("offset")).otherwise(-1)
+        placed = placed.unionByName(stored.withColumn(NUMBER, order.cast("long")))
     lineage = F.col(LINEAGE)
     identity = [lineage, *(F.when(lineage.isNull(), _column(name)) for name in key)]
     # Events of a key are in one partition, unless partitions were added; then timestamps order them.
