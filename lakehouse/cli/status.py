@@ -21,6 +21,9 @@ from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.kafka.kafka import Kafka
 from resources.protocols import Resources, resource_of
 
+MAX_EXAMINED = 20
+"""Maximum number of topics that are behind whose schemas are examined; those that have been behind longest."""
+
 
 @dataclass(frozen=True)
 class TopicStatus:
@@ -84,15 +87,20 @@ def stop_reasons(
         statuses: The status of each topic.
         reported: The topics for which Dagster has a failure.
     """
-    reasons = {status.topic: _stop_reason(config, resources, status) for status in statuses if status.is_behind}
-    for status in statuses:
+    longest = sorted((status for status in statuses if status.is_behind), key=_seconds_behind, reverse=True)
+    reasons = {status.topic: _stop_reason(config, resources, status) for status in longest[:MAX_EXAMINED]}
+    for status in longest:
         is_stale = any(stage.stage == "iceberg" and not stage.is_fresh for stage in status.stages)
-        if is_stale and status.is_behind and not reasons[status.topic] and status.topic not in reported:
+        if is_stale and not reasons.get(status.topic) and status.topic not in reported:
             command = f"lakehouse stream {status.topic} --once"
             reasons[status.topic] = (
                 f"No run or stream has reported why. Ingest it with `{command}`, which prints errors"
             )
     return {topic: reason for topic, reason in reasons.items() if reason}
+
+
+def _seconds_behind(status: TopicStatus) -> float:
+    return max((stage.behind.seconds for stage in status.stages if stage.behind), default=0)
 
 
 def _stop_reason(config: Config, resources: Resources, status: TopicStatus) -> str:
