@@ -10,12 +10,13 @@ from typing import Any
 
 from google.protobuf import json_format
 from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 from hypothesis import strategies as st
 
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText, in_order
 from tests.support.fuzz.model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of
+from tests.support.fuzz.protobuf_wire import rewritten
 from tests.support.protobuf_messages import message_class
 
 NAMES = st.one_of(
@@ -336,9 +337,18 @@ def cases(draw) -> Case:
         # Concatenated messages are one message: the last value wins, and lists are joined (Encoding: Last One Wins).
         encoded_messages.append(encoded_messages[0] + encoded_messages[-1])
         encoded_messages.append(encoded_messages[0] + bytes.fromhex("f8ff0105"))
+    random = draw(st.randoms(use_true_random=False))
+    for _ in range(draw(st.integers(0, 4))):
+        encoded_messages.append(rewritten(random, random.choice(encoded_messages), message_type.DESCRIPTOR))
     for data in encoded_messages:
         faults: list[str] = []
-        row = cells(message_type.FromString(data), faults)
+        row: dict[str, Any] = {}
+        try:
+            message = message_type.FromString(data)
+            row = cells(message, faults)
+            faults += [] if message_type.IsInitialized(message) else ["a required field is missing"]
+        except (DecodeError, json_format.Error) as error:
+            faults.append(str(error))
         records.append(Record(head + data, row, "letter" if faults else "row"))
     reserved = [name for name, _ in top.column[1] if name.lower() in METADATA_NAMES]
     refused = refusal_of(top) or (reserved[0] if reserved else None)
