@@ -42,6 +42,7 @@ def wheels(lock: Path = WHEEL_LOCK) -> list[Wheel]:
 JAR_LOCKS = (
     jars.LOCK,
     PROJECT / "tests/support/clouds/rest/server.lock",
+    PROJECT / "tests/support/debezium/connector.lock",
     PROJECT / "benchmarks/locks/connect.lock",
     PROJECT / "benchmarks/locks/flink.lock",
 )

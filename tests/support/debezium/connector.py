@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from lakehouse.local import jars
 from tests.support.processes.cluster import free_ports
 
-LOCK = Path(__file__).with_name("jars.lock")
+LOCK = Path(__file__).with_name("connector.lock")
 
 
 @contextmanager
