@@ -379,6 +379,7 @@ class StreamSchedule:
 
     def _judge_commands(self) -> None:
         """Judge that a redrive and a replay are published beside a stream that always has new records."""
+        self.world.switch_percent = 100
         for name in ("replay orders", "redrive orders", "replay orders"):
             process = self.world.start(name, self._programs()[name])
 
