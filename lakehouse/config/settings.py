@@ -169,7 +169,8 @@ class TopicSettings(ConfigModel):
     mode: Literal["append", "dedup", "upsert", "debezium"] = Field(
         "append",
         description="`append`: one row per record. `dedup`: the first record of each key. `upsert`: the last record of "
-        "each key; a null value deletes the row. `debezium`: like upsert, from change events (before, after, op).",
+        "each key; a null value deletes the row. `debezium`: like upsert, from change events (before, after, op). A "
+        "table keeps its mode and key: others are refused.",
     )
     key: Columns = Field((), description="Columns that identify a row; never null. Required by every mode but append.")
     key_format: KeyFormatName | None = Field(
@@ -211,7 +212,7 @@ class TopicSettings(ConfigModel):
     on_incompatible: Literal["stop", "dead_letter", "new_table"] = Field(
         "stop",
         description="Reaction to a schema that does not fit the table: `stop`; `dead_letter` for its records; or "
-        "`new_table`, which continues in a new table <table>__v2.",
+        "`new_table`, which continues in a new table <table>__v2, also after a change of `mode` or `key`.",
     )
     checks: Mapping[str, ConfigModel]
     sensitive: tuple[str, ...] = Field(

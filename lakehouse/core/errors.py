@@ -57,6 +57,18 @@ class IncompatibleSchema(SchemaError):
     """The newest schema is incompatible with the table's rows or readers."""
 
 
+class IncompatibleSettings(IncompatibleSchema):
+    """Settings in lakehouse.yaml are incompatible with the rows of the table, which were made with others."""
+
+    def __init__(self, problem: str, effect: str, remedy: str, *, is_continuable: bool = False):
+        """
+        Args:
+            is_continuable: Whether another table may continue this one with the declared settings.
+        """
+        super().__init__(problem, effect, remedy)
+        self.is_continuable = is_continuable
+
+
 class Unreachable(TransientError):
     """A system does not respond."""
 

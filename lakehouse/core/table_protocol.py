@@ -38,6 +38,7 @@ REPLAYS = "lakehouse.replays"
 SCHEMAS = "lakehouse.schemas"
 RESERVATION = "lakehouse.reservation"
 PREVIOUS_NAMES = "lakehouse.former-names"
+SETTINGS = "lakehouse.settings"
 RECREATED = "lakehouse.recreated"
 SUCCESSOR = "lakehouse.successor"
 OLD_SUCCESSOR = "lakehouse.continued-in"
@@ -152,6 +153,13 @@ NAMES: Sequence[StoredName] = (
         "Names that columns had before the table was created: JSON, lists by dotted path",
         writers=("resources/iceberg/catalog.py",),
         readers=("lakehouse/config/sensitive.py",),
+    ),
+    StoredName(
+        SETTINGS,
+        "table property",
+        "The settings with which the rows were made, as JSON: `entry`, `mode`, `key`, `key_format`, `record` and "
+        "`naming` of the entry in lakehouse.yaml. The declared ones are compared with them",
+        writers=("lakehouse/pipeline/schemas/recorded_settings.py",),
     ),
     StoredName(
         RECREATED,

@@ -15,6 +15,7 @@ from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine import EngineClient, Maintenance
 from lakehouse.pipeline.engine_values import DataFiles
+from lakehouse.pipeline.schemas import recorded_settings
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.reservation import await_unreserved, require_unreserved
 from resources.iceberg.snapshots import commits, require_position_deletes, shown, snapshot_count, summary_of
@@ -92,6 +93,7 @@ def maintain(
         ConfigError: `orphan_age` is so short that files of a running batch could be deleted.
         LakehouseError: A table was dropped meanwhile.
         CommitConflict: Another writer changed the table meanwhile.
+        IncompatibleSettings: `retention.rows` is declared, and the rows were made with other settings.
         Unreachable: A system does not answer.
     """
     if orphan_age < MIN_ORPHAN_AGE:
@@ -140,6 +142,8 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orp
     loaded = partial(published_table, catalog, ref)
     stamp = topic.metadata.names.get("kafka_timestamp")
     first = now - keep.rows if keep.rows is not None and not ref.name.endswith(DEAD_LETTERS) else None
+    if first:
+        recorded_settings.require_same(topic, loaded())
     if first and stamp and work.delete_rows(ref, stamp, first):
         yield f"deleted rows older than {keep.rows}"
     require_position_deletes(loaded())

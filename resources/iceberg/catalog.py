@@ -158,6 +158,7 @@ class Catalog(CatalogSettings):
         schema: Schema,
         previous_names: Mapping[str, tuple[str, ...]] | None = None,
         existing: Table | None = None,
+        properties: Mapping[str, str] | None = None,
     ) -> Table:
         """Create the table, or change its columns to `schema`: they are added, renamed or widened, never dropped.
 
@@ -166,6 +167,7 @@ class Catalog(CatalogSettings):
             schema: The required columns.
             previous_names: Former names of fields, by dotted path in `schema`.
             existing: The table as loaded before `schema` was read; None if it did not exist.
+            properties: Table properties of a table that is created.
 
         Returns:
             The table with the required columns.
@@ -178,7 +180,7 @@ class Catalog(CatalogSettings):
 
         table, columns = existing, existing.schema() if existing else None
         for _ in range(ALTER_ATTEMPTS):
-            table = table or self.load(ref) or self._create(ref, schema, previous_names)
+            table = table or self.load(ref) or self._create(ref, schema, previous_names, properties or {})
             require_format(table)
             changes = evolution.changes(table.schema(), Shape(schema.as_struct(), previous_names or {}))
             evolution.require_accepted(changes, str(ref))
@@ -196,10 +198,17 @@ class Catalog(CatalogSettings):
                 table = None
         raise CommitConflict(f"Another writer changed {ref}. Nothing was changed. Retry the run or command")
 
-    def _create(self, ref: TableRef, schema: Schema, previous_names: Mapping[str, tuple[str, ...]] | None) -> Table:
+    def _create(
+        self,
+        ref: TableRef,
+        schema: Schema,
+        previous_names: Mapping[str, tuple[str, ...]] | None,
+        properties: Mapping[str, str],
+    ) -> Table:
         from pyiceberg.exceptions import TableAlreadyExistsError
 
-        properties = PROPERTIES | ({PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {})
+        properties = {**PROPERTIES, **properties}
+        properties |= {PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {}
         properties |= {FIRST_TABLE: ref.first} if ref.first else {}
         if len(properties.get(PREVIOUS_NAMES, "")) > MAX_PROPERTY:
             raise SchemaError(

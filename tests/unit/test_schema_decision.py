@@ -16,6 +16,7 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
+from lakehouse.pipeline.schemas.recorded_settings import RecordedSettings
 from lakehouse.pipeline.schemas.schema_decision import columns, decide_schema, require_naming
 
 
@@ -89,12 +90,6 @@ def test_decide_schema_incompatible_cannot_be_read(decide, policy, action):
     assert decision.action == action
     with pytest.raises(IncompatibleSchema, match="shop.orders: UNSUPPORTED_TYPE_CHANGE id"):
         decision.require_readable()
-
-
-@pytest.mark.parametrize("policy", ["stop", "dead_letter", "new_table"])
-def test_decide_schema_another_naming_is_refused_by_every_policy(decide, policy):
-    with pytest.raises(SchemaError, match=r"column 'kafka_offset'.*in '\$\$offset'.*Set `naming: portable`, or choose"):
-        decide(FIRST, policy=policy, naming="confluent")
 
 
 def test_require_naming_of_table_with_both_names_is_refused():
@@ -211,7 +206,9 @@ class Catalog:
         """Write a row of the present schemas."""
         schemas = self.decide().require_readable()
         if self.table is None:
-            self.table = self.catalog.create_table(("shop", "orders"), columns(self.topic, schemas))
+            settings = RecordedSettings.of(self.topic).properties()
+            table_columns = columns(self.topic, schemas)
+            self.table = self.catalog.create_table(("shop", "orders"), table_columns, properties=settings)
         row = self.table.schema().as_arrow().empty_table()
         with self.table.transaction() as transaction:
             transaction.set_properties(schema_fingerprints.properties(self.table, schemas))

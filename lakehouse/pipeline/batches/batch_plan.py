@@ -22,7 +22,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas import recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
 
@@ -225,8 +225,10 @@ class Publish:
         Raises:
             CommitConflict: Another writer published first.
         """
-        properties = schema_fingerprints.properties(batch.audited.table, batch.context.schemas)
-        return batch.context.commit.publish(batch.audited, vars(batch.counts), properties)
+        context, table = batch.context, batch.audited.table
+        properties = schema_fingerprints.properties(table, context.schemas)
+        properties |= recorded_settings.changed(context.topic, table)
+        return context.commit.publish(batch.audited, vars(batch.counts), properties)
 
 
 Step = PrepareTable | StageRows | Audit | ReplaceDeadLetters | Publish

@@ -19,7 +19,7 @@ from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import StagedCommit
 from lakehouse.pipeline.dead_letters import letters
-from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas import recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, ensure_table
 from resources.iceberg.snapshots import batch_of, last_batch
@@ -153,12 +153,13 @@ def resume(clients: Clients, namespace: str, topic: Topic, where: str, reason: s
     if previous:
         before = known or previous.end
         position = replace(position, start={p: before.get(p, offset) for p, offset in position.end.items()})
-    decision = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table)
+    decision = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table, is_adopted=True)
     # The next batch continues in a new table; this one keeps its columns.
     rolls_over = decision.action == "roll_over"
     schemas = decision.schemas if rolls_over else decision.require_readable()
+    properties = {} if rolls_over else recorded_settings.changed(topic, table)
     # The decision also accepts the registry's present schemas.
-    properties = {} if rolls_over else schema_fingerprints.properties(table, schemas)
+    properties |= {} if rolls_over else schema_fingerprints.properties(table, schemas)
     # In a log that lost records, new records reuse their offsets.
     is_behind = previous is not None and any(o < previous.end.get(p, 0) for p, o in position.end.items())
     if previous and (is_behind if same_log else in_table):
@@ -198,7 +199,8 @@ def record_start(clients: Clients, topic: Topic, ref: TableRef, table: Table | N
     position = parse_position(log, clients.kafka, topic.start)
     schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).require_readable()
     table = ensure_table(clients.catalog, topic, ref, schemas, table)
-    _record(clients, ref, table, base, position, f"start: {topic.start}")
+    properties = recorded_settings.changed(topic, table)
+    _record(clients, ref, table, base, position, f"start: {topic.start}", properties)
 
 
 def roll_over(clients: Clients, topic: Topic, ref: TableRef, table: Table, last: Batch, reason: str) -> None:

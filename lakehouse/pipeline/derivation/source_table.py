@@ -15,6 +15,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
 from lakehouse.pipeline.engine import Engine
 from lakehouse.pipeline.engine_values import SnapshotRows
+from lakehouse.pipeline.schemas import recorded_settings
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.bookmarked_table import is_continued, replays
@@ -78,12 +79,16 @@ def newest_source_table(source: Topic, chain: TableChain, clients: Clients) -> S
     """Return the newest table of a chain; None if it has no snapshot.
 
     Raises:
-        SchemaError: The table has other names of metadata columns.
+        SchemaError: The rows of the table were made with other settings, or it has other names of metadata columns.
     """
     ref, table = chain.newest
     if table is None or table.current_snapshot() is None:
         return None
-    require_naming(source, table.schema(), str(ref))
+    if not source.is_ingested:
+        require_naming(source, table.schema(), str(ref))
+    elif not is_continued(table):
+        # The rows of a table that another one continues do not change, and their metadata columns have the same names.
+        recorded_settings.require_ingestible(source, table)
     engine = clients.engine_of(catalog_of(source, clients))
     return SourceTable.of(source, chain, ref, table, engine)
 

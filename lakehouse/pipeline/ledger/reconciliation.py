@@ -27,6 +27,7 @@ from lakehouse.pipeline.engine_values import (
     WrongNewest,
 )
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
+from lakehouse.pipeline.schemas import recorded_settings
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.catalog import Catalog
@@ -75,6 +76,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
         whole_log: Whether to compare with everything in the log, which reads the topic once.
 
     Raises:
+        IncompatibleSettings: The rows were made with other settings, so it is unknown which the table should have.
         LakehouseError: The log is needed, but the topic does not exist.
         Unreachable: A system does not answer.
     """
@@ -83,6 +85,7 @@ def reconcile(namespace: str, topic: Topic, clients: Clients, *, whole_log: bool
     findings = ledger.findings(entries)
     if table is None or table.metadata.current_snapshot_id is None:
         return ReconciliationReport(entries, findings)
+    recorded_settings.require_same(topic, table)
     count = clients.engine.count
     key = () if topic.mode == "append" else topic.key
     rows = RowPlaces(ref, table.metadata.current_snapshot_id, topic.metadata.names, key)

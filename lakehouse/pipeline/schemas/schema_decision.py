@@ -18,8 +18,9 @@ from lakehouse.formats import evolution
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange
 from lakehouse.formats.schema import Shape
-from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas import recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import KEPT, TopicSchemas, older_versions, with_versions
+from lakehouse.pipeline.schemas.recorded_settings import RecordedSettings, rolls_over
 from resources.iceberg.catalog import Catalog
 
 Action = Literal["accept", "use_older", "roll_over", "refuse"]
@@ -34,7 +35,7 @@ class SchemaDecision:
             `refuse`.
         schemas: The schemas that decode records; by `use_older`, those of the newest version that fits the table.
         changes: The differences between the table and the newest schema.
-        error: Why the newest schema does not fit the table; None if it fits.
+        error: Why the newest schema or the settings do not fit the table; None if they fit.
     """
 
     action: Action
@@ -53,22 +54,28 @@ class SchemaDecision:
         return self.schemas
 
 
-def decide_schema(topic: Topic, newest: TopicSchemas, table: Table | None) -> SchemaDecision:
-    """Compare the newest schema of a topic with its table, and apply the topic's `on_incompatible`.
+def decide_schema(
+    topic: Topic, newest: TopicSchemas, table: Table | None, *, is_adopted: bool = False
+) -> SchemaDecision:
+    """Compare the newest schema and the settings of a topic with its table, and apply the topic's `on_incompatible`.
 
     Args:
         topic: The topic.
         newest: The schemas with the columns of the newest version.
         table: The table; None if it does not exist yet.
+        is_adopted: Whether an operator states that rows of unknown settings have those of the topic.
 
     Raises:
-        SchemaError: The schema cannot become a table, records lack a column of `key` or `delete`, or the table has its
-            metadata columns under other names.
+        NewerFormat: Another release stored the settings of the table.
+        SchemaError: The schema cannot become a table, records lack a column of `key` or `delete`, or an adopted table
+            has its metadata columns under other names.
     """
     require_key(newest)
     newest.deletion()
-    if table is not None:
+    if is_adopted and table is not None and RecordedSettings.stored(table) is None:
         require_naming(topic, table.schema(), ".".join(table.name()))
+    elif different := recorded_settings.conflict(topic, table, newest):
+        return SchemaDecision("roll_over" if rolls_over(topic, different) else "refuse", newest, (), different)
     if conflict := _conflict(topic, newest, table):
         return conflict
     if table is None:
@@ -186,7 +193,8 @@ def ensure_table(
     """
     if existing is None and topic.on_incompatible == "new_table":
         catalog.require_no_successor(ref)
-    table = catalog.ensure_table(ref, columns(topic, schemas), schemas.previous_names, existing)
+    properties = RecordedSettings.of(topic).properties()
+    table = catalog.ensure_table(ref, columns(topic, schemas), schemas.previous_names, existing, properties)
     catalog.apply_layout(table, topic.partition_by, topic.sort_by)
     sensitive.check_partitions(topic, table)
     return table
