@@ -162,7 +162,8 @@ def audit(context: BatchContext, rewrite: Rewrite, staged: StagedRewrite) -> Aud
         UnclearState: The topic was recreated meanwhile.
     """
     checks = partial(column_checks.batch_results, context, since=rewrite.since, again=True)
-    return context.commit.audit(staged.stage, [part.counts for part in staged.writes], rewrite.records, checks)
+    counts = [part.counts for part in staged.writes]
+    return context.commit.audit(staged.stage, counts, rewrite.records, checks, since=rewrite.since)
 
 
 def publish_range(context: BatchContext, rewrite: Rewrite) -> tuple[Written, Audited]:

@@ -8,8 +8,8 @@ import pytest
 from lakehouse.core.errors import CommitConflict
 from lakehouse.pipeline.batches.dry_run import dry_run
 from lakehouse.pipeline.batches.offsets import resume
-from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed
+from lakehouse.pipeline.commits.footers import added_files
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.redrive import redrive
 from tests.support.topics import CHEAP, TRADES, Stream, framed, registry, trade, with_checks, with_types
@@ -82,7 +82,7 @@ def test_redrive_marks_with_missing_file_are_not_published(resources):
         mark(attempt, target, topic_id)
         table = stream.table(target.ref.name)
         snapshot = table.snapshot_by_name(target.branch)
-        for file in audit.added_files(table, snapshot):
+        for file in added_files(table, snapshot):
             table.io.delete(file.file_path)
 
     stream.interceptors["letters.mark"] = mark_and_delete_files

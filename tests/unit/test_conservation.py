@@ -28,20 +28,20 @@ def rows(count):
 class Lake:
     """A table in which a writer stages a batch of three rows."""
 
-    def __init__(self, folder, published):
+    def __init__(self, folder, published, columns=None):
         (folder / "warehouse").mkdir()
         settings = {"uri": f"sqlite:///{folder}/catalog.db", "warehouse": f"file://{folder}/warehouse"}
         self.catalog = Catalog(type="sql", **settings)
         self.iceberg = SqlCatalog("lake", **settings)
         self.iceberg.create_namespace("trading")
-        self.table = self.iceberg.create_table(("trading", "orders"), rows(1).schema)
+        self.table = self.iceberg.create_table(("trading", "orders"), pa.schema(columns or rows(1).schema))
         if published:
             self.table.append(rows(5))
         self.base = self.table.metadata.current_snapshot_id
 
     def branch(self):
         if self.base is None:
-            self.table.append(rows(0))
+            self.table.append(self.table.schema().as_arrow().empty_table())
         self.table.manage_snapshots().create_branch(self.table.metadata.current_snapshot_id, BRANCH).commit()
         if self.base is None:
             self.remove_main()
@@ -102,6 +102,49 @@ def test_audit_write_without_a_row_that_another_write_has_twice_fails(lake):
     finding = lake.audited(summary={REPLAY: "{}"}, offsets=6, writes=[Counts(consumed=3, rows=3)] * 2)
     assert not finding.passed
     assert "its writes committed [2, 4] rows, expected [3, 3]" in finding.message
+
+
+def test_audit_summary_that_differs_from_footers_fails(lake):
+    """The summary of a merge has numbers that the writer chose; the footers have two rows."""
+    lake.stage(2, SUMMARY | {"spark.merge-into.num-target-rows-inserted": "3"})
+    finding = lake.audited()
+    assert not finding.passed and finding.numbers["committed_rows"] == 3
+    assert "the files of its commits have [2] rows, expected [3]" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("places", "passes"),
+    [
+        ([(0, 5), (0, 7), (2, 0)], True),
+        ([(0, 5), (0, 7), (0, 8)], False),
+        ([(0, 4), (0, 7), (0, 6)], False),
+        ([(2, 0), (2, 1), (2, 3)], False),
+        ([(0, 5), (0, 6), (3, 0)], False),
+        ([(None, None), (0, 5), (0, 6)], True),
+    ],
+    ids=[
+        "of the batch",
+        "after it",
+        "before it",
+        "after that of its partition",
+        "of another partition",
+        "without a place",
+    ],
+)
+def test_audit_rows_of_offsets_that_were_not_read_fail(tmp_path, places, passes):
+    lake = Lake(tmp_path, published=False, columns={"kafka_partition": pa.int32(), "kafka_offset": pa.int64()})
+    lake.branch()
+    columns = zip(*places, strict=True)
+    placed = pa.table(
+        [pa.array(column, type_) for column, type_ in zip(columns, (pa.int32(), pa.int64()), strict=True)],
+        names=["kafka_partition", "kafka_offset"],
+    )
+    lake.table.append(placed, branch=BRANCH, snapshot_properties=SUMMARY)
+
+    finding = lake.audited(place=("kafka_partition", "kafka_offset"), extent={0: (5, 8), 2: (0, 3)})
+
+    assert finding.passed is passes, finding.message
+    assert passes or "1 data files have rows of other offsets" in finding.message
 
 
 @pytest.mark.parametrize(

@@ -57,7 +57,8 @@ class BatchContext:
     @property
     def commit(self) -> StagedCommit:
         """The staged commit that publishes the batch."""
-        return StagedCommit(self.clients, self.ref, self.base, self.batch, self.topic.key, self.report)
+        place = self.topic.metadata.place
+        return StagedCommit(self.clients, self.ref, self.base, self.batch, self.topic.key, self.report, place)
 
     def report(self, phase: Phase) -> None:
         """Log the beginning of a phase and report it to the caller."""

@@ -153,7 +153,9 @@ class Audit:
         context, batch = staged.context, staged.context.batch
         checks = partial(column_checks.batch_results, context, since=batch.start), partial(self._quarantined, staged)
         snapshots = partial(self._source_snapshots, staged)
-        audited = context.commit.audit(staged.stage, [staged.counts], batch.offsets, *checks, snapshots)
+        audited = context.commit.audit(
+            staged.stage, [staged.counts], batch.offsets, *checks, snapshots, since=batch.start
+        )
         audited.require_passed()
         return AuditedBatch(**vars(staged), audited=audited)
 

@@ -1,17 +1,14 @@
 """Guards that every staged branch must pass before it is published."""
 
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import reduce
 from itertools import islice, takewhile
 from typing import Any
 from uuid import UUID
 
-import pyarrow.parquet as pq
-from pyarrow import ArrowInvalid
 from pyiceberg.expressions import BooleanExpression, IsNull, Or, Reference
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntryStatus
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -20,6 +17,8 @@ from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.table_protocol import OWN, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.commits import footers
+from lakehouse.pipeline.commits.footers import Bounds, added_files
 from lakehouse.pipeline.engine import Engine
 from lakehouse.pipeline.engine_values import CheckedRows, JobFailed, NullKeys
 from resources.iceberg.snapshots import history, require_position_deletes, summary_of
@@ -111,6 +110,9 @@ class Staged:
             range of a replay.
         offsets: The number of offsets that were read: the upper bound of the number of records.
         writes: Outcomes of the records of each write, in order, as Spark counted them.
+        place: The columns with the partition and the offset of a row; none if its bounds are not compared.
+        extent: The first offset (inclusive) and the end (exclusive) of each partition that was read, as the broker had
+            them.
     """
 
     branch: str
@@ -118,6 +120,8 @@ class Staged:
     summary: Mapping[str, str]
     offsets: int
     writes: Sequence[Counts]
+    place: tuple[str, ...] = ()
+    extent: Mapping[int, Bounds] = field(default_factory=dict)
 
 
 def audit(engine: Engine, table: Table, key: tuple[str, ...], staged: Staged) -> list[CheckResult]:
@@ -144,7 +148,8 @@ def audit(engine: Engine, table: Table, key: tuple[str, ...], staged: Staged) ->
 
 
 def _record_count(table: Table, staged: Staged) -> CheckResult:
-    """Check that each consumed record has one outcome, and that each commit has as many rows as Spark counted.
+    """Check that each consumed record has one outcome, and that each commit has as many rows as Spark counted, by
+    Iceberg's summary and by the footers of the files, with offsets that were read.
 
     Only commits of this writer may be on the branch. Offsets without a record are normal if a topic is compacted or its
     producers use transactions (commit markers). Spark itself fails if the broker has deleted requested records
@@ -168,14 +173,24 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
         )
     # The sums of several writes may agree although one lacks rows and another has too many.
     committed, written = [committed_rows(s) for s in reversed(completing)], [write.rows for write in staged.writes]
+    files = {s.snapshot_id: footers.read(table, s, staged.place) for s in commits}
+    in_files = [_rows_in(files[s.snapshot_id]) for s in reversed(completing)]
     numbers = vars(counts) | {
         "committed_rows": sum(committed),
+        "rows_in_files": sum(in_files),
         "offsets_without_record": staged.offsets - counts.consumed,
     }
     details = ", ".join(f"{name} {n:,}" for name, n in numbers.items() if n or name in ("consumed", "rows"))
     passed = counts.is_balanced and counts.consumed <= staged.offsets and committed == written
-    if broken := [path for snapshot in commits for path in broken_files(table, snapshot)]:
+    added = [file for snapshot in commits for file in files[snapshot.snapshot_id]]
+    if broken := [file.file.file_path for file in added if file.is_broken]:
         passed, details = False, f"{details}; {len(broken)} data files are missing or incomplete, such as {broken[0]}"
+    elif in_files != committed and not any(map(_copies_rows, completing)):
+        passed, details = False, f"{details}; the files of its commits have {in_files} rows, expected {committed}"
+    comparable = [file for s in commits if not _copies_rows(s) for file in files[s.snapshot_id]]
+    if strange := [f.file.file_path for f in comparable if f.has_rows and not f.is_within(staged.place, staged.extent)]:
+        passed = False
+        details = f"{details}; {len(strange)} data files have rows of other offsets, such as {strange[0]}"
     if staged.writes and not completing:
         passed, details = False, f"{details}; no snapshot has exactly the properties of this batch"
     elif len(completing) != len(written):
@@ -225,38 +240,15 @@ def _own_properties(snapshot: Snapshot) -> dict[str, str]:
     return {name: value for name, value in summary_of(snapshot).items() if name.startswith(OWN)}
 
 
-def broken_files(table: Table, snapshot: Snapshot) -> list[str]:
-    """Return the data files added by a snapshot that are missing or incomplete in the object store.
-
-    A file is incomplete if its Parquet footer does not have the row count of the manifest.
-    """
-    added = added_files(table, snapshot)
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        rows = pool.map(lambda file: _footer_rows(table, file.file_path), added)
-        return [
-            file.file_path for file, footer_rows in zip(added, rows, strict=True) if footer_rows != file.record_count
-        ]
+def _rows_in(files: Sequence[footers.AddedFile]) -> int:
+    """Return the number of rows in the footers of data files."""
+    return sum(file.rows or 0 for file in files if file.has_rows)
 
 
-def added_files(table: Table, snapshot: Snapshot) -> list[DataFile]:
-    """Return the data files and delete files that a snapshot added."""
-    return [
-        entry.data_file
-        for manifest in snapshot.manifests(table.io)
-        if manifest.added_snapshot_id == snapshot.snapshot_id
-        for entry in manifest.fetch_manifest_entry(table.io)
-        if entry.status == ManifestEntryStatus.ADDED
-    ]
-
-
-def _footer_rows(table: Table, path: str) -> int | None:
-    """Return the number of rows in the footer of a Parquet file; None if the file is missing or not readable."""
-    try:
-        with table.io.new_input(path).open() as file:
-            rows: int = pq.read_metadata(file).num_rows
-            return rows
-    except (FileNotFoundError, ArrowInvalid):
-        return None
+def _copies_rows(snapshot: Snapshot) -> bool:
+    """Return whether the files of a commit also have rows that it left unchanged (Iceberg, copy-on-write)."""
+    summary = summary_of(snapshot)
+    return any(int(summary.get(n, 0)) for n in ("spark.merge-into.num-target-rows-copied", "deleted-data-files"))
 
 
 def committed_rows(snapshot: Snapshot) -> int:

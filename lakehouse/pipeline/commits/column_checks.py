@@ -18,7 +18,8 @@ from lakehouse.core.sql import SPARK
 from lakehouse.core.table_protocol import RECREATED
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
-from lakehouse.pipeline.commits.audit import CheckResult, added_files
+from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.commits.footers import added_files
 from lakehouse.pipeline.engine import Decided, Engine
 from lakehouse.pipeline.engine_values import CheckedRows, Checking
 from resources.iceberg.snapshots import counts_by_snapshot, history

@@ -9,7 +9,7 @@ from typing import Literal, TypeVar
 from pyiceberg.table import Table
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, UnclearState
-from lakehouse.core.offsets.batch import Batch, Counts
+from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY_TAG, STAGING_PREFIX
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
@@ -84,6 +84,7 @@ class StagedCommit:
         source: The offsets that the rows come from. Their topic must not have been recreated when the rows are audited.
         key: The columns that must not be null.
         on_phase: Called when a phase begins.
+        place: The columns with the partition and the offset of a row.
     """
 
     clients: Clients
@@ -92,6 +93,7 @@ class StagedCommit:
     source: Batch
     key: tuple[str, ...] = ()
     on_phase: OnPhase = no_report
+    place: tuple[str, ...] = ()
 
     def stage(
         self, table: Table, write: Callable[[Target], T], summary: Mapping[str, str], branch: str | None = None
@@ -119,7 +121,14 @@ class StagedCommit:
         with self._detect_lost_branch(name):
             return Stage(target, start), write(target)
 
-    def audit(self, stage: Stage, writes: Sequence[Counts], offsets: int, *audits: Audit) -> Audited:
+    def audit(
+        self,
+        stage: Stage,
+        writes: Sequence[Counts],
+        offsets: int,
+        *audits: Audit,
+        since: Positions | None = None,
+    ) -> Audited:
         """Run the built-in guards on a branch (topic, counts, files and keys), then the caller's audits.
 
         Other staging branches are dropped first, so that no other writer publishes meanwhile. They belong to writers
@@ -130,6 +139,8 @@ class StagedCommit:
             writes: Outcomes of the records of each write, in order, as Spark counted them.
             offsets: The number of offsets that were read: the upper bound of the number of records.
             audits: Further checks.
+            since: The first offset of each partition that was read; the last one is that of the source. None if rows
+                of any offset may be written.
 
         Raises:
             CommitConflict: Another writer published before the branch was created, or dropped the branch.
@@ -143,7 +154,9 @@ class StagedCommit:
             if table is None or self._is_lost(table, branch):
                 raise self._dropped(branch)
             table = self._exclude_others(table, branch)
-            staged = Staged(branch, stage.start, stage.target.properties, offsets, writes)
+            extent = {} if since is None else {p: (since.get(p, 0), end) for p, end in self.source.end.items()}
+            place = () if since is None else self.place
+            staged = Staged(branch, stage.start, stage.target.properties, offsets, writes, place, extent)
             findings = audit.audit(self.clients.engine, table, self.key, staged)
             snapshot_id = table.metadata.refs[branch].snapshot_id
             try:

@@ -10,7 +10,7 @@ from pyiceberg.table import Table
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, UnclearState
 from lakehouse.core.offsets.batch import Batch, Counts
-from lakehouse.core.tables.letter_columns import letter_schema
+from lakehouse.core.tables.letter_columns import PLACE, letter_schema
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.clients import Clients
@@ -79,7 +79,7 @@ def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
             target = target.completing() if previous.count else target
             engine.letters.put(Rejected(context.decided(headers=True), _origin(context)), target)
 
-    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
+    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch, place=PLACE)
     stage, _ = commit.stage(table, replace_letters, {})
 
     def same_decision(*_: object) -> list[CheckResult]:
@@ -96,7 +96,7 @@ def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
         return []
 
     writes = [Counts(consumed=expected.count, rows=expected.count)] if expected.count else []
-    commit.publish(commit.audit(stage, writes, batch.offsets, same_decision))
+    commit.publish(commit.audit(stage, writes, batch.offsets, same_decision, since=batch.start))
 
 
 def _origin(context: BatchContext) -> LetterOrigin:
@@ -148,9 +148,10 @@ def add_missing(context: BatchContext, pieces: Sequence[Decided], staged: Target
             letters.discard(target, batch, replaced_by=missing)
         letters.put(missing, target.completing() if has_earlier else target)
 
-    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch)
+    commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch, place=PLACE)
     stage, _ = commit.stage(table, add, {})
-    commit.publish(commit.audit(stage, [Counts(consumed=missing.count, rows=missing.count)], batch.offsets))
+    counts = Counts(consumed=missing.count, rows=missing.count)
+    commit.publish(commit.audit(stage, [counts], batch.offsets, since=batch.start))
 
 
 def poisonous_records(context: BatchContext) -> list[tuple[int, int]]:

@@ -14,7 +14,8 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.table_protocol import COUNTS, DEAD_LETTERS, STAGING_PREFIX
-from lakehouse.pipeline.commits.audit import AuditFailed, added_files
+from lakehouse.pipeline.commits.audit import AuditFailed
+from lakehouse.pipeline.commits.footers import added_files
 from tests.simulation.engine.checks import fails
 from tests.simulation.engine.tables import MemoryTables, Row, data_files
 from tests.simulation.oracles.oracle import Oracle, Place, Violation, place_of

@@ -57,9 +57,10 @@ def _content(location: str) -> bytes:
 
 
 def write_data(path: str, rows: Sequence[Any], at: float) -> int:
-    """Write a data file: rows in memory, and a Parquet file with as many empty ones. Return the size of the latter."""
-    _rows[path], _files[path] = (tuple(rows), at), _parquet(len(rows))
-    return len(_parquet(len(rows)))
+    """Write a data file: rows in memory, and a Parquet file of their places. Return the size of the latter."""
+    places = tuple((row.record.partition, row.record.offset) for row in rows)
+    _rows[path], _files[path] = (tuple(rows), at), _parquet(places)
+    return len(_parquet(places))
 
 
 def data_rows(path: str) -> Sequence[Any]:
@@ -89,10 +90,14 @@ def old_data(location: str, before: float) -> set[str]:
     return {path for path, (_, at) in _rows.items() if path.startswith(f"{location}/") and at < before} & _files.keys()
 
 
-@functools.cache
-def _parquet(rows: int) -> bytes:
-    file = io.BytesIO()
-    pq.write_table(pa.table({"empty": pa.nulls(rows)}), file)
+@functools.lru_cache(maxsize=10_000)
+def _parquet(places: Sequence[tuple[int, int]]) -> bytes:
+    """Return a file of rows: the columns that both tables and dead letters have for their places."""
+    file, (partitions, offsets) = io.BytesIO(), zip(*places, strict=True) if places else ((), ())
+    place = {"partition": pa.array(partitions, pa.int32()), "offset": pa.array(offsets, pa.int64())}
+    of_letters = pa.StructArray.from_arrays(list(place.values()), list(place))
+    columns = {f"kafka_{name}": values for name, values in place.items()}
+    pq.write_table(pa.table(columns | {"source_record": of_letters}), file)
     return file.getvalue()
 
 
