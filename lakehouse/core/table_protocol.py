@@ -43,6 +43,8 @@ RECREATED = "lakehouse.recreated"
 SUCCESSOR = "lakehouse.successor"
 OLD_SUCCESSOR = "lakehouse.continued-in"
 FIRST_TABLE = "lakehouse.first-table"
+IDENTITY = "lakehouse.identity"
+NAMESPACE_IDENTITY = "lakehouse.namespace-identity"
 GLUE_LOCATION = "lakehouse.metadata_location"
 
 OFFSETS_TAG = "lakehouse-offsets"
@@ -59,6 +61,7 @@ UNION_BRANCH = "Avro union branch "
 PAUSE_PREFIX = "pause."
 BOOKMARKS = "lakehouse.bookmarks"
 ENTRY = "lakehouse.entry"
+LETTER_IDENTITY = "lakehouse.table-identity"
 
 
 @dataclass(frozen=True)
@@ -198,6 +201,20 @@ NAMES: Sequence[StoredName] = (
         writers=("resources/iceberg/catalog.py",),
     ),
     StoredName(
+        IDENTITY,
+        "table property",
+        "The UUID of the first of the tables that continue each other. Bookmarks have it, which distinguishes tables "
+        "of different environments and projects on one Kafka cluster",
+        writers=("resources/iceberg/catalog.py", "resources/iceberg/commits.py"),
+        readers=("resources/iceberg/bookmarked_table.py",),
+    ),
+    StoredName(
+        NAMESPACE_IDENTITY,
+        "namespace property",
+        "A UUID in the name of the consumer group of the streams that fill the namespace's tables",
+        writers=("resources/iceberg/namespace_identity.py",),
+    ),
+    StoredName(
         GLUE_LOCATION,
         "Glue parameter",
         "The metadata file that this project registered. Other writers leave it unchanged, and change "
@@ -273,8 +290,9 @@ NAMES: Sequence[StoredName] = (
     StoredName(
         BOOKMARKS,
         "Kafka topic",
-        "The compacted topic of bookmarks: the positions up to which derived topics (`lakehouse.<entry>`) and "
-        "topics of dead letters (`lakehouse.<entry>.dead_letters`) were produced",
+        "The compacted topic of bookmarks: the positions up to which derived topics (`lakehouse.derived/<topic>`) and "
+        "topics of dead letters (`lakehouse.dead_letters/<source topic>/<entry>/<topic>`) were produced, each with "
+        "the identity of the table that it is of",
         writers=("resources/kafka/bookmark_topic.py",),
         readers=("lakehouse/config/model.py", "lakehouse/deploy/confluent/declared.py"),
     ),
@@ -283,6 +301,13 @@ NAMES: Sequence[StoredName] = (
         "message header",
         "The entry of lakehouse.yaml that a dead letter in a topic is of: several entries may share the record's "
         "topic and this one",
+        writers=("lakehouse/pipeline/dead_letters/letter_messages.py",),
+        readers=("lakehouse/pipeline/dead_letters/dead_letter_topic.py",),
+    ),
+    StoredName(
+        LETTER_IDENTITY,
+        "message header",
+        "The identity of the table that a dead letter in a topic is of",
         writers=("lakehouse/pipeline/dead_letters/letter_messages.py",),
         readers=("lakehouse/pipeline/dead_letters/dead_letter_topic.py",),
     ),

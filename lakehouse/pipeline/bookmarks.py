@@ -14,6 +14,7 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.dead_letters.renamed_entries import rename_bookmark
 from lakehouse.pipeline.derivation.late_rows import lost_rows
 from lakehouse.pipeline.derivation.single_rows import require_one_topic
 from lakehouse.pipeline.derivation.source_table import SourceTable
@@ -55,6 +56,8 @@ class _Position:
 def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: str, reason: str) -> Positions:
     """Set the bookmark of a derived topic, replacing the present one. Derivation resumes from it.
 
+    If the topic has messages of another table, it is adopted: the processes of the other table are fenced off.
+
     Args:
         config: The configuration.
         topic: The derived topic.
@@ -77,7 +80,7 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
     source, name, kafka = config.topic(topic.source.upstream), derived_bookmark_name(topic), clients.kafka
     position = _read_position(config, clients, source, topic.topic, where)
     if position.last is None:
-        return _replace(kafka, name, position, reason)
+        return _replace(kafka, topic, name, position, reason)
     engine, is_by_row = clients.engine, not topic.source.group_by
     table = SourceTable.of(source, position.chain, position.ref, position.table, engine)
     if position.last.topic_id != position.log.topic_id:
@@ -87,11 +90,14 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
         )
     if is_by_row:
         require_one_topic(topic, table, position.offsets)
-    return _replace(kafka, name, position, reason, lambda present: lost_rows(table, present, is_restorable=is_by_row))
+    further = lambda present: lost_rows(table, present, is_restorable=is_by_row)  # noqa: E731
+    return _replace(kafka, topic, name, position, reason, further)
 
 
 def set_dead_letter_bookmark(config: Config, topic: Topic, clients: Clients, where: str, reason: str) -> Positions:
     """Set the bookmark of a topic's dead letters, replacing the present one. Producing them resumes from it.
+
+    If it is that of another table, the topic is adopted: the processes of the other table are fenced off.
 
     Args:
         config: The configuration.
@@ -111,7 +117,8 @@ def set_dead_letter_bookmark(config: Config, topic: Topic, clients: Clients, whe
     if not topic.dead_letter_topic:
         raise _no_bookmark(topic, "'dead_letter_topic'")
     position = _read_position(config, clients, topic, topic.dead_letter_topic, where)
-    return _replace(clients.kafka, dead_letter_bookmark_name(topic), position, reason)
+    rename_bookmark(clients.kafka, topic, position.chain)
+    return _replace(clients.kafka, topic, dead_letter_bookmark_name(topic), position, reason)
 
 
 def _no_bookmark(topic: Topic, kind: str) -> LakehouseError:
@@ -168,12 +175,13 @@ def _table_position(chain: TableChain, log: Log) -> Positions:
 
 
 def _replace(
-    kafka: KafkaClient, name: str, position: _Position, reason: str, further: Further | None = None
+    kafka: KafkaClient, topic: Topic, name: str, position: _Position, reason: str, further: Further | None = None
 ) -> Positions:
     """Replace a bookmark, and return its offsets.
 
     Args:
         kafka: The cluster.
+        topic: The entry that the messages are of.
         name: Name of the bookmark.
         position: The position.
         reason: The operator's reason.
@@ -181,13 +189,14 @@ def _replace(
     """
     bookmark_topic.ensure(kafka)
     producer = begin(kafka, name)
-    bookmark = bookmark_of(position.log, position.target_id, position.table, position.offsets, reason)
+    bookmark = bookmark_of(position.log, position.target_id, position.table, position.offsets, topic.name, reason)
     present = bookmark_topic.read(kafka, name)
     if present and present.is_like(bookmark):
         if position.is_latest:
-            # After a rollback, the table lacks rows that were derived, and may have them again.
+            # After a rollback, the table lacks rows that were derived, and may have them again. Another table, whose
+            # topic is adopted, may have had them already.
             bookmark = replace(bookmark, offsets=furthest(position.offsets, present.offsets))
-        if further:
+        if further and present.identity == bookmark.identity:
             bookmark = replace(bookmark, further=further(present))
     commit(kafka, producer, [bookmark_topic.message(kafka, name, bookmark)])
     return bookmark.offsets

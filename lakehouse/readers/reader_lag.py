@@ -9,6 +9,7 @@ from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.offsets.lag import Lag, lag, pending, snapshots_behind
 from lakehouse.pipeline.batches.positions import read_log
+from lakehouse.pipeline.bookmark_owners import foreign_error, is_foreign
 from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent, table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
@@ -75,7 +76,7 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
     if last is None:
         return Lag(0, 0.0), None
     log = read_log(resources.kafka, source.topic)
-    bookmark = _bookmark(topic, resources.kafka)
+    bookmark = _bookmark(topic, resources.kafka, chain)
     since = bookmark.offsets if bookmark and bookmark.is_of(last) else {}
     pending_offsets = pending({p: since.get(p, 0) for p in last.end}, last.end)
     for partition, position in pending_offsets.items():
@@ -109,8 +110,8 @@ def _may_lack_replayed_rows(chain: TableChain, bookmark: Bookmark) -> bool:
 
 def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int) -> Lag:
     """Return the lag of a derived topic behind the snapshots of Tableflow."""
-    table = catalog_of(source, resources).load(table_of(config, source, resources))
-    bookmark = _bookmark(topic, resources.kafka)
+    chain = catalog_of(source, resources).chain(table_of(config, source, resources))
+    table, bookmark = chain.newest[1], _bookmark(topic, resources.kafka, chain)
     derived_from = bookmark.snapshot_id if bookmark else None
     behind = snapshots_behind(commits(table) if table else [], derived_from, now_ms)
     if behind is None:
@@ -121,11 +122,19 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resourc
     return behind
 
 
-def _bookmark(topic: Topic, kafka: KafkaClient) -> Bookmark | None:
-    """Return the bookmark of a derived topic; None if there is none since the topic was created."""
+def _bookmark(topic: Topic, kafka: KafkaClient, chain: TableChain) -> Bookmark | None:
+    """Return the bookmark of a derived topic; None if there is none since the topic was created.
+
+    Raises:
+        UnclearState: The topic has messages of another table than that of its source.
+    """
     target = kafka.describe([topic.topic]).get(topic.topic)
     bookmark = bookmark_topic.read(kafka, derived_bookmark_name(topic), settled=False) if target else None
-    return bookmark if bookmark and target and bookmark.target_id == target.topic_id else None
+    if not (bookmark and target and bookmark.target_id == target.topic_id):
+        return None
+    if is_foreign(bookmark, target.topic_id, chain):
+        raise foreign_error(bookmark, topic, topic.topic, chain)
+    return bookmark
 
 
 def _iceberg(config: Config, topic: Topic, resources: Resources, now_ms: int) -> tuple[Lag, int | None]:

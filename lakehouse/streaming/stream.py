@@ -4,18 +4,23 @@ All state is in the tables. A stream can therefore be stopped or killed at any p
 topics. docs/streaming.md has the reasons.
 """
 
+import json
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from hashlib import sha256
 from queue import Empty, Queue
 
 from lakehouse.config.model import Config, Topic
+from lakehouse.core.tables.naming import table_name
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Event
 from lakehouse.streaming.worker import Compactor, StreamContext, Worker
+from resources.build import with_own_connections
+from resources.iceberg.namespace_identity import namespace_identity
 from resources.kafka.stream_group import StreamGroup
 
 WORKERS = 2
@@ -57,22 +62,43 @@ class Stream:
             stopping: The event that `stop` sets.
         """
         self.once, self.topics = once, {topic.name: topic for topic in topics}
-        group = None
-        if not once:
-            # With `once`, the stream serves all of its topics, because its caller waits for all of them.
-            shared, names = f"lakehouse.stream.{config.namespace}", {topic.topic for topic in self.topics.values()}
-            group = StreamGroup(clients.kafka, shared, names, self._release, self._put)
-        self._scheduler = Scheduler(
-            self.topics, once=once, owns=group.serves if group else lambda topic, partitions: True
-        )
+        # With `once`, the stream serves all of its topics, because its caller waits for all of them.
+        self._groups = {} if once else self._groups_by_topic(config, clients)
+        self._scheduler = Scheduler(self.topics, once=once, owns=self._owns)
         stopping = stopping or threading.Event()
         events: Queue[Event] = Queue(MAX_EVENTS)
         self._context = StreamContext(
             config, self.topics, clients, self._scheduler, once, stopping, events, threading.Condition()
         )
-        self._group, refusals = group, Refusals()
+        refusals = Refusals()
         targets = [*(Worker(self._context, refusals).run for _ in range(workers)), Compactor(self._context).run]
         self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
+
+    def _groups_by_topic(self, config: Config, clients: Clients) -> Mapping[str, StreamGroup]:
+        """Return the group that divides each topic in Kafka among the streams that fill the same tables from it.
+
+        Streams of other environments and projects may fill other tables from the same topic. The group's name has the
+        identity of the namespace, and tables that are not named after their topic are named in it by a digest.
+        """
+        tables: dict[str, set[str]] = {}
+        for entry in self.topics.values():
+            tables.setdefault(entry.topic, set()).add(entry.table)
+        named = {topic: sorted(of) for topic, of in tables.items() if of != {table_name(topic)}}
+        digest = sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()[:16]
+
+        def group(suffix: str, topics: Iterable[str]) -> Mapping[str, StreamGroup]:
+            def name() -> str:
+                catalog = with_own_connections(clients.catalog)
+                return f"lakehouse.stream.{namespace_identity(catalog, config.namespace)}{suffix}"
+
+            joined = [*topics]
+            return dict.fromkeys(joined, StreamGroup(clients.kafka, name, joined, self._release, self._put))
+
+        return {**group("", tables.keys() - named.keys()), **group(f".{digest}", named)}
+
+    def _owns(self, topic: str, partitions: int) -> bool:
+        """Return whether this stream, and no other of its group, serves a topic in Kafka."""
+        return topic not in self._groups or self._groups[topic].serves(topic, partitions)
 
     @property
     def errors(self) -> Mapping[str, Exception]:
@@ -85,8 +111,9 @@ class Stream:
         However the iteration ends, batches in progress have time to finish.
         """
         leaving = threading.Event()
-        member = threading.Thread(target=self._group.run, args=[leaving], daemon=True) if self._group else None
-        for thread in filter(None, [*self._threads, member]):
+        groups = dict.fromkeys(self._groups.values())
+        members = [threading.Thread(target=group.run, args=[leaving], daemon=True) for group in groups]
+        for thread in [*self._threads, *members]:
             thread.start()
         try:
             yield from self._events()
@@ -96,7 +123,7 @@ class Stream:
                 pass
             # Leave the group last, so that no other stream begins these topics before the batches have ended.
             leaving.set()
-            if member:
+            for member in members:
                 member.join(LEAVE_SECONDS)
 
     def stop(self) -> None:

@@ -6,18 +6,30 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
-from lakehouse.core.table_protocol import RECREATED, REPLAYS, SUCCESSOR
+from lakehouse.core.table_protocol import IDENTITY, RECREATED, REPLAYS, SUCCESSOR
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 
-def bookmark_of(source: Batch, target_id: str, table: Table, offsets: Positions, reason: str = "") -> Bookmark:
-    """Return a bookmark at the current snapshot of the table of a source."""
+def bookmark_of(
+    source: Batch, target_id: str, table: Table, offsets: Positions, entry: str, reason: str = ""
+) -> Bookmark:
+    """Return a bookmark of an entry at the current snapshot of the table of a source."""
     snapshot = table.current_snapshot()
     assert snapshot is not None
-    uuid = str(table.metadata.table_uuid)
-    return Bookmark(*source.identity, target_id, uuid, snapshot.snapshot_id, replays(table), offsets, reason)
+    uuid, name = str(table.metadata.table_uuid), ".".join(table.name())
+    identity = *source.identity, target_id, identity_of(table), name, entry, uuid
+    return Bookmark(*identity, snapshot.snapshot_id, replays(table), offsets, reason)
+
+
+def identity_of(table: Table) -> str:
+    """Return the identity of a table: the UUID of the first of the tables that continue each other.
+
+    A table has it as a property from its first publication on, and one that continues another from its creation on, so
+    that it does not depend on the name, the catalog or the address of the table.
+    """
+    return table.properties.get(IDENTITY) or str(table.metadata.table_uuid)
 
 
 def replays(table: Table) -> int:

@@ -11,11 +11,20 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import PrivateAttr
 
 from lakehouse.core.errors import CommitConflict, RequestRejected, SchemaError, UnclearState, Unreachable
-from lakehouse.core.table_protocol import COUNTS, FIRST_TABLE, MAX_PROPERTY, PREVIOUS_NAMES, STAGING_PREFIX, SUCCESSOR
+from lakehouse.core.table_protocol import (
+    COUNTS,
+    FIRST_TABLE,
+    IDENTITY,
+    MAX_PROPERTY,
+    PREVIOUS_NAMES,
+    STAGING_PREFIX,
+    SUCCESSOR,
+)
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
+from resources.iceberg.bookmarked_table import identity_of
 from resources.iceberg.catalog_backend import CatalogSettings
 from resources.iceberg.commits import (
     detect_conflict,
@@ -209,7 +218,7 @@ class Catalog(CatalogSettings):
 
         properties = {**PROPERTIES, **properties}
         properties |= {PREVIOUS_NAMES: json.dumps(previous_names)} if previous_names else {}
-        properties |= {FIRST_TABLE: ref.first} if ref.first else {}
+        properties |= self._properties_of_chain(ref) if ref.first else {}
         if len(properties.get(PREVIOUS_NAMES, "")) > MAX_PROPERTY:
             raise SchemaError(
                 f"The schema of {ref} gives its fields former names (aliases) of more than "
@@ -240,6 +249,17 @@ class Catalog(CatalogSettings):
             self.iceberg().load_namespace_properties(namespace)
         except NoSuchNamespaceError:
             self.iceberg().create_namespace_if_not_exists(namespace)
+
+    def _properties_of_chain(self, ref: TableRef) -> dict[str, str]:
+        """Return the properties of a new table that continues others.
+
+        Raises:
+            CommitConflict: The first of them was dropped.
+        """
+        first = self.load(ref.first_table)
+        if first is None:
+            raise dropped_error(str(ref.first_table))
+        return {FIRST_TABLE: ref.first, IDENTITY: identity_of(first)}
 
     def apply_layout(self, table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
         """Change the table's partition spec and sort order to these, if they differ.

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import ClockSkew, CommitConflict, TransientError, UnclearState, Unreachable
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.table_protocol import OFFSETS_TAG, REPLAY, REPLAY_TAG, REPLAYS
+from lakehouse.core.table_protocol import IDENTITY, OFFSETS_TAG, REPLAY, REPLAY_TAG, REPLAYS
+from resources.iceberg.bookmarked_table import identity_of
 from resources.iceberg.snapshots import batch_of, full_history, summary_of
 
 if TYPE_CHECKING:
@@ -85,6 +86,8 @@ def publication(
             updates += (RemoveSnapshotRefUpdate(ref_name=REPLAY_TAG),)
     if is_replay or (batch and _may_repeat(table, batch)):
         properties = {REPLAYS: str(int(table.properties.get(REPLAYS, 0)) + 1), **properties}
+    if IDENTITY not in table.properties:
+        properties = {IDENTITY: identity_of(table), **properties}
     if properties:
         updates += (SetPropertiesUpdate(updates=dict(properties)),)
     return requirements, updates

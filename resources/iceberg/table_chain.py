@@ -10,6 +10,7 @@ from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.table_protocol import OLD_SUCCESSOR, SUCCESSOR
 from lakehouse.core.tables.naming import TableRef
+from resources.iceberg.bookmarked_table import identity_of
 from resources.iceberg.snapshots import last_batch
 
 if TYPE_CHECKING:
@@ -33,6 +34,11 @@ class TableChain:
         """All tables that exist, in order."""
         ref, table = self.newest
         return (*self.closed, (ref, table)) if table else self.closed
+
+    @property
+    def identity(self) -> str:
+        """The identity that the tables share; empty if none exists."""
+        return identity_of(self.existing[0][1]) if self.existing else ""
 
     @property
     def published(self) -> tuple[TableRef, Table] | None:

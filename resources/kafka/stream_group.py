@@ -60,11 +60,11 @@ def is_assigned(assignment: Assignment, topic: str, partitions: int) -> bool:
 
 
 class StreamGroup:
-    """A stream's membership in the consumer group of the streams of one namespace.
+    """A stream's membership in the consumer group of the streams that fill the same tables.
 
     Args:
         kafka: The cluster that coordinates the group.
-        name: The consumer group.
+        name: Returns the consumer group, which the catalog identifies.
         topics: The topics in Kafka that this stream can serve.
         release: Called before the assignment passes to others; returns when no work on it is in progress.
         report: Receives an event when this stream serves all of its topics.
@@ -73,7 +73,7 @@ class StreamGroup:
     def __init__(
         self,
         kafka: KafkaClient,
-        name: str,
+        name: Callable[[], str],
         topics: Collection[str],
         release: Callable[[], None],
         report: Callable[[GroupUnavailable], None],
@@ -99,8 +99,9 @@ class StreamGroup:
     def _be_member(self, leaving: threading.Event) -> None:
         from confluent_kafka import KafkaError
 
+        name = self._name()
         self._join_by = time.monotonic() + JOIN_SECONDS
-        with closing(self._kafka.consumer(self._name, settings=SETTINGS)) as consumer:
+        with closing(self._kafka.consumer(name, settings=SETTINGS)) as consumer:
             consumer.subscribe(self._topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked)
             renewed_at = time.monotonic()
             while not leaving.is_set():
@@ -111,11 +112,11 @@ class StreamGroup:
                 error = message.error() if message is not None else None
                 if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
                     raise LakehouseError(
-                        f"Kafka refuses consumer group '{self._name}'. The stream does not run. Grant READ on the "
+                        f"Kafka refuses consumer group '{name}'. The stream does not run. Grant READ on the "
                         f"group to its user or API key"
                     )
                 if time.monotonic() > self._join_by:
-                    check = f"consumer group '{self._name}' (`kafka-consumer-groups --describe`)"
+                    check = f"consumer group '{name}' (`kafka-consumer-groups --describe`)"
                     self._serve_all(Unreachable("Kafka", self._kafka.servers, check))
 
     def _serve_all(self, reason: Exception) -> None:

@@ -259,7 +259,7 @@ def test_publish_dead_letters_of_entries_that_share_topics(resources):
     messages = consume(letters, stream.topic.partitions)
     assert {dict(m.headers)["lakehouse.entry"].decode() for m in messages} == {first.name, second.name}
 
-    delete_bookmark(f"{first.name}.dead_letters")
+    delete_bookmark(f"lakehouse.dead_letters/{stream.name}/{first.name}/{letters}")
     with pytest.raises(UnclearState, match=f"has dead letters of '{first.name}', but no bookmark"):
         publish_dead_letters(stream.namespace, first, stream.systems)
     # Earlier releases named the topic of a record only.

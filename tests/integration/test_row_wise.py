@@ -111,7 +111,7 @@ def test_derive_without_bookmark_stops_until_it_is_set(resources):
     flags = Flags(resources)
     flags.trades.produce_trades(range(10))
     flags.run()
-    delete_bookmark(flags.flags.name)
+    delete_bookmark(f"lakehouse.derived/{flags.flags.name}")
     flags.trades.produce_trades(range(10, 12))
 
     with pytest.raises(UnclearState, match=f"`lakehouse bookmark {flags.flags.name} --at"):

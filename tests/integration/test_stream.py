@@ -26,6 +26,7 @@ from lakehouse.core.tables import naming
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
 from resources.build import build_resources
+from resources.iceberg.namespace_identity import namespace_identity
 from tests.support.faults import oracle
 from tests.support.faults.proxied import ProxiedStream, proxied
 from tests.support.servers.proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
@@ -160,7 +161,8 @@ def test_stream_after_termination_completes_table(resources, tmp_path, signal_):
 
 def group_is_stable(count: int, stream: Stream) -> bool:
     """Return true if the consumer group of the namespace is stable with `count` streams."""
-    group = f"lakehouse.stream.{stream.namespace}"
+    identity = namespace_identity(stream.systems.catalog, stream.namespace)
+    group = f"lakehouse.stream.{identity}"
     try:
         description = admin().describe_consumer_groups([group])[group].result(20)
     except KafkaException:  # a new consumer group has no coordinator yet

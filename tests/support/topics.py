@@ -278,10 +278,10 @@ def recreate(stream: Stream) -> None:
 
 
 def delete_bookmark(name: str) -> None:
-    """Delete the bookmark of a derived topic, or of dead letters, from each partition of the topic of bookmarks."""
+    """Delete a bookmark of a name from each partition of the topic of bookmarks."""
     producer = Producer({"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"]})
     for partition in admin().list_topics(BOOKMARKS).topics[BOOKMARKS].partitions:
-        producer.produce(BOOKMARKS, key=f"lakehouse.{name}", value=None, partition=partition)
+        producer.produce(BOOKMARKS, key=name, value=None, partition=partition)
     assert producer.flush(30) == 0
 
 

@@ -21,7 +21,7 @@ from lakehouse.pipeline.engine_values import Ends, LateRows
 from resources.iceberg.table_chain import TableChain
 from resources.kafka.transactions import MAX_BYTES
 
-BOOKMARK = Bookmark("cluster", "source", "target", "uuid", 1, 2, {0: 10, 1: 4})
+BOOKMARK = Bookmark("cluster", "source", "target", "identity", "lake.t", "flags", "uuid", 1, 2, {0: 10, 1: 4})
 TOPICS = {
     "spark": Topic.model_validate({"name": "orders"}),
     "tableflow": Topic.model_validate({"name": "orders", "engine": "tableflow"}),

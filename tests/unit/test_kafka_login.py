@@ -79,7 +79,7 @@ def test_member_of_stream_group_uses_rotated_key(secrets: Any, monkeypatch: pyte
                 renewed.set()
 
     monkeypatch.setattr("confluent_kafka.Consumer", lambda *_, **__: Member())
-    group = StreamGroup(client(), "lakehouse.stream", ["trades"], lambda: None, lambda event: None)
+    group = StreamGroup(client(), lambda: "lakehouse.stream", ["trades"], lambda: None, lambda event: None)
     thread = threading.Thread(target=group.run, args=[leaving])
     thread.start()
     secrets.put_secret_value(SecretId=SECRET, SecretString=secret_with(SECOND))

@@ -87,8 +87,11 @@ class Broker(Kafka):
         return {topic: {0: Offsets(0, 1) if topic == BOOKMARKS else self.log["offsets"]} for topic in topics}
 
     def messages(self, topic, partition, start, end):
-        bookmark = Bookmark("cluster", "first", self.log["derived"], "table", 1, 0, self.log["bookmark"])
-        yield Message(b"lakehouse.flagged", bookmark.to_json().encode(), [])
+        position = self.log["bookmark"]
+        bookmark = Bookmark(
+            "cluster", "first", self.log["derived"], self.log["identity"], "shop.t", "flagged", "table", 1, 0, position
+        )
+        yield Message(b"lakehouse.derived/flagged", bookmark.to_json().encode(), [])
 
     def consumer(self, *arguments, **keywords):
         return Consumer(self.log["receives"])
@@ -108,7 +111,9 @@ def systems(tmp_path, monkeypatch):
     iceberg.create_namespace("shop")
     rows = pa.table({"id": pa.array([1], pa.int64())})
     token = Batch("cluster", NAME, "first", {0: 0}, {0: END}).to_json()
-    iceberg.create_table(("shop", NAME), rows.schema).append(rows, snapshot_properties={TOKEN: token})
+    table = iceberg.create_table(("shop", NAME), rows.schema)
+    table.append(rows, snapshot_properties={TOKEN: token})
+    Broker.log["identity"] = str(table.metadata.table_uuid)
     return SimpleNamespace(kafka=Broker(bootstrap_servers="127.0.0.1:1"), catalog=catalog)
 
 

@@ -30,8 +30,9 @@ def init() -> None:
 def doctor(environment: str | None) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
 
-    With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, and
-    that Spark's executors read a table with the role of ingestion.
+    With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, that
+    Spark's executors read a table with the role of ingestion, and that no derived topic or topic of dead letters has
+    messages of another table, such as one of another environment.
 
     \b
     Exit code 0: every check passed. 1: a check failed.
@@ -40,11 +41,12 @@ def doctor(environment: str | None) -> None:
         import dagster as dg
 
         from lakehouse.deploy.verification.role_diagnosis import examine
+        from lakehouse.pipeline.bookmark_owners import examine_bookmarks
         from resources.build import build_resources
 
         config = loader.load(environment=environment)
         with dg.build_resources(build_resources(config, environment)) as resources:
-            diagnostics = list(examine(config, resources))
+            diagnostics = [*examine(config, resources), *examine_bookmarks(config, resources)]
     else:
         from lakehouse.local import doctor
         from lakehouse.local.home import Home

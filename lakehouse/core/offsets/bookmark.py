@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field, replace
 from lakehouse.core.errors import NewerFormat
 from lakehouse.core.offsets.batch import Batch, Positions
 
+VERSION = 3
+"""Version of the format. Bookmarks of earlier ones, which had no identity, have other names and are never read."""
+
 
 @dataclass(frozen=True)
 class Bookmark:
@@ -20,6 +23,12 @@ class Bookmark:
     """Id of the source topic; offsets are only valid for it."""
     target_id: str
     """Id of the topic that contains the messages; a recreated one has none of them."""
+    identity: str
+    """Identity of the source's table: the UUID of the first one of its tables."""
+    table: str
+    """Name of the source's table when the bookmark was written; only messages name it."""
+    entry: str
+    """The entry of lakehouse.yaml that produced the messages."""
     table_uuid: str
     """The source's table."""
     snapshot_id: int
@@ -37,10 +46,7 @@ class Bookmark:
     def to_json(self) -> str:
         """Return the value of the bookmark's message."""
         fields = asdict(self) | {"offsets": dict(sorted(self.offsets.items()))}
-        if not self.further:
-            # Earlier releases read this format, which has no such snapshots.
-            del fields["further"]
-        return json.dumps({"version": 2 if self.further else 1, **fields})
+        return json.dumps({"version": VERSION, **fields})
 
     @staticmethod
     def from_json(value: str | bytes) -> Bookmark:
@@ -50,10 +56,10 @@ class Bookmark:
             NewerFormat: A newer release wrote it in another format.
         """
         fields = json.loads(value)
-        if fields.pop("version") not in (1, 2):
+        if fields.pop("version") != VERSION:
             raise NewerFormat(f"A newer release wrote the bookmark {value!r}. Nothing was changed. Upgrade lakehouse")
         fields["offsets"] = _positions(fields["offsets"])
-        fields["further"] = {int(id_): _positions(offsets) for id_, offsets in fields.get("further", {}).items()}
+        fields["further"] = {int(id_): _positions(offsets) for id_, offsets in fields["further"].items()}
         return Bookmark(**fields)
 
     def is_of(self, source: Batch) -> bool:

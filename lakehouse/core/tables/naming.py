@@ -113,6 +113,11 @@ class TableRef:
         return replace(self, name=(self.first or self.name) + DEAD_LETTERS, first="")
 
     @property
+    def first_table(self) -> TableRef:
+        """The first of the tables that continue each other."""
+        return replace(self, name=self.first, first="") if self.first else self
+
+    @property
     def next_version(self) -> TableRef:
         """The table that continues this one after an incompatible schema change: `t` → `t__v2` → `t__v3`."""
         name, version = family(self.name)

@@ -15,17 +15,20 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState, reason, trace
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
-from lakehouse.core.table_protocol import ENTRY
+from lakehouse.core.table_protocol import ENTRY, LETTER_IDENTITY
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.poison import listed
 from lakehouse.pipeline.batches.positions import topic_id
+from lakehouse.pipeline.bookmark_owners import foreign_error, is_foreign
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.dead_letters.letter_messages import letter_messages
+from lakehouse.pipeline.dead_letters.renamed_entries import rename_bookmark
 from lakehouse.pipeline.engine_values import Place
 from resources.iceberg.bookmarked_table import bookmark_of
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import dead_letter_bookmark_name
 from resources.kafka.transactions import Outgoing, begin, commit, message_limit, split
@@ -58,13 +61,13 @@ def try_publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> 
 def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     """Produce the dead letters that the bookmark does not cover yet, and return their number.
 
-    A record is produced once, even if it becomes a dead letter again after its table was dropped. The dead letters of a
-    recreated topic are new ones.
+    A record is produced once. The dead letters of a recreated topic are new ones. If the topic has those of another
+    table for an entry of this name, such as one of another environment, or one that was dropped, none are produced.
 
     Raises:
         LakehouseError: Some were skipped, because their topic accepts only messages that are even shorter.
         TransientError: A newer process produces the same dead letters.
-        UnclearState: It is unknown which were produced.
+        UnclearState: It is unknown which were produced, or the topic has those of another table.
         Unreachable: A system does not answer.
     """
     kafka, name = clients.kafka, dead_letter_bookmark_name(topic)
@@ -74,16 +77,21 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     table = letters.load(clients.catalog, topic, ref.dead_letters)
     if last is None or table is None or table.current_snapshot() is None:
         return 0
-    if not _may_lack(clients.catalog, bookmark_topic.read(kafka, name, settled=False), table, last):
+    known = bookmark_topic.read(kafka, name, settled=False)
+    if not _may_lack(clients.catalog, known if known and known.identity == chain.identity else None, table, last):
         return 0
     target = topic.dead_letter_topic
     kafka.ensure_topic(target, topic.partitions, min_partitions=1)
     bookmark_topic.ensure(kafka)
+    # The processes of another table must not be fenced off.
+    _require_own(known, topic, topic_id(kafka, target), chain)
+    rename_bookmark(kafka, topic, chain)
     limit = message_limit(kafka, target)
     # Before the bookmark is read: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, name, limit)
     bookmark, target_id = bookmark_topic.read(kafka, name), topic_id(kafka, target)
-    if bookmark is None and _has_letters_of(topic, kafka):
+    _require_own(bookmark, topic, target_id, chain)
+    if bookmark is None and _has_letters_of(topic, kafka, chain.identity):
         raise UnclearState(
             f"Topic '{target}' has dead letters of '{topic.name}', but no bookmark records which. Nothing was "
             f"produced. Set the position to resume from with `lakehouse bookmark {topic.name} --dead-letters --at "
@@ -93,6 +101,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     upto = {p: max(end, since.get(p, 0)) for p, end in last.end.items()}
     new = clients.engine.letters.read(ref.dead_letters, last.topic_id, since, upto)
     produced, remaining, skipped = dict(since), new.num_rows, list[Place]()
+    owner, source = str(chain.existing[0][0]), chain.identity
 
     def with_bookmark(part: Iterator[Outgoing]) -> Iterator[Outgoing]:
         nonlocal remaining
@@ -102,11 +111,12 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
             produced[message.source[0]] = message.source[1] + 1
             remaining -= 1
         offsets = dict(produced) if remaining > len(skipped) else upto
-        bookmark = bookmark_of(last, target_id, table, offsets)
+        # Its snapshot is of the table of dead letters, and its identity that of the table of rows.
+        bookmark = replace(bookmark_of(last, target_id, table, offsets, topic.name), table=owner, identity=source)
         yield bookmark_topic.message(kafka, name, bookmark)
 
     if new.num_rows:
-        for part in split(letter_messages(new, topic, limit, skipped)):
+        for part in split(letter_messages(new, topic, chain.identity, limit, skipped)):
             commit(kafka, producer, with_bookmark(part))
     if skipped:
         more = f", and {len(skipped) - MOST_NAMED:,} more" if len(skipped) > MOST_NAMED else ""
@@ -118,12 +128,19 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     return int(new.num_rows)
 
 
-def _has_letters_of(topic: Topic, kafka: KafkaClient) -> bool:
-    """Return whether the topic of dead letters has some of this entry."""
+def _require_own(bookmark: Bookmark | None, topic: Topic, target_id: str, chain: TableChain) -> None:
+    if bookmark and is_foreign(bookmark, target_id, chain):
+        raise foreign_error(bookmark, topic, topic.dead_letter_topic, chain)
+
+
+def _has_letters_of(topic: Topic, kafka: KafkaClient, identity: str) -> bool:
+    """Return whether the topic of dead letters has some of this entry, or of its table under another entry's name."""
     target = topic.dead_letter_topic
     for partition, offsets in kafka.offsets([target])[target].items():
         for message in kafka.messages(target, partition, offsets.start, offsets.end):
             headers = dict(message.headers)
+            if headers.get(LETTER_IDENTITY) == identity.encode():
+                return True
             # Messages of earlier releases name the record's topic only, so they may be of any of its entries.
             name, of = (ENTRY, topic.name) if ENTRY in headers else ("lakehouse.topic", topic.topic)
             if headers.get(name) == of.encode():

@@ -9,32 +9,35 @@ from typing import Any
 import pyarrow as pa
 
 from lakehouse.config.model import Topic
-from lakehouse.core.table_protocol import ENTRY, OWN
+from lakehouse.core.table_protocol import ENTRY, LETTER_IDENTITY, OWN
 from lakehouse.core.tables import arrow_values
 from lakehouse.pipeline.engine_values import Place
 from resources.kafka.transactions import Outgoing
 
 
-def letter_messages(letters: pa.Table, topic: Topic, limit: int, skipped: list[Place]) -> Iterator[Outgoing]:
+def letter_messages(
+    letters: pa.Table, topic: Topic, identity: str, limit: int, skipped: list[Place]
+) -> Iterator[Outgoing]:
     """Yield the messages by partition and offset; one record batch at a time exists as Python objects.
 
     Args:
         letters: The dead letters.
         topic: The topic that they are of.
+        identity: The identity of its table.
         limit: The maximum bytes of a message in their topic.
         skipped: Receives the partition and offset of each dead letter that exceeds the limit even without its body.
     """
     for batch in letters.to_batches():
         for letter in arrow_values.rows(batch):
             record = letter["source_record"]
-            message = next((m for m in _forms(letter, topic) if m.size <= limit), None)
+            message = next((m for m in _forms(letter, topic, identity) if m.size <= limit), None)
             if message is None:
                 skipped.append((record["partition"], record["offset"]))
             else:
                 yield message
 
 
-def _forms(letter: dict[str, Any], topic: Topic) -> Iterator[Outgoing]:
+def _forms(letter: dict[str, Any], topic: Topic, identity: str) -> Iterator[Outgoing]:
     """Yield the message of a dead letter in shorter and shorter forms, whose headers name what is left out.
 
     The whole record; without its value; without its key and headers; without the description of the error.
@@ -43,7 +46,8 @@ def _forms(letter: dict[str, Any], topic: Topic) -> Iterator[Outgoing]:
     key, value = record["key"], record["value"]
     headers = tuple((header["key"], header["value"]) for header in record["headers"] or ())
     place = {name: record[name] for name in ("topic", "partition", "offset")}
-    origin = (ENTRY, topic.name.encode()), *_encoded({"error_reason": letter["error_reason"], **place})
+    names = (ENTRY, topic.name.encode()), (LETTER_IDENTITY, identity.encode())
+    origin = *names, *_encoded({"error_reason": letter["error_reason"], **place})
     message = {"error_message": letter["error_message"]}
     whole = Outgoing(
         topic.dead_letter_topic,

@@ -71,11 +71,18 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
             and the transform reads a column whose type changed.
         Unreachable: A system does not answer.
     """
-    bookmark_topic.ensure(clients.kafka)
-    limit = message_limit(clients.kafka, topic.topic)
+    kafka = clients.kafka
+    bookmark_topic.ensure(kafka)
+    # The processes of another table must not be fenced off.
+    before = DerivedTopic(config, topic, clients, topic_id(kafka, topic.topic))
+    chain = before.chain()
+    if not chain.existing:
+        return Produced(0, None)
+    before.read_bookmark(chain, settled=False)
+    limit = message_limit(kafka, topic.topic)
     # Before the bookmark is read: this fences off any older process, which can produce nothing from now on.
-    producer = begin(clients.kafka, derived_bookmark_name(topic), limit)
-    target = DerivedTopic(config, topic, clients, topic_id(clients.kafka, topic.topic))
+    producer = begin(kafka, derived_bookmark_name(topic), limit)
+    target = DerivedTopic(config, topic, clients, topic_id(kafka, topic.topic))
     produced = Produced(0, None)
     for chain in source_chains(target):
         of_table = _derive_table(target, chain, producer, limit)
@@ -120,7 +127,7 @@ def _progress(
     since = bookmark.offsets if bookmark else {}
     end = position.reachable(newest, since)
     rest = replace(end, start={p: since.get(p, 0) for p in end.end})
-    reached = bookmark_of(end, target.id, source.table, since)
+    reached = bookmark_of(end, target.id, source.table, since, target.topic.name)
     if bookmark is None:
         return Progress(None, rest, reached, may_have_late_rows=False)
     reached = replace(reached, further=bookmark.further)

@@ -13,8 +13,11 @@ from lakehouse.config.sources import Derived
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.formats.avro.avro_format import AvroFormat
+from lakehouse.pipeline.bookmark_owners import foreign_error, is_foreign
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.engine import DerivedRows
+from lakehouse.pipeline.table_location import catalog_of, table_of
+from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import Outgoing
@@ -41,9 +44,25 @@ class DerivedTopic:
         """The topic that it is derived from."""
         return self.config.topic(self.derived.from_topic)
 
-    def read_bookmark(self) -> Bookmark | None:
-        """Return its newest bookmark; None if it has none."""
-        return bookmark_topic.read(self.clients.kafka, derived_bookmark_name(self.topic))
+    def chain(self) -> TableChain:
+        """Return the tables of its source as they are now."""
+        source, clients = self.source, self.clients
+        return catalog_of(source, clients).chain(table_of(self.config, source, clients))
+
+    def read_bookmark(self, chain: TableChain, *, settled: bool = True) -> Bookmark | None:
+        """Return its newest bookmark; None if it has none.
+
+        Args:
+            chain: The tables of its source.
+            settled: Wait for transactions that are open now.
+
+        Raises:
+            UnclearState: It has messages of another table.
+        """
+        bookmark = bookmark_topic.read(self.clients.kafka, derived_bookmark_name(self.topic), settled=settled)
+        if bookmark and is_foreign(bookmark, self.id, chain):
+            raise foreign_error(bookmark, self.topic, self.topic.topic, chain)
+        return bookmark
 
     def bookmark_message(self, bookmark: Bookmark) -> Outgoing:
         """Return the message that sets its bookmark."""

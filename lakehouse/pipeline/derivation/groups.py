@@ -41,7 +41,7 @@ class Groups:
     transform: Transform
 
     def bookmark(self, newest: Batch) -> Bookmark | None:
-        bookmark = self.target.read_bookmark()
+        bookmark = self.target.read_bookmark(self.source.chain)
         if bookmark is None or bookmark.target_id != self.target.id or not bookmark.is_of(newest):
             return None
         return bookmark if has_rows_of(self.source.chain, bookmark) else None

@@ -34,7 +34,7 @@ class SingleRows:
 
     def bookmark(self, newest: Batch) -> Bookmark | None:
         topic, source = self.target.topic, self.source.topic
-        bookmark = self.target.read_bookmark()
+        bookmark = self.target.read_bookmark(self.source.chain)
         if bookmark is None or bookmark.target_id != self.target.id:
             if _has_messages(self.target.clients.kafka, topic.topic):
                 raise UnclearState(

@@ -17,7 +17,7 @@ from lakehouse.pipeline.engine import Engine
 from lakehouse.pipeline.engine_values import SnapshotRows
 from lakehouse.pipeline.schemas import recorded_settings
 from lakehouse.pipeline.schemas.schema_decision import require_naming
-from lakehouse.pipeline.table_location import catalog_of, table_of
+from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.bookmarked_table import is_continued, replays
 from resources.iceberg.snapshots import history, last_batch
 from resources.iceberg.table_chain import TableChain
@@ -105,9 +105,8 @@ def source_chains(target: DerivedTopic) -> Iterator[TableChain]:
         UnclearState: An earlier release created one of the tables.
         Unreachable: A system does not answer.
     """
-    source, clients = target.source, target.clients
-    chain = catalog_of(source, clients).chain(table_of(target.config, source, clients))
-    bookmark = target.read_bookmark() if chain.closed else None
+    chain = target.chain()
+    bookmark = target.read_bookmark(chain) if chain.closed else None
     if bookmark is None or bookmark.target_id != target.id:
         return chain.since(None)
     last = chain.last_batch if target.derived.group_by else None

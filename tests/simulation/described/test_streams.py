@@ -58,7 +58,7 @@ class Streams(GroupSchedule):
         def fencing(name, effect, error):
             result = call(name, effect, error)
             if name == operation and not fenced:
-                fenced.append(self._kafka.produced.fence(f"lakehouse.{TARGET}"))
+                fenced.append(self._kafka.produced.fence(f"lakehouse.derived/{TARGET}"))
             return result
 
         self.world.call = fencing

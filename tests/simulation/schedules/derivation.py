@@ -18,6 +18,7 @@ from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
 from tests.simulation.oracles.oracle import Place, Violation, place_of
+from tests.simulation.schedules.elsewhere import Elsewhere
 from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, UNLIMITED, Schedule
 from tests.simulation.schedules.source_topic import GOOD
 from tests.simulation.schedules.table_events import roll_back
@@ -56,6 +57,7 @@ class DerivationSchedule(Schedule):
         self.repeatable: set[Place] = set()
         self.kafka.message_seconds = choices.of((0.0, 100.0))
         self.derived = derived_topic(is_grouped=self.is_grouped)
+        self.elsewhere = Elsewhere(self)
 
     @property
     def config(self) -> Config:
@@ -66,7 +68,8 @@ class DerivationSchedule(Schedule):
     @property
     def actions(self) -> tuple[str, ...]:
         """The actions of ingestion, derivations, rollbacks, and the deletion of the derived topic."""
-        return (*ACTIONS, *("derive",) * 6, "roll back", "roll back", "delete derived", "drop table", "bookmark")
+        of_table = "roll back", "roll back", "delete derived", "drop table", "bookmark", "derive elsewhere"
+        return (*ACTIONS, *("derive",) * 6, *of_table)
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of ingestion, the derivation, and the command that sets its position."""
@@ -75,12 +78,20 @@ class DerivationSchedule(Schedule):
     def events(self) -> dict[str, Callable[[], object]]:
         """Return the events of ingestion, rollbacks, and the deletion of the derived topic."""
         rolling_back = partial(roll_back, self.world, self.iceberg, self.oracle, NAME)
-        return super().events() | {"roll back": rolling_back, "delete derived": self.delete}
+        of_derived = {"delete derived": self.delete, "derive elsewhere": self.derive_elsewhere}
+        return super().events() | {"roll back": rolling_back} | of_derived
 
     def derive(self) -> None:
         """Derive the topic, which is created first, as its asset does."""
         self.kafka.ensure_topic(TARGET, self.derived.partitions)
         derive(self.config, self.derived, self.clients)
+
+    def derive_elsewhere(self) -> None:
+        """Let another environment derive the topic, if it has messages."""
+        if self.produced():
+            self.world.record("another environment: derives")
+            produce = partial(derive, self.config, self.derived, self.elsewhere.clients)
+            self.elsewhere.judge_stopped(self.topic, lambda: produce().messages)
 
     def set_bookmark(self) -> None:
         """Skip all rows of the table, or those up to where the error tells to continue."""
@@ -228,7 +239,7 @@ class DerivationSchedule(Schedule):
                         self.kafka.message_seconds = 0.0
                     self.derived = self.derived.model_copy(update={"max_records_per_batch": 1})
                 case UnclearState() if "lakehouse bookmark" in str(error):
-                    if position := re.search(r"--at ([\d:,]+)", str(error)):
+                    if position := re.search(r"--at (earliest|[\d:,]+)", str(error)):
                         self.position = position[1]
                     commands = ["bookmark", "derive"]
                 case UnclearState() if "lakehouse resume" in str(error):

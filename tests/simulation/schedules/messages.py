@@ -8,13 +8,20 @@ from functools import partial
 
 import resources.kafka.transactions
 from lakehouse.core.errors import TransientError
+from lakehouse.core.table_protocol import ENTRY
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters
 from tests.simulation.choices import Choices
 from tests.simulation.oracles.oracle import Violation, place_of
-from tests.simulation.schedules.schedule import ACTIONS, NAMESPACE, RECOVERIES, Schedule
-from tests.simulation.systems.messages import MessageKafka
+from tests.simulation.schedules.elsewhere import Elsewhere
+from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, Schedule
+from tests.simulation.systems.messages import MessageKafka, Received
 
 TARGET = "letters"
+
+
+def named(entry: str) -> dict[str, str]:
+    """Return the settings of an entry of this name, with the same topic and table."""
+    return {"name": entry, "kafka_topic": NAME, "table_name": NAME}
 
 
 class MessageSchedule(Schedule):
@@ -27,30 +34,52 @@ class MessageSchedule(Schedule):
         self.topic = self.topic.model_copy(update={"dead_letter_topic": TARGET})
         # Some letters fit only without a header of theirs.
         self.kafka.max_message_bytes = 1_500
+        self.elsewhere = Elsewhere(self)
 
     @property
     def actions(self) -> tuple[str, ...]:
         """The actions of ingestion in which no operator decides about positions, and the production of letters."""
         common = tuple(name for name in ACTIONS if name not in ("replay", "resume", "recreate", "retain"))
-        return (*common, *("produce letters",) * 5)
+        return (*common, *("produce letters",) * 5, "produce elsewhere", "rename entry")
 
     def programs(self) -> dict[str, Callable[[], object]]:
         """Return the programs of ingestion, and the one that produces dead letters."""
         program = partial(publish_dead_letters, NAMESPACE, self.topic, self.clients)
         return super().programs() | {"produce letters": program}
 
+    def events(self) -> dict[str, Callable[[], object]]:
+        """Return the events of ingestion, another environment, and a changed name of the entry."""
+        return super().events() | {"produce elsewhere": self.produce_elsewhere, "rename entry": self.rename}
+
+    def produce_elsewhere(self) -> None:
+        """Let another environment produce its letters of the entry whose letters the topic has."""
+        if messages := self.messages():
+            entry = (dict(messages[-1].headers)[ENTRY] or b"").decode()
+            topic = self.topic.model_copy(update=named(entry))
+            self.world.record(f"another environment: produces letters of {entry}")
+            produce = partial(publish_dead_letters, NAMESPACE, topic, self.elsewhere.clients)
+            self.elsewhere.judge_stopped(topic, produce)
+
+    def rename(self) -> None:
+        """Rename the entry, which keeps its topic and its table."""
+        self.topic = self.topic.model_copy(update=named("renamed" if self.topic.name == NAME else NAME))
+        self.world.record(f"operator: renamed the entry to {self.topic.name}")
+
     def act(self) -> None:
         """Perform one action, and judge the messages."""
         super().act()
         self.judge_messages()
 
+    def messages(self) -> list[Received]:
+        """Return the committed messages."""
+        if TARGET not in self.kafka.topics:
+            return []
+        partitions = range(len(self.kafka.topics[TARGET].partitions))
+        return [message for p in partitions for message in self.kafka.committed(TARGET, p)]
+
     def produced(self) -> Counter[str]:
         """Return how often each record is a committed message, by partition and offset."""
-        if TARGET not in self.kafka.topics:
-            return Counter()
-        partitions = range(len(self.kafka.topics[TARGET].partitions))
-        messages = (message for p in partitions for message in self.kafka.committed(TARGET, p))
-        headers = (dict(message.headers) for message in messages)
+        headers = (dict(message.headers) for message in self.messages())
         return Counter(
             ":".join((of[f"lakehouse.{name}"] or b"").decode() for name in ("partition", "offset")) for of in headers
         )

@@ -198,6 +198,14 @@ class MemoryIcebergCatalog(ClockChecked):
 
         return self._call("namespace_properties", properties)
 
+    def update_namespace_properties(self, namespace: Any, removals: Any = None, updates: Any = None) -> Any:
+        """Change the properties of a namespace."""
+
+        def update() -> None:
+            self._namespaces[namespace].update(updates or {})
+
+        self._call("update_namespace", update)
+
     def _call(self, operation: str, effect: Callable[[], T]) -> T:
         return self._world.call(f"catalog.{operation}", effect, OSError)
 
