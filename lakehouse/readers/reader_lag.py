@@ -14,9 +14,9 @@ from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
-from resources.iceberg.bookmarked_table import replays
+from resources.iceberg.bookmarked_table import has_rows_of, replays
 from resources.iceberg.pauses import pauses
-from resources.iceberg.snapshots import commits
+from resources.iceberg.snapshots import commits, history, summary_of
 from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
@@ -77,7 +77,9 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
         return Lag(0, 0.0), None
     log = read_log(resources.kafka, source.topic)
     bookmark = _bookmark(topic, resources.kafka, chain)
-    since = bookmark.offsets if bookmark and bookmark.is_of(last) else {}
+    # The rule of derivation: otherwise, all rows are derived, or it stops.
+    bookmark = bookmark if bookmark and bookmark.is_of(last) and has_rows_of(chain, bookmark) else None
+    since = bookmark.offsets if bookmark else {}
     pending_offsets = pending({p: since.get(p, 0) for p in last.end}, last.end)
     for partition, position in pending_offsets.items():
         if position < log.start.get(partition, 0):
@@ -86,7 +88,12 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
                 f"{position}) whose records Kafka no longer has. How long they have waited is unknown. "
                 f"Materialize kafka/{topic.name}"
             )
-    if bookmark and bookmark.is_of(last) and _may_lack_replayed_rows(chain, bookmark):
+    if not pending_offsets and bookmark is None and _has_rows(chain):
+        raise LakehouseError(
+            f"'{source.name}' has rows of a topic that was recreated, and nothing records that '{topic.name}' was "
+            f"derived from them. How long they have waited is unknown. Materialize kafka/{topic.name}"
+        )
+    if bookmark and _may_lack_replayed_rows(chain, bookmark):
         raise LakehouseError(
             f"'{topic.name}' is not yet derived from rows that a redrive, a replay or ingestion after a rollback added "
             f"to '{source.name}' behind its position. How long their records have waited is unknown. Materialize "
@@ -96,16 +103,24 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
     return lag(pending_offsets, last.end, oldest, now_ms), None
 
 
+def _has_rows(chain: TableChain) -> bool:
+    """Return whether a table of a chain may have rows."""
+    current = filter(None, (table.current_snapshot() for _, table in chain.existing))
+    return any(summary_of(snapshot).get("total-records") != "0" for snapshot in current)
+
+
 def _may_lack_replayed_rows(chain: TableChain, bookmark: Bookmark) -> bool:
-    """Return whether rows behind a bookmark may have been added to its table, or to one that continues it, since."""
-    tables = [table for _, table in chain.existing]
-    uuids = [str(table.metadata.table_uuid) for table in tables]
-    first = uuids.index(bookmark.table_uuid) if bookmark.table_uuid in uuids else 0
-    return any(
-        replays(table) != bookmark.replays_of(uuid)
-        for table, uuid in zip(tables[first:], uuids[first:], strict=True)
-        if table.current_snapshot()
-    )
+    """Return whether rows behind a bookmark may have been added to its table, or to one that continues it, since, or
+    main was rolled back behind the snapshot that was read."""
+    derived = chain.with_uuid(bookmark.table_uuid)
+    tables = [table for _, table in chain.existing if table.current_snapshot()]
+    if derived in tables:
+        tables = tables[tables.index(derived) :]
+    if derived and derived.snapshot_by_id(bookmark.snapshot_id):
+        is_rolled_back = all(snapshot.snapshot_id != bookmark.snapshot_id for snapshot in history(derived))
+        if is_rolled_back:
+            return True
+    return any(replays(table) != bookmark.replays_of(str(table.metadata.table_uuid)) for table in tables)
 
 
 def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resources: Resources, now_ms: int) -> Lag:

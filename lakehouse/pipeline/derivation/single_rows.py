@@ -15,9 +15,9 @@ from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
 from lakehouse.pipeline.derivation.late_rows import derived_snapshots, lost_rows
 from lakehouse.pipeline.derivation.positions import Position
 from lakehouse.pipeline.derivation.progress import Part, Pending, Progress
-from lakehouse.pipeline.derivation.source_table import SourceTable, has_rows_of
+from lakehouse.pipeline.derivation.source_table import SourceTable
 from lakehouse.pipeline.engine_values import Ends, FirstRows, Rows, RowsBetween, Transform
-from resources.iceberg.bookmarked_table import has_recreated_topic
+from resources.iceberg.bookmarked_table import has_recreated_topic, has_rows_of
 from resources.iceberg.snapshots import may_lack_rows_of
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing
 from resources.protocols import KafkaClient

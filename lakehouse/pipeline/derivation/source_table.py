@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
-from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables import metadata_columns
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
@@ -18,8 +17,8 @@ from lakehouse.pipeline.engine_values import SnapshotRows
 from lakehouse.pipeline.schemas import recorded_settings
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
-from resources.iceberg.bookmarked_table import is_continued, replays
-from resources.iceberg.snapshots import history, last_batch
+from resources.iceberg.bookmarked_table import has_rows_of, is_continued
+from resources.iceberg.snapshots import history
 from resources.iceberg.table_chain import TableChain
 
 
@@ -113,16 +112,3 @@ def source_chains(target: DerivedTopic) -> Iterator[TableChain]:
     if last is not None and not (bookmark.is_of(last) and has_rows_of(chain, bookmark)):
         return chain.since(None)
     return chain.since(bookmark.table_uuid)
-
-
-def has_rows_of(chain: TableChain, bookmark: Bookmark) -> bool:
-    """Return whether the table of a bookmark is in a chain, and was not closed after a rollback behind the bookmark.
-
-    A table that receives new records catches up after a rollback.
-    """
-    derived = chain.with_uuid(bookmark.table_uuid)
-    if derived is not None and derived is chain.newest[1] and not is_continued(derived):
-        return True
-    last = last_batch(derived)
-    is_repeated = derived is not None and replays(derived) != bookmark.replays
-    return last is not None and not (is_repeated and bookmark.is_past(last.end))
