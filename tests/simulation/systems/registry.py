@@ -54,11 +54,12 @@ class MemoryRegistry:
         self._world, self._topics = world, topics
         self.ids, self.own_ids = {OWN}, [OWN]
         self._versions = [RegisteredSchema(OWN, SCHEMA)]
+        self._keys: set[str] = set()
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
-        """Return the versions of a subject. Keys are text, without a schema."""
-        is_value = not subject.endswith("-key")
-        return self._call("versions", lambda: list(self._versions) if is_value else [])
+        """Return the versions of a subject. Keys of other than derived messages are text, without a schema."""
+        is_known = not subject.endswith("-key") or subject in self._keys
+        return self._call("versions", lambda: list(self._versions) if is_known else [])
 
     def rename_field(self) -> None:
         """Register the topic's next schema, in which a field has another name."""
@@ -91,7 +92,13 @@ class MemoryRegistry:
 
     def register(self, subject: str, schema: str) -> int:
         """Register the schema of derived messages, and return its id."""
-        return self._call("register", lambda: DERIVED)
+
+        def effect() -> int:
+            if subject.endswith("-key"):
+                self._keys.add(subject)
+            return DERIVED
+
+        return self._call("register", effect)
 
     def not_found(self) -> frozenset[int]:
         """Return no ids: nothing is cached."""
