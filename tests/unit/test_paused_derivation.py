@@ -9,6 +9,7 @@ from lakehouse.config import loader
 from resources.iceberg import pauses
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
+from resources.spark.servers import Connect
 
 REQUESTED = {"dagster/sensor_name": "automation", "dagster/from_automation_condition": "true"}
 TOPICS = {"orders": {"key": "id"}, "totals": {"source": {"type": "derived", "from": "orders", "transform": "m:f"}}}
@@ -37,7 +38,8 @@ def config(tmp_path):
 @pytest.fixture
 def systems(tmp_path):
     catalog = Catalog(type="sql", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}")
-    return {"kafka": Brokers(bootstrap_servers="127.0.0.1:1"), "catalog": catalog}
+    spark = Connect(remote="sc://127.0.0.1:1")
+    return {"kafka": Brokers(bootstrap_servers="127.0.0.1:1"), "catalog": catalog, "spark": spark}
 
 
 def run(config, systems, tags):
