@@ -397,6 +397,7 @@ class StreamSchedule:
                 raise Violation(f"`{name}` does not end beside a stream")
             if isinstance(process.result, CommitConflict):
                 raise Violation(f"`{name}` is not published beside a stream: {process.result}")
+        self.world.switch_percent = 0
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the readers have the newest batch; a compaction after it changes no row."""
