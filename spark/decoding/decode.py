@@ -191,10 +191,11 @@ def _framed(records: DataFrame, decoding: Decoding[Codec], has_headers: bool) ->
     framed = {}
     for side, codec in (("value", decoding.value), ("key", decoding.key)):
         heads = codec.heads if codec and has_headers else None
-        data = F.col(side)
-        if heads is not None:
-            data = framing_columns.framed_by_header(data, HEADERS[side], heads, decoding.guids.ids)
-        framed[f"framed_{side}"] = data
+        framed[f"framed_{side}"] = (
+            F.col(side)
+            if heads is None
+            else framing_columns.framed_by_header(side, HEADERS[side], heads, decoding.guids.ids)
+        )
     return records.withColumns(framed)
 
 

@@ -13,6 +13,7 @@ from uuid import UUID
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from lakehouse.core.sql import SPARK
 from lakehouse.formats.schema import FRAME_BYTES, GUID_BYTES, GUID_MAGIC, MAGIC, NO_ID, frame
 from spark.decoding.conditions import is_true
 
@@ -54,45 +55,55 @@ def by_schema_id(data: Column, ids: Iterable[int], then: Callable[[int], Column]
     return reduce(lambda chain, branch: chain.when(*branch), others, F.when(*first))
 
 
-def framed_by_header(data: Column, header: str, heads: Collection[bytes], guids: Mapping[str, int]) -> Column:
+def framed_by_header(side: str, header: str, heads: Collection[bytes], guids: Mapping[str, int]) -> Column:
     """Return messages in the wire format: those with a schema id in their headers get it as prefix.
 
     The header has precedence, also over bytes that look like a prefix (Confluent, dual deserializers). If it names no
-    schema, or is repeated with another value, the result is empty, which no prefix is.
+    schema, or is repeated with another value, the result is empty, which no prefix is. The expression is SQL text,
+    because as columns it would nest deeper than the messages of Spark Connect may (spark.decoding.conditions).
 
     Args:
-        data: The messages.
+        side: The column of the messages.
         header: The key of the header.
         heads: All bytes before a body that the codec knows; after the schema id, Protobuf has a message index.
         guids: Schema ids by GUID.
     """
-    keys, values = F.col("headers")["key"], F.col("headers")["value"]
-
-    def place(names: Column) -> Column:
-        return F.nullif(F.array_position(names, header), F.lit(0)).cast("int")
-
-    named, last = F.try_element_at(values, place(keys)), F.try_element_at(values, -place(F.reverse(keys)))
-    head = F.when(F.substring(named, 1, len(MAGIC)) == F.lit(MAGIC), named)
-    is_guid = (F.substring(named, 1, len(GUID_MAGIC)) == F.lit(GUID_MAGIC)) & (F.octet_length(named) > GUID_BYTES)
-    bytes_ = F.substring(named, len(GUID_MAGIC) + 1, GUID_BYTES)
-    index = F.substring(named, F.lit(len(GUID_MAGIC) + GUID_BYTES + 1), F.octet_length(named))
-    for guid, id_ in sorted(guids.items()):
-        head = head.when(is_guid & (bytes_ == F.lit(UUID(guid).bytes)), F.concat(F.lit(frame(id_)), index))
-    head = head.when(is_guid, F.concat(F.lit(frame(NO_ID)), bytes_))
-    prefix = F.substring(head, 1, FRAME_BYTES)
-    known = sorted({head[:FRAME_BYTES] for head in heads})
+    data = SPARK.identifier(side)
+    named, last = (
+        f"try_element_at(headers.value, {sign}cast(nullif(array_position({keys}, {SPARK.literal(header)}), 0) AS int))"
+        for sign, keys in (("", "headers.key"), ("-", "reverse(headers.key)"))
+    )
+    is_guid = (
+        f"substring({named}, 1, {len(GUID_MAGIC)}) = {_binary(GUID_MAGIC)} AND octet_length({named}) > {GUID_BYTES}"
+    )
+    bytes_ = f"substring({named}, {len(GUID_MAGIC) + 1}, {GUID_BYTES})"
+    index = f"substring({named}, {len(GUID_MAGIC) + GUID_BYTES + 1})"
+    cases = [f"WHEN substring({named}, 1, {len(MAGIC)}) = {_binary(MAGIC)} THEN {named}"]
+    cases += [
+        f"WHEN {is_guid} AND {bytes_} = {_binary(UUID(guid).bytes)} THEN concat({_binary(frame(id_))}, {index})"
+        for guid, id_ in sorted(guids.items())
+    ]
+    cases.append(f"WHEN {is_guid} THEN concat({_binary(frame(NO_ID))}, {bytes_})")
+    head = f"CASE {' '.join(cases)} END"
+    prefix = f"substring({head}, 1, {FRAME_BYTES})"
+    complete = ", ".join(map(_binary, sorted(heads)))
+    known = ", ".join(map(_binary, sorted({head[:FRAME_BYTES] for head in heads})))
     framed = (
-        F.when(data.isNull() | named.isNull(), data)
-        .when(~named.eqNullSafe(last), F.lit(b""))
-        .when(head.isin(sorted(heads)) | (prefix == F.lit(frame(NO_ID))), F.concat(head, data))
-        .when(~prefix.isin(known) & (F.octet_length(prefix) == FRAME_BYTES), F.concat(prefix, data))
-        .otherwise(F.lit(b""))
+        f"CASE WHEN {data} IS NULL OR {named} IS NULL THEN {data} WHEN NOT ({named} <=> {last}) THEN X'' "
+        f"WHEN {head} IN ({complete}) OR {prefix} = {_binary(frame(NO_ID))} THEN concat({head}, {data}) "
+        f"WHEN {prefix} NOT IN ({known}) AND octet_length({prefix}) = {FRAME_BYTES} THEN concat({prefix}, {data}) "
+        f"ELSE X'' END"
     )
     # Spark compiles no lambda function. Compiled with the decoder, these conditions would cost records without headers
     # half of the decoder's time.
-    present = F.filter(F.array(F.col("headers")), lambda headers: headers.isNotNull())
-    by_header = F.try_element_at(F.transform(present, lambda _: framed), F.lit(1))
-    return F.when(F.col("headers").isNull(), data).otherwise(by_header)
+    present = "filter(array(headers), present -> present IS NOT NULL)"
+    by_header = f"try_element_at(transform({present}, present -> {framed}), 1)"
+    return F.expr(f"CASE WHEN headers IS NULL THEN {data} ELSE {by_header} END")
+
+
+def _binary(value: bytes) -> str:
+    """Return the literal of bytes in Spark SQL."""
+    return f"X'{value.hex()}'"
 
 
 def id_or_guid(data: Column) -> Column:

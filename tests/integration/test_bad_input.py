@@ -91,7 +91,7 @@ def fragile_decoder(stream):
             return decided
         killed = F.raise_error(F.lit("killed")).cast("string")
         reason = F.when(F.contains(record("value"), F.lit(b"kill")), killed).otherwise(record("reason"))
-        return replace(decided, frame=decided.frame.withColumn(PREFIX + "reason", reason))
+        return replace(decided, alone=decided.alone.withColumn(PREFIX + "reason", reason))
 
     stream.interceptors["decide"] = decide
     yield

@@ -63,7 +63,7 @@ def test_ingest_into_branch_created_again_is_repeated(resources, tmp_path):
 
     def write_while_dropped(write, decided, target, *rest, **settings):
         stream.interceptors.clear()
-        waiting = replace(decided, frame=decided.frame.filter(F.udf(await_drop, "boolean")(F.lit(1))))
+        waiting = replace(decided, alone=decided.alone.filter(F.udf(await_drop, "boolean")(F.lit(1))))
         with ThreadPoolExecutor() as pool:
             dropping = pool.submit(drop_branch, target.branch)
             written = write(waiting, target, *rest, **settings)

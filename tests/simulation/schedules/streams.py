@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, UnclearState
-from lakehouse.core.table_protocol import TOKEN
+from lakehouse.core.table_protocol import RESERVATION, TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain
@@ -310,6 +310,7 @@ class StreamSchedule:
             process.machine.is_killed |= not process.is_thread and self.choices.of((False, True, True))
         # A stream may be about to start.
         self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
+        self._await_reservations()
         self.choices.of((set(), kafka.leaderless, kafka.forbidden)).add("refunds")
         world.advance(4000)
         unreadable = kafka.leaderless | kafka.forbidden
@@ -398,6 +399,13 @@ class StreamSchedule:
             if isinstance(process.result, CommitConflict):
                 raise Violation(f"`{name}` is not published beside a stream: {process.result}")
         self.world.switch_percent = 0
+
+    def _await_reservations(self) -> None:
+        """Let the reservations of killed commands end."""
+        tables = (self._iceberg.find(name) for name in self._config.topics)
+        stored = (table.metadata.properties.get(RESERVATION) for table in tables if table is not None)
+        ends = [json.loads(text)["until_ms"] / 1000 for text in stored if text]
+        self.world.advance(max(0.0, *(end - self.world.now() + 1 for end in ends)) if ends else 0.0)
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the readers have the newest batch; a compaction after it changes no row."""
