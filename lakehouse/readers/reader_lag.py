@@ -14,10 +14,10 @@ from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
-from resources.iceberg.bookmarked_table import has_rows_of, replays
+from resources.iceberg.bookmarked_table import replays
 from resources.iceberg.pauses import pauses
 from resources.iceberg.snapshots import commits, history, summary_of
-from resources.iceberg.table_chain import TableChain
+from resources.iceberg.table_chain import TableChain, has_rows_of
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.offsets import leaderless_error

@@ -7,12 +7,9 @@ from typing import TYPE_CHECKING
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.table_protocol import IDENTITY, RECREATED, REPLAYS, SUCCESSOR
-from resources.iceberg.snapshots import last_batch
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
-
-    from resources.iceberg.table_chain import TableChain
 
 
 def bookmark_of(
@@ -48,16 +45,3 @@ def is_continued(table: Table) -> bool:
 def has_recreated_topic(table: Table) -> bool:
     """Return whether it has rows of a topic that was recreated, so that an offset does not identify a row."""
     return RECREATED in table.properties
-
-
-def has_rows_of(chain: TableChain, bookmark: Bookmark) -> bool:
-    """Return whether the table of a bookmark is in a chain, and was not closed after a rollback behind the bookmark.
-
-    A table that receives new records catches up after a rollback.
-    """
-    derived = chain.with_uuid(bookmark.table_uuid)
-    if derived is not None and derived is chain.newest[1] and not is_continued(derived):
-        return True
-    last = last_batch(derived)
-    is_repeated = derived is not None and replays(derived) != bookmark.replays
-    return last is not None and not (is_repeated and bookmark.is_past(last.end))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch, Positions
+from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.table_protocol import OLD_SUCCESSOR, SUCCESSOR
 from lakehouse.core.tables.naming import TableRef
-from resources.iceberg.bookmarked_table import identity_of
+from resources.iceberg.bookmarked_table import identity_of, is_continued, replays
 from resources.iceberg.snapshots import last_batch
 
 if TYPE_CHECKING:
@@ -134,3 +135,16 @@ def successor(first: TableRef, table: Table) -> TableRef | None:
         )
     name = table.properties.get(SUCCESSOR)
     return TableRef(first.namespace, name, first=first.name) if name else None
+
+
+def has_rows_of(chain: TableChain, bookmark: Bookmark) -> bool:
+    """Return whether the table of a bookmark is in a chain, and was not closed after a rollback behind the bookmark.
+
+    A table that receives new records catches up after a rollback.
+    """
+    derived = chain.with_uuid(bookmark.table_uuid)
+    if derived is not None and derived is chain.newest[1] and not is_continued(derived):
+        return True
+    last = last_batch(derived)
+    is_repeated = derived is not None and replays(derived) != bookmark.replays
+    return last is not None and not (is_repeated and bookmark.is_past(last.end))

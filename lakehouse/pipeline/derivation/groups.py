@@ -27,7 +27,8 @@ from lakehouse.pipeline.engine_values import (
     SnapshotRows,
     Transform,
 )
-from resources.iceberg.bookmarked_table import has_recreated_topic, has_rows_of
+from resources.iceberg.bookmarked_table import has_recreated_topic
+from resources.iceberg.table_chain import has_rows_of
 from resources.kafka.transactions import Outgoing, split
 
 

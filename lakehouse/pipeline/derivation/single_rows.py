@@ -17,8 +17,9 @@ from lakehouse.pipeline.derivation.positions import Position
 from lakehouse.pipeline.derivation.progress import Part, Pending, Progress
 from lakehouse.pipeline.derivation.source_table import SourceTable
 from lakehouse.pipeline.engine_values import Ends, FirstRows, Rows, RowsBetween, Transform
-from resources.iceberg.bookmarked_table import has_recreated_topic, has_rows_of
+from resources.iceberg.bookmarked_table import has_recreated_topic
 from resources.iceberg.snapshots import may_lack_rows_of
+from resources.iceberg.table_chain import has_rows_of
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing
 from resources.protocols import KafkaClient
 

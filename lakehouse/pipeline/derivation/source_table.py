@@ -17,9 +17,9 @@ from lakehouse.pipeline.engine_values import SnapshotRows
 from lakehouse.pipeline.schemas import recorded_settings
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
-from resources.iceberg.bookmarked_table import has_rows_of, is_continued
+from resources.iceberg.bookmarked_table import is_continued
 from resources.iceberg.snapshots import history
-from resources.iceberg.table_chain import TableChain
+from resources.iceberg.table_chain import TableChain, has_rows_of
 
 
 @dataclass(frozen=True)
