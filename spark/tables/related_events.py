@@ -95,7 +95,8 @@ class RelatedEvents:
         letters = letters.withColumn("value", F.lit(None).cast("binary"))
         keyed = decode.decode(letters, self.decoding, has_headers=True)
         key = [F.col(SPARK.identifier(name)) for name in self.decoding.key_columns]
-        return keyed.select(*key, *_place(places.in_decoded()))
+        # A plan with all of these steps nests deeper than the messages of Spark Connect may.
+        return keyed.select(*key, *_place(places.in_decoded())).localCheckpoint()
 
 
 def _place(columns: places.PlaceColumns) -> list[Column]:
