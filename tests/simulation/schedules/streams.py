@@ -375,6 +375,9 @@ class StreamSchedule:
         if world.monotonic() - began > 60:
             raise Violation(f"a stream took {world.monotonic() - began:.0f} s to serve {names}")
         self._judge_commands()
+        # The records that were produced beside the commands.
+        ends = self._ends()
+        self._run_until(served, f"a stream does not serve {names} after commands")
         self._stop()
         self._run_until(lambda: not world.processes, "a stream does not stop")
 
