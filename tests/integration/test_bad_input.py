@@ -167,7 +167,8 @@ def poisoned(resources):
     schema_id = stream.schema()
     values = [framed(schema_id, TRADES, trade(n)) for n in range(40, 60)]
     values[5] = poisonous(schema_id, 45)
-    stream.produce([{"key": str(n).encode(), "value": value} for n, value in enumerate(values)])
+    users = ["kill" if n == 45 else trade(n)["userid"] for n in range(40, 60)]
+    stream.produce([{"key": user.encode(), "value": value} for user, value in zip(users, values, strict=True)])
     stream.topic = with_checks(stream.topic, CHEAP)
     with fragile_decoder(stream):
         stream.ingest()
