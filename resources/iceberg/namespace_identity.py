@@ -30,6 +30,7 @@ def namespace_identity(catalog: Catalog, namespace: str) -> str:
         try:
             iceberg.update_namespace_properties(namespace, updates={NAMESPACE_IDENTITY: str(uuid.uuid4())})
         except Exception:
+            # Another caller may have been first, or the response to this request was lost: an identity is there.
             if NAMESPACE_IDENTITY not in iceberg.load_namespace_properties(namespace):
                 raise
         SYSTEM_CLOCK.sleep(SETTLED_SECONDS)
