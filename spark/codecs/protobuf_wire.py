@@ -20,7 +20,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
-from lakehouse.formats.protobuf.protobuf_explain import FIXED
+from lakehouse.formats.protobuf.protobuf_explain import FIXED, lost_entries
 from lakehouse.formats.protobuf.protobuf_format import JSON
 from lakehouse.formats.protobuf.protobuf_messages import MessageField
 from spark.codecs.protobuf_handler import name
@@ -77,7 +77,7 @@ def _plain(kind: type[Message], body: bytes) -> bytes | None:
     except DecodeError:
         return None
     # The methods of the class, because a field can have the name of a method.
-    if not kind.IsInitialized(parsed):
+    if not kind.IsInitialized(parsed) or any(lost_entries(parsed)):
         return None
     # Unknown fields include numbers that a closed enum does not have.
     kind.DiscardUnknownFields(parsed)

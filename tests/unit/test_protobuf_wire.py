@@ -27,6 +27,8 @@ NUMBERS = """syntax = "proto3"; message M { map<int32, Item> by_id = 1; repeated
   message Item { repeated double doubles = 1; repeated sfixed64 longs = 2; } }"""
 REQUIRED = 'syntax = "proto2"; message M { required int32 id = 1; optional string b = 2; }'
 
+LIST_AND_MAP = """syntax = "proto3"; message M { map<string, int32> counts = 1; repeated fixed32 f = 2;
+  repeated M2 inner = 3; message M2 { map<string, int32> counts = 1; } }"""
 ALIKE = """syntax = "proto3"; message M { int32 a_b = 1; int32 ab = 2; int32 _value = 3; int32 value = 4; Item item = 5;
   reserved "f1"; message Item { int32 f2 = 1; int32 f1 = 2; } }"""
 
@@ -87,6 +89,16 @@ INVALID = {
     "wire type 7": (ORDER, "2f", "x: wire type 7 does not begin a value"),
     "long number": (ORDER, "28" + "ff" * 10 + "01", "x: a number has more than 10 bytes, at byte 7"),
     "group without end": (ORDER, "a306", "100: a group does not end"),
+    "entry of a map with another field, beside a list of fixed-size numbers": (
+        LIST_AND_MAP,
+        "0a070a016110011805" + "0a050a01621002" + "1204" + "01000000",
+        "counts: an entry has a field beside its key and value",
+    ),
+    "entry with another field in a list": (
+        LIST_AND_MAP,
+        "1a09" + "0a070a016110011805",
+        r"inner\[0\].counts: an entry has a field beside its key and value",
+    ),
     "nanoseconds": (ORDER, "42021001", "at: a timestamp is finer than microseconds"),
     "year 10000": (ORDER, "4207" + "088083d1ffaf07", "at: a timestamp is not within the years"),
 }

@@ -10,6 +10,8 @@ from typing import Any
 from google.protobuf import json_format
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
+from google.protobuf.unknown_fields import UnknownFieldSet
 
 from lakehouse.formats.protobuf.protobuf_messages import MessageField, fits, partners
 
@@ -54,6 +56,8 @@ def explain(
         return "Protobuf's parser refuses it"
     if missing := next(_missing(message, ""), None):
         return f"{missing}: a required field is missing"
+    if lost := next(lost_entries(message), None):
+        return f"{lost}: an entry has a field beside its key and value"
     return next(_of_message(message, written, wanted, ""), None)
 
 
@@ -67,19 +71,46 @@ def _missing(message: Message, path: str) -> Iterator[str]:
     for field in kind.DESCRIPTOR.fields:
         if field.is_required and not kind.HasField(message, field.name):
             yield f"{path}{field.name}"
-    for field, value in kind.ListFields(message):
+    for inner, inner_path in _messages_in(message, path):
+        yield from _missing(inner, inner_path)
+
+
+def lost_entries(message: Message, path: str = "") -> Iterator[str]:
+    """Yield the maps of which Protobuf's parser left out an entry that has a field beside its key and value.
+
+    Such a field is to be ignored, but the parser in C treats the whole entry as an unknown field (protobuf 6.33.6). So
+    it does if a closed enum does not have the entry's value, which counts as absent and is no loss.
+
+    Args:
+        message: The parsed message, whose unknown fields were not discarded.
+        path: The path of the message, with a dot at its end.
+    """
+    fields = type(message).DESCRIPTOR.fields_by_number
+    for unknown in UnknownFieldSet(message):
+        field = fields.get(unknown.field_number)
+        entry = field.message_type if field else None
+        if entry is None or not entry.GetOptions().map_entry or not isinstance(unknown.data, bytes):
+            continue
+        members = UnknownFieldSet(GetMessageClass(entry).FromString(unknown.data))
+        if any(member.field_number not in entry.fields_by_number for member in members):
+            yield f"{path}{field.name}"
+    for inner, inner_path in _messages_in(message, path):
+        yield from lost_entries(inner, inner_path)
+
+
+def _messages_in(message: Message, path: str) -> Iterator[tuple[Message, str]]:
+    """Yield the messages in the fields, lists and maps of a message, each with its path and a dot."""
+    for field, value in type(message).ListFields(message):
         field_path, inner = f"{path}{field.name}", field.message_type
         if inner is None:
             continue
         if inner.GetOptions().map_entry:
             if inner.fields_by_name["value"].message_type:
-                for key in value:
-                    yield from _missing(value[key], f"{field_path}.value.")
+                yield from ((value[key], f"{field_path}.value.") for key in value)
         elif field.is_repeated:
-            for i, item in enumerate(value):
-                yield from _missing(item, f"{field_path}[{i}].")
+            yield from ((item, f"{field_path}[{i}].") for i, item in enumerate(value))
         else:
-            yield from _missing(value, f"{field_path}.")
+            yield value, f"{field_path}."
 
 
 def _of_message(
