@@ -120,6 +120,9 @@ def test_delete_without_decoded_message_key_stops(resources):
         source.stream.ingest()
 
     assert sorted(source.rows()) == [1, 2]
+    source.stream.topic = source.stream.topic.model_copy(update={"key_format": "avro"})
+    source.stream.ingest()
+    assert sorted(source.rows()) == [2]
 
 
 @pytest.mark.parametrize("batches", [1, 5])

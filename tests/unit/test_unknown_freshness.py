@@ -87,10 +87,8 @@ class Broker(Kafka):
         return {topic: {0: Offsets(0, 1) if topic == BOOKMARKS else self.log["offsets"]} for topic in topics}
 
     def messages(self, topic, partition, start, end):
-        position = self.log["bookmark"]
-        bookmark = Bookmark(
-            "cluster", "first", self.log["derived"], self.log["identity"], "shop.t", "flagged", "table", 1, 0, position
-        )
+        position, uuid_ = self.log["bookmark"], self.log["identity"]
+        bookmark = Bookmark("cluster", "first", self.log["derived"], uuid_, "shop.t", "flagged", uuid_, 1, 0, position)
         yield Message(b"lakehouse.derived/flagged", bookmark.to_json().encode(), [])
 
     def consumer(self, *arguments, **keywords):
