@@ -36,6 +36,7 @@ def offsets(stream, table=None):
         ({"mode": "append", "key": None}, UPSERT, "made with `mode: append`, no `key`.*declares `mode: upsert`, `key"),
         (UPSERT, {"mode": "append"}, "made with `mode: upsert`.*declares `mode: append`"),
         ({"mode": "dedup"}, {"key": "symbol"}, "made with `key: userid`.*declares `key: symbol`"),
+        (UPSERT, {"delete": {"column": "side", "value": "SELL"}}, "with no `delete`.*declares `delete: {column"),
     ],
 )
 def test_ingest_with_edited_mode_or_key_is_refused_until_restored(resources, original, edited, message):
@@ -51,7 +52,7 @@ def test_ingest_with_edited_mode_or_key_is_refused_until_restored(resources, ori
         stream.ingest()
 
     assert stream.rows() == before
-    edit(stream, **{"mode": "append", "key": None} | settings)
+    edit(stream, **{"mode": "append", "key": None, "delete": None} | settings)
     [published] = stream.ingest()
     assert published.counts.consumed == 20
     assert reconcile(stream.namespace, stream.topic, stream.systems, whole_log=True).is_consistent

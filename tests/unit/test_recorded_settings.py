@@ -20,6 +20,7 @@ KEY = json.dumps({"type": "record", "name": "Key", "fields": [{"name": "id", "ty
 FIELDS = {"id": "string", "user": "string", "amount": "long"}
 DEDUP, UPSERT = {"mode": "dedup", "key": ["id"]}, {"mode": "upsert", "key": ["id"], "key_format": "string"}
 BOTH = {"mode": "dedup", "key": ["id", "user"]}
+DELETING = UPSERT | {"delete": {"column": "user", "value": "gone"}}
 CONFLUENT = {"metadata": {"naming": "confluent"}}
 
 
@@ -78,6 +79,7 @@ def shop(tmp_path):
         (UPSERT, {"mode": "upsert", "key": ["id"]}),
         (UPSERT, UPSERT | {"key_format": "avro"}),
         (CONFLUENT, CONFLUENT),
+        (DELETING, DELETING),
         ({}, {"errors": "log", "retention": {"rows": "30d"}, "max_records_per_batch": 1, "partition_by": ["user"]}),
     ],
 )
@@ -94,6 +96,14 @@ def test_settings_that_keep_meaning_of_rows_are_accepted(shop, original, declare
         (UPSERT, {"key": ["id"]}, "`mode: upsert`", "`mode: append`"),
         (DEDUP, DEDUP | {"key": ["user"]}, "`key: id`", "`key: user`"),
         (DEDUP, BOTH, "`key: id`", "`key: id, user`"),
+        (UPSERT, DELETING, "no `delete`", "`delete: {column: user, value: gone}`"),
+        (DELETING, UPSERT, "`delete: {column: user, value: gone}`", "no `delete`"),
+        (
+            DELETING,
+            UPSERT | {"delete": {"column": "amount", "value": 0}},
+            "`delete: {column: user, value: gone}`",
+            "`delete: {column: amount, value: 0}`",
+        ),
         ({"record": "shop.Order"}, {"record": "shop.Refund"}, "`record: shop.Order`", "`record: shop.Refund`"),
         ({"record": "shop.Order"}, {}, "`record: shop.Order`", "no `record`"),
     ],
@@ -144,6 +154,14 @@ def test_renamed_key_column_is_the_same_key(shop):
     with table.table.update_schema() as update:
         update.add_column("id", table.table.schema().find_type("order_id"))
     assert table.decide(declared, renamed, aliases=["id"]).action == "refuse"
+
+
+def test_renamed_column_of_deletions_marks_the_same_deletions(shop):
+    renamed = {"state": "string", "id": "string", "amount": "long"}
+    declared, table = UPSERT | {"delete": {"column": "state", "value": "gone"}}, shop(DELETING)
+
+    assert table.decide(declared, renamed, aliases=["user"]).action == "accept"
+    assert table.decide(declared, renamed).action == "refuse"
 
 
 def test_table_without_rows_gets_declared_settings(shop):

@@ -7,7 +7,7 @@ example, would keep several rows of a key, and another key would leave rows that
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING
 
@@ -35,12 +35,15 @@ class RecordedSettings:
     record: str
     naming: str
     """The names of metadata columns, by which rows are found."""
+    delete: tuple[str, ...]
+    """The column, and its value, of records that delete the row of their key; empty if none do."""
 
     @staticmethod
     def of(topic: Topic) -> RecordedSettings:
         """Return the settings that lakehouse.yaml declares for a topic."""
-        key_format = topic.effective_key_format
-        return RecordedSettings(topic.name, topic.mode, topic.key, key_format, topic.record, topic.metadata.naming)
+        key_format, naming = topic.effective_key_format, topic.metadata.naming
+        delete = (topic.delete.column, topic.delete.value) if topic.delete else ()
+        return RecordedSettings(topic.name, topic.mode, topic.key, key_format, topic.record, naming, delete)
 
     @staticmethod
     def stored(table: Table) -> RecordedSettings | None:
@@ -57,40 +60,47 @@ class RecordedSettings:
                 f"Another release stored the settings of table {'.'.join(table.name())}: {table.properties[SETTINGS]}. "
                 f"Nothing was changed. Use that release, or choose another `table`"
             )
-        return RecordedSettings(**{**values, "key": tuple(values["key"])})
+        return RecordedSettings(**{**values, **{name: tuple(values[name]) for name in ("key", "delete")}})
 
     def properties(self) -> dict[str, str]:
         """Return the table property that stores the settings."""
         return {SETTINGS: json.dumps(asdict(self))}
 
-    def with_renamed_key(self, key: Collection[str], table: Table, newest: TopicSchemas) -> RecordedSettings:
-        """Return the settings with the declared names of key columns that the newest schema renames.
+    def with_renamed_columns(self, declared: RecordedSettings, table: Table, newest: TopicSchemas) -> RecordedSettings:
+        """Return the settings with the declared names of columns that the newest schema renames.
 
         Args:
-            key: The declared key.
+            declared: The declared settings.
             table: The table that stores the settings.
             newest: The schemas with the columns of the newest version.
         """
         columns = set(table.schema().column_names)
-        present = {
-            old: new
-            for new in key
-            for old in newest.previous_names.get(new, ())
-            if old not in key and not {old, new} <= columns
-        }
-        return replace(self, key=tuple(present.get(name, name) for name in self.key))
+
+        def renamed(before: Sequence[str], after: Sequence[str]) -> tuple[str, ...]:
+            present = {
+                old: new
+                for new in after
+                for old in newest.previous_names.get(new, ())
+                if old not in after and not {old, new} <= columns
+            }
+            return tuple(present.get(name, name) for name in before)
+
+        column, value = self.delete[:1], self.delete[1:]
+        delete = (*renamed(column, declared.delete[:1]), *value)
+        return replace(self, key=renamed(self.key, declared.key), delete=delete)
 
     def conflicts(self, declared: RecordedSettings, *, is_key_in_message: bool) -> list[str]:
         """Return the names of the settings that must not differ and do.
 
         A table that only has rows added to it does not depend on its key. A topic of which only one record type was
-        ingested may get others, which the table then leaves out.
+        ingested may get others, which the table then leaves out. Records that mark deletions are rows of a table that
+        was made without `delete`, and rows are missing in one that was made with it.
 
         Args:
             declared: The declared settings.
             is_key_in_message: Whether the message key has a column of the key that values lack.
         """
-        names = ["mode", "naming"]
+        names = ["mode", "naming", "delete"]
         names += [] if self.mode == declared.mode == "append" else ["key"]
         names += ["key_format"] if is_key_in_message else []
         names += ["record"] if self.record else []
@@ -99,7 +109,10 @@ class RecordedSettings:
 
 
 def _text(name: str, value: str | tuple[str, ...] | None) -> str:
-    text = ", ".join(value) if isinstance(value, tuple) else value
+    if name == "delete" and value:
+        text: str | None = "{{column: {}, value: {}}}".format(*value)
+    else:
+        text = ", ".join(value) if isinstance(value, tuple) else value
     return f"`{name}: {text}`" if text else f"no `{name}`"
 
 
@@ -109,7 +122,7 @@ def conflict(topic: Topic, table: Table | None, newest: TopicSchemas | None = No
     Args:
         topic: The topic.
         table: The table; None if it does not exist.
-        newest: The schemas with the columns of the newest version. Without them, a renamed key column counts as
+        newest: The schemas with the columns of the newest version. Without them, a renamed column counts as
             another one, and formats of keys are not compared.
 
     Raises:
@@ -128,7 +141,7 @@ def conflict(topic: Topic, table: Table | None, newest: TopicSchemas | None = No
         )
     is_key_in_message = False
     if newest is not None:
-        stored = stored.with_renamed_key(declared.key, table, newest)
+        stored = stored.with_renamed_columns(declared, table, newest)
         of_value = {field.name for field in newest.struct.fields}
         is_key_in_message = topic.mode != "append" and not of_value.issuperset(topic.key)
     different = stored.conflicts(declared, is_key_in_message=is_key_in_message)
