@@ -190,7 +190,7 @@ def read(file: Path, topic: Topic, older: Sequence[RegisteredSchema] = ()) -> To
     schema = RegisteredSchema(len(older), text, format_.schema_type)
     same_type = [version for version in older if version.type == schema.type]
     versions = _with_newest(same_type, schema)
-    value = side_schema(format_.name, versions, topic.record, wide_decimals=topic.wide_decimals)
+    value = side_schema(format_.name, versions, topic.record, conversions=topic.conversions)
     return TopicSchemas(topic, value, None)
 
 

@@ -14,6 +14,7 @@ from lakehouse import formats
 from lakehouse.config.base import ConfigModel
 from lakehouse.core.tables import metadata_columns, naming
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.formats.format import Conversions
 from lakehouse.formats.primitive_formats import StringFormat
 
 IGNORED_KEYS = "none"
@@ -136,8 +137,16 @@ class ChangeEvents(ConfigModel):
     )
     times: Literal["numbers", "converted"] = Field(
         "numbers",
-        description="With avro, columns of the types in io.debezium.time: `numbers` as they are emitted, or "
+        description="With avro, columns of the types in io.debezium.time: `numbers` and text as they are emitted, or "
         "`converted` to dates and timestamps (docs/types.md, Debezium's types).",
+    )
+    decimal_scale: int | None = Field(
+        None,
+        ge=0,
+        le=38,
+        description="With avro, digits after the point of columns of io.debezium.data.VariableScaleDecimal, which "
+        "become `decimal(38, <decimal_scale>)`; a number that does not fit is undecodable. Default: a struct of scale "
+        "and value, as it is emitted.",
     )
 
 
@@ -300,6 +309,13 @@ class TopicSettings(ConfigModel):
         if self.key_format == IGNORED_KEYS:
             return None
         return self.key_format or {"upsert": StringFormat.name, "debezium": self.value_format}.get(self.mode)
+
+    @property
+    def conversions(self) -> Conversions:
+        """The settings that decide the columns of some Avro types."""
+        if self.mode != "debezium":
+            return Conversions(self.wide_decimals)
+        return Conversions(self.wide_decimals, self.debezium.times == "converted", self.debezium.decimal_scale)
 
     @property
     def min_snapshot_age(self) -> timedelta:

@@ -247,9 +247,7 @@ def _declared_fields(config: Config, topic: Topic) -> tuple[str, list[NestedFiel
         return None
     try:
         versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
-        shapes = [
-            format_.shape(MessageSchema(version, version, wide_decimals=topic.wide_decimals)) for version in versions
-        ]
+        shapes = [format_.shape(MessageSchema(version, version, conversions=topic.conversions)) for version in versions]
     except (ValueError, SchemaError):
         # The fault of the schema itself is reported at the key that names the file, or at registration.
         return None

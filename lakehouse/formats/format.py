@@ -14,19 +14,32 @@ WideDecimals = Literal["refuse", "limit"]
 
 
 @dataclass(frozen=True)
+class Conversions:
+    """Settings of a topic that decide the columns of some Avro types.
+
+    `wide_decimals` is the topic's setting. `times` is whether Debezium's dates and times are converted, and
+    `decimal_scale` the number of digits after the point of its decimals of variable scale; None if they are not.
+    """
+
+    wide_decimals: WideDecimals = "refuse"
+    times: bool = False
+    decimal_scale: int | None = None
+
+
+@dataclass(frozen=True)
 class MessageSchema:
     """Schemas of one side of a topic's messages.
 
     `versions` are the schemas that messages may be written with, oldest first, and `read_by` those of them that define
     the columns. `record` is the record type that the topic's entry names; empty if it names none. `column` is the name
-    of the column of a message that is one value. `wide_decimals` is the topic's setting.
+    of the column of a message that is one value. `conversions` are those of the topic.
     """
 
     versions: tuple[RegisteredSchema, ...] = ()
     read_by: tuple[RegisteredSchema, ...] = ()
     record: str = ""
     column: str = "value"
-    wide_decimals: WideDecimals = "refuse"
+    conversions: Conversions = Conversions()
 
 
 class Format(ABC):

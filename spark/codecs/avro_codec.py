@@ -14,6 +14,7 @@ from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro.avro_explain import explain
 from lakehouse.formats.avro.avro_resolution import schemas
 from lakehouse.formats.avro.avro_types import Type, parse
+from lakehouse.formats.avro.connect_types import with_logical_types
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import FRAME_BYTES, MAGIC, frame, schema_id
 from spark.codecs import avro_values
@@ -32,7 +33,8 @@ END_FIELD = f"end_{secrets.token_hex(8)}"
 
 def decoder(schema: MessageSchema, reader: Type) -> AvroCodec:
     """Return the codec that decodes each record by the version that it was written with."""
-    return AvroCodec({version.id: parse(version) for version in schema.versions}, reader)
+    versions = (with_logical_types(version, schema.conversions) for version in schema.versions)
+    return AvroCodec({version.id: parse(version) for version in versions}, reader)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from lakehouse.core.sql import SPARK
+from lakehouse.formats.avro import avro_types
 from lakehouse.formats.avro.avro_format import is_double, is_long
 from lakehouse.formats.avro.avro_resolution import (
     LONG_DIGITS,
@@ -22,7 +23,8 @@ from lakehouse.formats.avro.avro_resolution import (
     read_by,
     target,
 )
-from lakehouse.formats.avro.avro_types import Type
+from lakehouse.formats.avro.avro_types import VARIABLE_DECIMAL, ZONED_TIMESTAMP, Type
+from lakehouse.formats.avro.connect_types import INFINITE, ZONED
 
 PRIMITIVES = {"long": "bigint", "bytes": "binary", "fixed": "binary", "enum": "string"}
 """Spark's names of types whose names differ from Avro's."""
@@ -49,9 +51,14 @@ def misfits(value: str, place: Type, level: int = 0) -> Iterator[str]:
                 yield f"coalesce(abs({at}) >= {10 ** (branch.precision - branch.scale)}BD, false)"
             case "string":
                 yield _is_not_text(at)
+                if branch.logical == ZONED_TIMESTAMP:
+                    is_zoned = f"{at} RLIKE {SPARK.literal(ZONED)} AND {_zoned(at)} IS NOT NULL"
+                    yield f"coalesce(NOT ({at} IN ({', '.join(map(SPARK.literal, INFINITE))}) OR {is_zoned}), false)"
             case "record":
                 for field in branch.fields:
                     yield from misfits(f"{at}.{SPARK.identifier(field.name)}", field.type, level)
+                if branch.logical == VARIABLE_DECIMAL:
+                    yield _is_no_decimal(at, branch)
             case "array":
                 yield from _of_items(at, level, misfits(_item(level), branch.inner[0], level + 1))
             case "map":
@@ -108,6 +115,11 @@ def _branch(value: str, type_: Type, level: int) -> str:
             return f"date_from_unix_date(try_cast({value} AS int))"
         case "int", _:
             return f"try_cast({value} AS int)"
+        case "string", avro_types.ZONED_TIMESTAMP:
+            infinite = (f"WHEN {SPARK.literal(text)} THEN timestamp_micros({at})" for text, at in INFINITE.items())
+            return f"CASE {value} {' '.join(infinite)} ELSE {_zoned(value)} END"
+        case "record", avro_types.VARIABLE_DECIMAL:
+            return _decimal(value, type_)
         case "record", _:
             parts = {field.name: f"{value}.{SPARK.identifier(field.name)}" for field in type_.fields}
             return _struct(value, {field.name: column(parts[field.name], field.type, level) for field in type_.fields})
@@ -116,6 +128,27 @@ def _branch(value: str, type_: Type, level: int) -> str:
         case "map", _:
             return f"transform_values({value}, (k{level}, {item}) -> {column(item, type_.inner[0], level + 1)})"
     return value
+
+
+def _zoned(value: str) -> str:
+    return f"try_cast(upper({value}) AS timestamp)"
+
+
+def _decimal(value: str, type_: Type) -> str:
+    """Return the number of a VARIABLE_DECIMAL, rounded to the digits after the point; null if it does not fit.
+
+    Its exponent has a limit because Spark would expand the digits of any.
+    """
+    most, to = type_.precision, f"decimal({type_.precision}, {type_.scale})"
+    number = f"try_cast(concat(CAST({value}.value AS string), 'E', CAST(-{value}.scale AS string)) AS {to})"
+    is_near = f"{value}.scale BETWEEN {-most} AND {most + type_.scale}"
+    return f"CASE WHEN {value}.value = 0 THEN CAST(0 AS {to}) WHEN {is_near} THEN {number} END"
+
+
+def _is_no_decimal(value: str, type_: Type) -> str:
+    excess = f"try_cast(concat('1E', CAST({value}.scale - {type_.scale} AS string)) AS decimal({type_.precision}, 0))"
+    is_rounded = f"{value}.scale > {type_.scale} AND coalesce({value}.value % {excess}, {value}.value) != 0"
+    return f"coalesce({value}.value IS NOT NULL AND ({_decimal(value, type_)} IS NULL OR {is_rounded}), false)"
 
 
 def _struct(value: str, members: dict[str, str]) -> str:
@@ -149,18 +182,22 @@ def _is_not_text(value: str) -> str:
 
 
 def _is_other(place: Type) -> bool:
-    """Return whether a column differs from the value that Spark reads: whether it contains an int."""
-    return any(branch.kind == "int" or any(map(_is_other, _parts(branch))) for branch in place.branches)
+    """Return whether a column differs from the value that Spark reads."""
+    return any(
+        branch.kind == "int" or _is_converted(branch) or any(map(_is_other, _parts(branch)))
+        for branch in place.branches
+    )
 
 
 def _has_conversion(place: Type) -> bool:
-    """Return whether a value contains one that no cast converts: a date, or a record in place of an int."""
-    if is_split(place):
-        return True
-    return any(
-        (branch.kind, branch.logical) == ("int", "date") or any(map(_has_conversion, _parts(branch)))
-        for branch in place.branches
+    """Return whether a value contains one that no cast converts, or a record in place of an int."""
+    return is_split(place) or any(
+        _is_converted(branch) or any(map(_has_conversion, _parts(branch))) for branch in place.branches
     )
+
+
+def _is_converted(type_: Type) -> bool:
+    return (type_.kind, type_.logical) == ("int", "date") or type_.logical in (ZONED_TIMESTAMP, VARIABLE_DECIMAL)
 
 
 def _parts(type_: Type) -> list[Type]:

@@ -7,7 +7,7 @@ format). The first two may be in a header instead.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
@@ -21,7 +21,7 @@ from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.formats.schema import FRAME_BYTES, HEADERS, MAGIC, guid
 from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding import framing_columns
-from spark.decoding.conditions import first_of, is_true, none_of
+from spark.decoding.conditions import first_of, is_true, none_of, some
 from spark.decoding.decoded import PREFIX, record
 from spark.decoding.exact_keys import exactly, member_of_json, text_of_json
 from spark.decoding.row_tests import outcome
@@ -310,7 +310,7 @@ def _change_events(decoded: DataFrame, decoding: Decoding[Codec]) -> _Rows:
         (is_truncate & ~truncate, "truncate"),
         (~null & ~is_true(operation.isin("c", "r", "u", "d", "t")), "unknown_operation"),
         (operation.isin("c", "r", "u") & row["after"].isNull(), "no_row"),
-        *((is_extreme, "out_of_range") for is_extreme in _extremes(decoded, decoding)),
+        *((is_extreme, "out_of_range") for is_extreme in _extremes(row["after"], _row_type(decoded, decoding))),
     ]
     return _Rows(row["after"], empty=null, deleted=deleted, truncate=truncate, filtered=filtered, faults=faults)
 
@@ -327,19 +327,25 @@ def _without_wrapper(decoded: DataFrame) -> DataFrame:
     return decoded.withColumn("v", F.struct(*fields))
 
 
-def _extremes(decoded: DataFrame, decoding: Decoding[Codec]) -> Iterator[Column]:
-    """Yield, for each date or timestamp of the row, whether it is outside of years 1 to 9999, as an infinity is."""
-    row = F.col("v")["after"]
-    for name, type_ in _row_types(decoded, decoding).items():
-        element = type_.elementType if isinstance(type_, T.ArrayType) else type_
-        if not isinstance(element, T.DateType | T.TimestampType | T.TimestampNTZType):
-            continue
-        first, last = (F.lit(text).cast(element) for text in EXTREMES)
+def _extremes(value: Column, type_: T.DataType) -> list[Column]:
+    """Return, for each date or timestamp in a value, whether it is outside of years 1 to 9999, as an infinity is."""
+    match type_:
+        case T.DateType() | T.TimestampType() | T.TimestampNTZType():
+            first, last = (F.lit(text).cast(type_) for text in EXTREMES)
+            return [is_true((value < first) | (value > last))]
+        case T.StructType():
+            return [part for field in type_ for part in _extremes(value[field.name], field.dataType)]
+        case T.ArrayType(elementType=inner):
+            return _extreme_items(value, inner)
+        case T.MapType(valueType=inner):
+            return _extreme_items(F.map_values(value), inner)
+    return []
 
-        def is_extreme(value: Column, first: Column = first, last: Column = last) -> Column:
-            return is_true((value < first) | (value > last))
 
-        yield is_true(F.exists(row[name], is_extreme)) if element is not type_ else is_extreme(row[name])
+def _extreme_items(items: Column, type_: T.DataType) -> list[Column]:
+    if not _extremes(F.lit(None), type_):
+        return []
+    return [is_true(F.exists(items, lambda item: some(_extremes(item, type_))))]
 
 
 def _event(decoded: DataFrame, decoding: Decoding[Codec], columns: Mapping[str, Column]) -> dict[str, Column]:
@@ -445,8 +451,12 @@ def _columns(
 
 def _row_types(decoded: DataFrame, decoding: Decoding[Codec]) -> dict[str, T.DataType]:
     """Return the types of a row's fields by name."""
+    return _field_types(_row_type(decoded, decoding))
+
+
+def _row_type(decoded: DataFrame, decoding: Decoding[Codec]) -> T.DataType:
     row: Any = decoded.schema["v"].dataType
-    return _field_types(row["after"].dataType if decoding.mode == "debezium" else row)
+    return row["after"].dataType if decoding.mode == "debezium" else row
 
 
 def _field_types(struct: Any) -> dict[str, T.DataType]:

@@ -2,7 +2,8 @@
 
 import json
 import struct
-from datetime import date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 
 import pytest
 
@@ -349,14 +350,23 @@ def test_infinite_date_or_time_is_dead_letter(resources):
     assert source.reasons() == ["out_of_range"] * 4
 
 
-def test_times_of_debezium_are_converted_if_declared(resources):
-    def named(type_, name):
-        return ["null", {"type": type_, "connect.version": 1, "connect.name": f"io.debezium.time.{name}"}]
+def named(type_, name):
+    """Return an optional type that Debezium names."""
+    about = {"connect.version": 1, "connect.name": f"io.debezium.{name}"}
+    return ["null", {**(type_ if isinstance(type_, dict) else {"type": type_}), **about}]
 
-    names = {"day": ("int", "Date"), "at": ("long", "MicroTimestamp"), "ms": ("long", "Timestamp")}
-    fields = [{"name": name, "type": named(*type_), "default": None} for name, type_ in names.items()]
+
+def source_of(resources, types, **debezium):
+    """Return a source whose rows have an id and optional columns of the given types."""
+    fields = [{"name": name, "type": type_, "default": None} for name, type_ in types.items()]
     row = {"type": "record", "name": "Value", "fields": [ROW["fields"][0], *fields]}
-    source = Source(resources, row=row, debezium={"times": "converted"})
+    return Source(resources, row=row, debezium=debezium)
+
+
+def test_times_of_debezium_are_converted_if_declared(resources):
+    names = {"day": ("int", "Date"), "at": ("long", "MicroTimestamp"), "ms": ("long", "Timestamp")}
+    types = {name: named(type_, f"time.{of}") for name, (type_, of) in names.items()}
+    source = source_of(resources, types, times="converted")
     moment = datetime(2026, 1, 31, 12, 30, 0, 250_000)
     micros = (moment - datetime(1970, 1, 1)) // timedelta(microseconds=1)
     values = {"day": 20_484, "at": micros, "ms": micros // 1000}
@@ -367,3 +377,66 @@ def test_times_of_debezium_are_converted_if_declared(resources):
     [row] = source.stream.rows()
     assert (row["day"], row["at"], row["ms"]) == (date(2026, 1, 31), moment, moment)
     assert source.reasons() == ["out_of_range"]
+
+
+def test_zoned_times_of_debezium_are_converted_if_declared(resources):
+    zoned = named("string", "time.ZonedTimestamp")
+    types = {"at": zoned, "times": ["null", {"type": "array", "items": zoned}]}
+    types["inner"] = ["null", {"type": "record", "name": "Inner", "fields": [{"name": "at", "type": zoned}]}]
+    source = source_of(resources, types, times="converted")
+    good = {
+        "2026-01-31T12:30:00.25Z": datetime(2026, 1, 31, 12, 30, 0, 250_000, tzinfo=UTC),
+        "2026-01-31T12:30:00.123456000+02:00": datetime(2026, 1, 31, 10, 30, 0, 123_456, tzinfo=UTC),
+        "0001-01-01T00:00:00Z": datetime(1, 1, 1, tzinfo=UTC),
+        "9999-12-31T23:59:59.999999Z": datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+    }
+    infinite = ["infinity", "-infinity", "+10000-01-01T00:00:00Z", "-0001-01-01T00:00:00Z", "0001-01-01T00:00:00+01:00"]
+    unfit = ["2026-02-30T00:00:00Z", "2026-01-31T12:30:00", "2026-01-31T12:30:00.1234567Z", "soon", ""]
+    texts = [*good, *infinite, *unfit]
+    rows = [{"id": n, "at": text, "times": [None, text], "inner": {"at": text}} for n, text in enumerate(texts)]
+    source.stream.produce(source.event("c", row) for row in rows)
+    # Infinite ones within lists and records, too.
+    source.stream.produce([source.event("c", {"id": 98, "at": None, "times": ["infinity"], "inner": None})])
+    source.stream.produce([source.event("c", {"id": 99, "at": None, "times": None, "inner": {"at": "infinity"}})])
+    source.stream.ingest()
+
+    rows = sorted(source.stream.rows(), key=lambda row: row["id"])
+    moments = [*good.values()]
+    assert [(row["at"], row["times"], row["inner"]) for row in rows] == [(at, [None, at], {"at": at}) for at in moments]
+    assert source.reasons() == ["out_of_range"] * len(infinite) + ["undecodable"] * len(unfit) + ["out_of_range"] * 2
+    texts = [letter["error_message"] for letter in source.stream.dead_letters()][len(infinite) : -2]
+    assert all("'after.at': a date-time as in RFC 3339 is expected" in text for text in texts)
+
+
+VARIABLE = {
+    "type": "record",
+    "name": "VariableScaleDecimal",
+    "namespace": "io.debezium.data",
+    "fields": [{"name": "scale", "type": "int"}, {"name": "value", "type": "bytes"}],
+}
+
+
+def variable(text):
+    """Return a number as Debezium emits a `numeric` without scale: as many digits of the fraction as it is written."""
+    sign, digits, exponent = Decimal(text).as_tuple()
+    unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
+    return {"scale": -exponent, "value": unscaled.to_bytes(unscaled.bit_length() // 8 + 1, "big", signed=True)}
+
+
+def test_decimals_of_variable_scale_are_converted_if_declared(resources):
+    amount = named(VARIABLE, "data.VariableScaleDecimal")
+    types = {"amount": amount, "amounts": ["null", {"type": "array", "items": "io.debezium.data.VariableScaleDecimal"}]}
+    source = source_of(resources, types, decimal_scale=4)
+    good = ["0", "0E+5000", "0E-5000", "12.34", "-0.0001", "1.50000000", "1E+3", "1E+33", f"-{'9' * 34}.9999", "7E-4"]
+    unfit = ["0.00001", "1E+34", f"{'9' * 35}", "1.23456", "1E-2000000000", "1E+2000000000", f"1.{'0' * 40}", "5E-38"]
+    rows = [{"id": n, "amount": variable(text), "amounts": [variable(text)]} for n, text in enumerate([*good, *unfit])]
+    source.stream.produce([source.event("c", row) for row in [*rows, {"id": 99, "amount": None, "amounts": None}]])
+    source.stream.ingest()
+
+    rows = sorted(source.stream.rows(), key=lambda row: row["id"])
+    decimals = [Decimal(text) for text in good]
+    assert [(row["amount"], row["amounts"]) for row in rows] == [*((d, [d]) for d in decimals), (None, None)]
+    assert source.reasons() == ["undecodable"] * len(unfit)
+    texts = [letter["error_message"] for letter in source.stream.dead_letters()]
+    rules = ("the number is not a decimal of 38 digits, 4 of them after the point", "a decimal has more than 38 digits")
+    assert all("'after.amount" in text and any(rule in text for rule in rules) for text in texts)

@@ -5,7 +5,8 @@ avro_resolution applies in Spark. No reason contains a value.
 """
 
 from lakehouse.formats.avro.avro_resolution import described, fault, read_by, target
-from lakehouse.formats.avro.avro_types import RecordField, Type
+from lakehouse.formats.avro.avro_types import VARIABLE_DECIMAL, ZONED_TIMESTAMP, RecordField, Type
+from lakehouse.formats.avro.connect_types import is_zoned
 
 INT_BYTES, LONG_BYTES = 5, 10
 """Maximum bytes of a number (Avro specification, Primitive Types; Protocol Buffers, variable-length zig-zag)."""
@@ -89,6 +90,8 @@ class _Walk:
     def value(self, wrote: Type, reads: Type | None, path: str) -> None:
         start = self.at
         match wrote.kind:
+            case "record" if reads and reads.logical == VARIABLE_DECIMAL:
+                self.variable_decimal(reads, path)
             case "record":
                 readers = self.pair(wrote, reads)[1] if reads else {}
                 for field in wrote.fields:
@@ -153,9 +156,23 @@ class _Walk:
                 raise _Fault(path, f"a decimal has more than {reads.precision} digits", start)
         if reads.kind == "string":
             try:
-                value.decode()
+                text = value.decode()
             except UnicodeDecodeError as error:
                 raise _Fault(path, f"{what} is not UTF-8", self.at - len(value) + error.start) from None
+            if reads.logical == ZONED_TIMESTAMP and not is_zoned(text):
+                raise _Fault(path, "a date-time as in RFC 3339 is expected, with at most microseconds", start)
+
+    def variable_decimal(self, reads: Type, path: str) -> None:
+        """Read a decimal with its own scale."""
+        start, scale = self.at, self.number(f"{path}.scale", LONG_BYTES)
+        value = self.sized(f"{path}.value")
+        self.content(value, reads.fields[1].type, f"{path}.value", start)
+        number = abs(int.from_bytes(value, "big", signed=True))
+        digits = len(str(number))
+        zeros = digits - len(str(number).rstrip("0"))
+        if number and (scale - zeros > reads.scale or digits - scale > reads.precision - reads.scale):
+            rule = f"the number is not a decimal of {reads.precision} digits, {reads.scale} of them after the point"
+            raise _Fault(path, rule, start)
 
     def sized(self, path: str) -> bytes:
         """Read a length and as many bytes."""

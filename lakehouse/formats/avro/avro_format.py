@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.table_protocol import UNION_BRANCH
+from lakehouse.formats.avro import avro_types
 from lakehouse.formats.avro.avro_types import MAX_PRECISION, PRIMITIVES, Type, merged, parse, require_bounded
+from lakehouse.formats.avro.connect_types import with_logical_types
 from lakehouse.formats.columns import distinct
 from lakehouse.formats.format import MessageSchema, RegisteredFormat
 from lakehouse.formats.json import json_text
@@ -41,7 +43,8 @@ class AvroFormat(RegisteredFormat):
     suffix = ".avsc"
 
     def reader(self, schema: MessageSchema) -> Type:
-        return reader(schema.read_by, limits_decimals=schema.wide_decimals == "limit")
+        versions = [with_logical_types(version, schema.conversions) for version in schema.read_by]
+        return reader(versions, limits_decimals=schema.conversions.wide_decimals == "limit")
 
     def columns(self, reader: Type) -> Shape:
         return columns(reader)
@@ -214,9 +217,11 @@ class _Columns:
                         f"of Iceberg. Lower its scale, or register it as a string"
                     )
                 return t.DecimalType(type_.precision, type_.scale)
+            case _, avro_types.VARIABLE_DECIMAL:
+                return t.DecimalType(type_.precision, type_.scale)
             case _, "date":
                 return t.DateType()
-            case _, "timestamp-millis" | "timestamp-micros":
+            case _, "timestamp-millis" | "timestamp-micros" | avro_types.ZONED_TIMESTAMP:
                 return t.TimestamptzType()
             case _, "local-timestamp-millis" | "local-timestamp-micros":
                 return t.TimestampType()

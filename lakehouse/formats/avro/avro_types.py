@@ -30,12 +30,17 @@ MAX_PRECISION = 38
 MAX_NUMBERS = {"float": float.fromhex("0x1.fffffep127"), "double": sys.float_info.max}
 """Largest numbers of the floating-point types (IEEE 754)."""
 
+ZONED_TIMESTAMP, VARIABLE_DECIMAL = "io.debezium.time.ZonedTimestamp", "io.debezium.data.VariableScaleDecimal"
+"""Logical types of text and records, which lakehouse.formats.avro.connect_types declares."""
+
 LOGICAL = {
     "int": {"date", "time-millis"},
     "long": {"time-micros"}
     | {f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros", "nanos")},
+    "string": {ZONED_TIMESTAMP},
+    "record": {VARIABLE_DECIMAL},
 }
-"""Logical types of numbers, by the type they annotate. Of the other logical types only `decimal` changes a value."""
+"""Logical types by the type they annotate. Of the others only `decimal` changes a value."""
 
 
 @dataclass(frozen=True)
@@ -294,7 +299,7 @@ class _Parser:
         else:
             _names([field["name"] for field in schema["fields"]], full)
             fields = tuple(self.field(field, namespace, depth) for field in schema["fields"])
-            type_ = Type("record", full, aliases, fields=fields)
+            type_ = Type("record", full, aliases, fields=fields, **_logical(schema, kind))
         self.named[full] = type_
         return type_
 
@@ -343,6 +348,9 @@ def _logical(schema: dict[str, Any], kind: str) -> dict[str, Any]:
         room = digits(schema["size"]) if kind == "fixed" else math.inf
         if type(precision) is int and type(scale) is int and 0 <= scale <= precision and 1 <= precision <= room:
             return {"logical": logical, "precision": precision, "scale": scale}
+    if logical == VARIABLE_DECIMAL and kind == "record":
+        # Its scale is that of the column.
+        return {"logical": logical, "precision": MAX_PRECISION, "scale": _number(schema, "scale")}
     return {"logical": logical} if isinstance(logical, str) and logical in LOGICAL.get(kind, ()) else {}
 
 

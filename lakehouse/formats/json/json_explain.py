@@ -20,14 +20,15 @@ MAX_LEVELS, MAX_DIGITS = 1000, 1000
 
 EXACT = Context(prec=MAX_DIGITS, Emin=-(10**12), Emax=10**12)
 
-_DAY = r"^(?!0000)\d{4}-\d\d-\d\d"
+_YEAR, _MONTH_AND_DAY = r"^(?!0000)\d{4}", r"-\d\d-\d\d"
 _ZONE = r"([Zz]|[+-](?:(?:0\d|1[0-7]):[0-5]\d|18:00))"
 _END = r"(?![\s\S])"
 """The end of the text. A dollar sign would also match before a final line break, in Java as in Python."""
-DATE = _DAY + _END
-_TIME = _DAY + r"[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?"
-LOCAL_TIME = _TIME + _END
-MOMENT = _TIME + _ZONE + _END
+DATE = _YEAR + _MONTH_AND_DAY + _END
+_TIME = _MONTH_AND_DAY + r"[Tt ]\d\d:\d\d:\d\d(\.\d{1,6}0*)?"
+TIME_AND_ZONE = _TIME + _ZONE + _END
+LOCAL_TIME = _YEAR + _TIME + _END
+MOMENT = _YEAR + TIME_AND_ZONE
 """RFC 3339, 5.6, with fractions that fit microseconds and zones of up to 18 hours (Java, java.time.ZoneOffset)."""
 FIRST_MOMENT, LAST_MOMENT = "0001-01-01T00:00:00Z", "9999-12-31T23:59:59.999999Z"
 

@@ -14,8 +14,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables.metadata_columns import internal, registered
 from lakehouse.formats import evolution, format_of, of_type
-from lakehouse.formats.avro.connect_types import with_logical_types
-from lakehouse.formats.format import MessageSchema, RegisteredFormat, WideDecimals
+from lakehouse.formats.format import Conversions, MessageSchema, RegisteredFormat
 from lakehouse.formats.json.connect_payload import with_payload
 from lakehouse.formats.schema import Guids, RegisteredSchema, Shape
 from lakehouse.pipeline.engine_values import Decoding, Side
@@ -311,7 +310,7 @@ def topic_side(
     """Return the schema of a topic's keys or values, as `side_schema` does."""
     name, record = (topic.value_format, topic.record) if which == "value" else (topic.effective_key_format, "")
     assert name is not None, "the keys have a schema"
-    return side_schema(name, versions, record, read_by, topic.wide_decimals)
+    return side_schema(name, versions, record, read_by, topic.conversions)
 
 
 def side_schema(
@@ -319,7 +318,7 @@ def side_schema(
     versions: Sequence[RegisteredSchema],
     record: str = "",
     read_by: Sequence[RegisteredSchema] = (),
-    wide_decimals: WideDecimals = "refuse",
+    conversions: Conversions | None = None,
 ) -> SideSchema:
     """Return the schema of a key or value.
 
@@ -328,13 +327,15 @@ def side_schema(
         versions: The versions, oldest first.
         record: The full name of the record type; empty for the first one.
         read_by: The versions that define the columns; all if empty.
-        wide_decimals: The topic's setting.
+        conversions: Those of the topic; none if omitted.
 
     Raises:
         SchemaError: The newest version cannot become columns.
         ConfigError: The format is unknown.
     """
-    schema = MessageSchema(tuple(versions), tuple(read_by or versions), record, wide_decimals=wide_decimals)
+    schema = MessageSchema(
+        tuple(versions), tuple(read_by or versions), record, conversions=conversions or Conversions()
+    )
     return _read(name, schema)
 
 
@@ -379,11 +380,6 @@ def _versions(registry: RegistryClient, topic: Topic, which: Literal["key", "val
             f"The schema registry has no subject '{subject}', so records cannot be decoded. Nothing was ingested. "
             f"Register the schema, or start the producer that registers it"
         )
-    if topic.mode == "debezium" and topic.debezium.times == "converted":
-        versions = [
-            replace(version, text=with_logical_types(version.text)) if version.type == "AVRO" else version
-            for version in versions
-        ]
     record = topic.record if which == "value" else ""
     named = [version for version in versions if not record or formats.is_named(version, record)]
     if not named:
