@@ -181,12 +181,15 @@ def resource_of(resources: object, key: str, type_: type[Resource]) -> Resource:
     """Return the resource with a key, which is of a class.
 
     Raises:
+        ConfigError: The environment has no such system.
         TypeError: It is of another class.
     """
     if (resource := find_resource(resources, key, type_)) is None:
+        fields = getattr(type_, "model_fields", {})
+        required = ", ".join(name for name, field in fields.items() if field.is_required())
         raise ConfigError(
-            f"The current environment (LAKEHOUSE_ENV) has no '{key}'. Nothing was changed. Add its settings in "
-            f"lakehouse.yaml"
+            f"The environment has no `{key}`. Nothing was changed. Add it to the environment in lakehouse.yaml "
+            f"(required keys: {required}), or set LAKEHOUSE_ENV to an environment that has it"
         )
     return resource
 

@@ -94,11 +94,16 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
 AGREE = "engines_agree"
 
 
-def engines_check(config: Config, topic: Topic) -> CheckDefinition:
+def engines_check(config: Config, topic: Topic, place: str) -> CheckDefinition:
     """Return the check that compares row counts and sums in the snapshot that each reader exposes.
 
     It sums the columns of integers and decimals. Each engine reads these columns once, so the check costs one query on
     the whole table per engine.
+
+    Args:
+        config: The configuration.
+        topic: The topic.
+        place: The name of the reader whose asset has the check.
     """
     readers = configured(config)
 
@@ -108,8 +113,8 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
         totals = {
             reader.name: reader.query_totals(topic, ref, resources)
             for reader in readers
-            # The checks of an optional reader's own asset report a missing table.
-            if not reader.is_optional or reader.current(ref, resources)
+            # The checks of another reader's asset report a missing table.
+            if reader.name == place or reader.current(ref, resources)
         }
         # The history is read after the queries, because a snapshot may be published during them.
         history = commits(published_table(resources.catalog, ref))
@@ -126,7 +131,7 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
             compared.append(queried)
         return dg.AssetCheckResult(
             check_name=AGREE,
-            asset_key=[asset_of(config), topic.name],
+            asset_key=[place, topic.name],
             passed=not problems,
             description=escaped("; ".join(problems))
             or f"{compared[-1].rows:,} rows and {len(compared[-1].sums)} sums are the same everywhere",
@@ -145,9 +150,16 @@ def engines_check(config: Config, topic: Topic) -> CheckDefinition:
     )
 
 
-def asset_of(config: Config) -> str:
-    """Return the name of the last required reader, whose asset has the check."""
-    return [reader.name for reader in configured(config) if not reader.is_optional][-1]
+def asset_of(config: Config) -> str | None:
+    """Return the name of the reader whose asset has the check; None if the environment has no reader.
+
+    It ends the chain of the first reader: a run publishes there last.
+    """
+    last = None
+    for reader in configured(config):
+        if last in (None, reader.upstream):
+            last = reader.name
+    return last
 
 
 def _in_spark(ref: TableRef, queried: TableTotals, resources: Resources) -> TableTotals:

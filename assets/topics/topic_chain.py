@@ -42,7 +42,8 @@ def topic_definitions(config: Config, topic: Topic) -> dg.Definitions:
     """Return the assets and checks of one topic."""
     further = {"iceberg": [ledger_check(config, topic)]}
     further |= {reader.name: [reader_check(config, topic, reader)] for reader in configured(config)}
-    further[asset_of(config)].append(engines_check(config, topic))
+    if place := asset_of(config):
+        further[place].append(engines_check(config, topic, place))
     return dg.Definitions(assets=_chain(config, topic), asset_checks=_checks(config, topic, further))
 
 

@@ -33,13 +33,10 @@ def plain(value: object) -> str:
 def topics(statuses: Sequence[TopicStatus]) -> Table:
     """Return a table with the offsets of each topic and the lag of each stage."""
     # The readers load Dagster, pyiceberg and the clients of all systems, which other commands do not need.
-    from lakehouse.readers import registered
     from lakehouse.readers.freshness import NAMES
 
     present = {stage.stage for status in statuses for stage in status.stages}
-    # Few deployments have the optional readers, so the others do not show empty columns for them.
-    optional = {reader.name for reader in registered() if reader.is_optional}
-    columns = [stage for stage in NAMES if stage in present or stage not in optional]
+    columns = [stage for stage in NAMES if stage in present]
     width = max((len(status.topic) for status in statuses), default=0)
     names = ["end offset", "ingested", *(NAMES[stage] for stage in columns)]
     table = Table(Column("topic", min_width=width), *map(_column, names), title="Freshness")

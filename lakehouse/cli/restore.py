@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lakehouse.cli.systems import kafka_topics, open_clients
 from lakehouse.config import loader
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.readers import publish
+from lakehouse.readers import configured, publish
 from resources.iceberg.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def restore(*, with_routes: bool) -> list[str]:
-    """Register every published table of the Iceberg catalog with the readers, as the assets do.
+    """Publish every published table of the Iceberg catalog to the readers, as the assets do.
 
     Args:
         with_routes: Whether to include the topics in Kafka that routes match.
@@ -26,6 +26,8 @@ def restore(*, with_routes: bool) -> list[str]:
         The names of the restored topics.
     """
     config = loader.load()
+    if not configured(config):
+        return []
     with open_clients(config) as resources:
         names = kafka_topics(config, resources) if with_routes else ()
         topics = [

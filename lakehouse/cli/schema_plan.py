@@ -4,6 +4,7 @@ import importlib.util
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from pyiceberg.types import NestedField, StringType, StructType
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
 from lakehouse.core.errors import ConfigError, SchemaError
-from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import with_schemas
 from lakehouse.formats.columns import table_schema
@@ -21,6 +21,7 @@ from lakehouse.formats.evolution import SchemaChange, changes
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_key, require_naming
+from lakehouse.readers import configured
 from resources.protocols import RegistryClient, Resources
 
 HARMLESS = ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_REORDERED", "COMMENT_CHANGED")
@@ -40,6 +41,8 @@ class Plan:
     """The table does not exist yet."""
     invalid: str | None = None
     """The reason for which no table can have this schema, or None."""
+    snowflake_table: str | None = None
+    """The table's name in Snowflake; None if the environment has no Snowflake."""
 
     @property
     def is_accepted(self) -> bool:
@@ -73,7 +76,7 @@ class Plan:
                 for change in self.changes
             ],
             "readers": list(self.readers),
-            "snowflake_table": _snowflake(self),
+            "snowflake_table": self.snowflake_table,
         }
 
     def lines(self) -> Iterator[str]:
@@ -89,8 +92,8 @@ class Plan:
             yield f"  {'accepted' if change.accepted else 'REFUSED'} {change}"
         yield from (f"  {statement};" for statement in self.statements)
         yield from (f"  {reader}" for reader in self.readers)
-        if self.is_accepted:
-            yield f"  Snowflake table {_snowflake(self)} gets the change when it is refreshed"
+        if self.is_accepted and self.snowflake_table:
+            yield f"  Snowflake table {self.snowflake_table} gets the change when it is refreshed"
 
 
 def plan(
@@ -105,6 +108,7 @@ def plan(
         older: The other versions of the topic's values, oldest first.
     """
     ref = topic.table_in(config.namespace)
+    planned_for = partial(Plan, ref, snowflake_table=_in_snowflake(config, ref))
     try:
         schemas = read(file, topic, older)
         target = as_table(schemas, table)
@@ -114,12 +118,12 @@ def plan(
             require_key(schemas)
         schemas.deletion()
     except SchemaError as error:
-        return Plan(ref, invalid=str(error))
+        return planned_for(invalid=str(error))
     if table is None:
-        return Plan(ref, is_new=True)
+        return planned_for(is_new=True)
     planned = tuple(changes(table, Shape(target.as_struct(), schemas.previous_names)))
     planned = (*planned, *_dropped(table, read(file, topic), planned))
-    return Plan(ref, planned, tuple(readers(config, topic, planned)))
+    return planned_for(planned, tuple(readers(config, topic, planned)))
 
 
 def plan_registered(config: Config, topic: Topic, resources: Resources, file: Path | None = None) -> Plan:
@@ -128,6 +132,7 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
     A schema that is missing, or that no table can have, is a refusal, not an error.
     """
     ref, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
+    planned_for = partial(Plan, ref, snowflake_table=_in_snowflake(config, ref))
     alone = None
     try:
         registry: RegistryClient = resources.schema_registry
@@ -136,14 +141,14 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
             registry = _WithFile(registry, topic, alone.value.versions[0])
         decision = decide_schema(topic, resolve_schemas(registry, topic), table)
     except SchemaError as error:
-        return Plan(ref, invalid=str(error))
+        return planned_for(invalid=str(error))
     if decision.error and all(change.accepted for change in decision.changes):
         # Versions in conflict: no change of the table is refused.
-        return Plan(ref, invalid=str(decision.error))
+        return planned_for(invalid=str(decision.error))
     planned = decision.changes
     if alone and table is not None:
         planned = (*planned, *_dropped(table.schema(), alone, planned))
-    return Plan(ref, planned, tuple(readers(config, topic, planned)), is_new=table is None)
+    return planned_for(planned, tuple(readers(config, topic, planned)), is_new=table is None)
 
 
 @dataclass(frozen=True)
@@ -229,5 +234,6 @@ def _source(transform: str) -> str:
     return Path(spec.origin).read_text() if spec and spec.origin and spec.origin.endswith(".py") else ""
 
 
-def _snowflake(plan: Plan) -> str:
-    return naming.snowflake_name(str(plan.ref))
+def _in_snowflake(config: Config, ref: TableRef) -> str | None:
+    names = {reader.name: reader.table_name(ref) for reader in configured(config)}
+    return names.get("snowflake")

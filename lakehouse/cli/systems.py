@@ -10,6 +10,7 @@ import dagster as dg
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
+from lakehouse.readers import configured
 from resources.build import build_resources, require_variables
 from resources.kafka.kafka import Kafka
 from resources.protocols import Resources, resource_of
@@ -17,11 +18,16 @@ from resources.protocols import Resources, resource_of
 
 @contextmanager
 def open_clients(config: Config) -> Iterator[Resources]:
-    """Yield the resources of the environment in LAKEHOUSE_ENV by their keys: kafka, catalog, snowflake …"""
+    """Yield the resources of the environment in LAKEHOUSE_ENV by their keys: kafka, catalog, snowflake …
+
+    Raises:
+        ConfigError: The environment is incomplete.
+    """
     if environment_name() == "local":
         from lakehouse.local.client_environment import environment
 
         os.environ.update(environment())
+    configured(config)
     declared = build_resources(config, environment_name())
     require_variables(config, environment_name())
     with dg.build_resources(declared) as resources:

@@ -31,9 +31,13 @@ _OWN = {
     "schema_registry": SystemClasses("resources.schema_registry:SchemaRegistry"),
     "spark": SystemClasses("resources.spark.servers:Connect", kinds="resources.spark.servers:registered"),
     "catalog": SystemClasses("resources.iceberg.catalog:Catalog"),
-    "glue": SystemClasses("resources.aws.glue:Glue", reader="lakehouse.readers.glue_reader:GlueReader"),
+    "glue": SystemClasses(
+        "resources.aws.glue:Glue", reader="lakehouse.readers.glue_reader:GlueReader", is_optional=True
+    ),
     "snowflake": SystemClasses(
-        "resources.snowflake.snowflake:Snowflake", reader="lakehouse.readers.snowflake_reader:SnowflakeReader"
+        "resources.snowflake.snowflake:Snowflake",
+        reader="lakehouse.readers.snowflake_reader:SnowflakeReader",
+        is_optional=True,
     ),
     "alerts": SystemClasses("resources.webhook:Webhook"),
     "open_lineage": SystemClasses("resources.open_lineage:OpenLineage"),

@@ -4,6 +4,7 @@ from typing import Protocol
 
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
+from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.aws.glue import Glue
@@ -33,10 +34,21 @@ def is_stored_by_confluent(config: Config, topic: Topic) -> bool:
 
 
 def table_resources(config: Config, topic: Topic) -> frozenset[str]:
-    """Return the keys of the resources that `table_of` and `catalog_of` need."""
-    if is_stored_by_confluent(config, topic):
-        return frozenset({TABLEFLOW_CATALOG, "kafka"})
-    return frozenset(() if topic.is_ingested else {"glue", "kafka"})
+    """Return the keys of the resources that `table_of` and `catalog_of` need.
+
+    Raises:
+        ConfigError: Tableflow writes the table, and the environment has neither catalog in which it would be.
+    """
+    if topic.is_ingested:
+        return frozenset()
+    environment = environment_name()
+    for catalog in (TABLEFLOW_CATALOG, "glue"):
+        if catalog in config.environments.get(environment, {}):
+            return frozenset({catalog, "kafka"})
+    raise ConfigError(
+        f"lakehouse.yaml: environments.{environment}: it has neither `glue` nor `{TABLEFLOW_CATALOG}`, the catalogs in "
+        f"which Tableflow registers the table of '{topic.name}'. Nothing was changed. Add one of them"
+    )
 
 
 def source_resources(config: Config, topic: Topic) -> frozenset[str]:

@@ -80,12 +80,7 @@ def in_snowflake(statement: str, resources: Resources) -> QueryResult:
 
 def in_athena(statement: str, resources: Resources) -> QueryResult:
     """Run a statement in Athena."""
-    if (athena := find_resource(resources, "athena", Athena)) is None:
-        raise LakehouseError(
-            "The current environment has no Athena. Nothing was run. Add `athena: {region: …}` to it in "
-            "lakehouse.yaml, or choose another environment with LAKEHOUSE_ENV"
-        )
-    return QueryResult(*athena.query(statement))
+    return QueryResult(*resource_of(resources, "athena", Athena).query(statement))
 
 
 def in_duckdb(statement: str, resources: Resources) -> QueryResult:
@@ -118,7 +113,8 @@ ENGINES = {"snowflake": in_snowflake, "athena": in_athena, "duckdb": in_duckdb, 
 """The function that runs a statement, by engine. Arguments: the statement, and the environment's resources."""
 
 
-def run(statement: str, engine: str, resources: Resources) -> QueryResult:
-    """Run a query in an engine."""
+def run(statement: str, engine: str | None, resources: Resources) -> QueryResult:
+    """Run a query in an engine; None is Snowflake where the environment has it, and else DuckDB."""
+    engine = engine or ("snowflake" if find_resource(resources, "snowflake", Snowflake) else "duckdb")
     require_query(statement, engine)
     return ENGINES[engine](statement, resources)

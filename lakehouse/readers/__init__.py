@@ -34,9 +34,23 @@ def registered() -> tuple[Reader, ...]:
 
 
 def configured(config: Config) -> tuple[Reader, ...]:
-    """Return the readers of the current environment, each after the one that it follows."""
-    settings = config.environments.get(environment_name(), {})
-    return tuple(reader for reader in registered() if not reader.is_optional or reader.resource in settings)
+    """Return the readers of the current environment, each after the one that it follows.
+
+    Raises:
+        ConfigError: The environment has a reader without the one that it follows.
+    """
+    environment = environment_name()
+    settings = config.environments.get(environment, {})
+    readers = tuple(reader for reader in registered() if reader.resource in settings)
+    for reader in readers:
+        upstream = reader_of(reader.upstream)
+        if upstream and upstream not in readers:
+            raise ConfigError(
+                f"lakehouse.yaml: environments.{environment}.{reader.resource}: {reader.label} shows what "
+                f"{upstream.label} has, and the environment has no `{upstream.resource}`. Nothing was changed. Add its "
+                f"settings, or remove those of `{reader.resource}`"
+            )
+    return readers
 
 
 def reader_of(name: str) -> Reader | None:

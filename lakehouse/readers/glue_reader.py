@@ -21,7 +21,6 @@ class GlueReader(MetadataPointer):
     name = "glue"
     label = "Glue"
     resource = "glue"
-    is_optional = False
     engine = "DuckDB through Glue"
     kinds = frozenset({"glue", "iceberg"})
     description = "Registered in the AWS Glue Data Catalog."

@@ -61,11 +61,10 @@ class Reader(ABC):
     label: ClassVar[str]
     """The display name."""
     resource: ClassVar[str]
-    """The key of its Dagster resource, which is also the system's key in lakehouse.yaml."""
+    """The key of its Dagster resource, which is also the system's key in lakehouse.yaml. Environments without it do not
+    have the reader."""
     upstream: ClassVar[str] = "iceberg"
     """The first part of the key of the asset that it follows: `iceberg`, or the name of another reader."""
-    is_optional: ClassVar[bool] = True
-    """Whether it is used only in environments that configure its resource."""
     kinds: ClassVar[frozenset[str]] = frozenset({"iceberg"})
     """Tags of its assets, which Dagster shows as icons."""
     description: ClassVar[str]

@@ -28,7 +28,6 @@ class SnowflakeReader(Reader):
     name = "snowflake"
     label = "Snowflake"
     resource = "snowflake"
-    is_optional = False
     upstream = "glue"
     engine = "Snowflake"
     kinds = frozenset({"snowflake", "iceberg"})

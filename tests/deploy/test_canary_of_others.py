@@ -15,7 +15,8 @@ from lakehouse.config.model import Config
 from lakehouse.core.errors import UnclearState
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.names import Names
-from lakehouse.deploy.verification.deployment_role import DeploymentRole
+from lakehouse.deploy.verification.canary import Canary
+from lakehouse.deploy.verification.deployment_role import DeploymentRole, Unchecked
 from lakehouse.deploy.verification.verify import Verification
 
 ACCOUNT, REGION = "123456789012", "eu-west-1"
@@ -70,6 +71,21 @@ def test_verify_leaves_a_foreign_table_in_snowflake(glue: Any, comment: str) -> 
     ):
         list(verification.run())
     assert snowflake.dropped == []
+
+
+def test_verify_without_snowflake_leaves_its_steps_unchecked(glue: Any) -> None:
+    canary = Canary("trading", SimpleNamespace(catalog=None))
+    canary.written.append(canary.ref)
+    role = DeploymentRole(Names("production", ACCOUNT, REGION), "trading", "reader", has_role=False, written=[])
+
+    unchecked = [step.run() for step in canary.read("reader", "snowflake") if isinstance(step, Unchecked)]
+
+    assert {(step.role, step.reason) for step in unchecked} == {
+        ("reader", "the environment has no `athena`"),
+        ("snowflake", "the environment has no `snowflake`"),
+    }
+    boto3.client("s3", region_name="us-east-1").create_bucket(Bucket=role.names.bucket)
+    assert canary.remove(role) == []
 
 
 def test_writer_without_database_creates_none(glue: Any) -> None:

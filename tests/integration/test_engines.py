@@ -11,7 +11,7 @@ from tests.support.topics import TRADES, Stream, framed, trade
 
 def check(stream):
     """Return the result, the description and the totals of the engines check."""
-    result = engines_check(stream.config, stream.topic).run(SimpleNamespace(resources=stream.resources))
+    result = engines_check(stream.config, stream.topic, "snowflake").run(SimpleNamespace(resources=stream.resources))
     return result.passed, result.description, [record.data for record in result.metadata["totals"].value.records]
 
 

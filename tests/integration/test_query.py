@@ -136,8 +136,3 @@ def test_query_that_drops_the_table_is_refused(engine, sales):
     assert result.output.startswith("Error: The SQL is not a single query: it is DROP. Nothing was run.")
     [row] = json.loads(query(f"SELECT count(*) AS n FROM {sales}", engine))
     assert in_lower_case(row) == {"n": len(SALES)}
-
-
-def test_query_athena_is_missing_in_embedded_stack(sales):
-    result = CliRunner().invoke(main, ["query", "SELECT 1", "--engine", "athena"])
-    assert result.exit_code == 1 and "no Athena" in result.output

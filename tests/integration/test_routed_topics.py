@@ -11,6 +11,7 @@ from lakehouse.cli.main import main
 from lakehouse.config.loader import load
 from lakehouse.config.model import PROJECT, Config, Route
 from resources.build import build_resources
+from tests.support.declared import EMBEDDED_READERS
 from tests.support.topics import TRADES, Stream, admin, framed, register, trade
 
 
@@ -19,7 +20,7 @@ def test_route_new_topics_become_partitions_with_tables(resources):
     pattern = rf"{stream.namespace}\.(?P<user>\w+)"
     settings = {"pattern": pattern, "table": "of_{user}", "key": "userid", "mode": "upsert", "name": "by_user"}
     route = Route.model_validate(settings)
-    config = Config(namespace=stream.namespace, topics={}, routes={"by_user": route}, environments={})
+    config = Config(namespace=stream.namespace, topics={}, routes={"by_user": route}, environments=EMBEDDED_READERS)
     built = build_resources(load(PROJECT / "lakehouse.yaml"), "local")
     defs = dg.Definitions.merge(route_definitions(config, route), dg.Definitions(resources=built))
     assets = list(defs.assets)

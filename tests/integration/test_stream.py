@@ -27,6 +27,7 @@ from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
 from resources.build import build_resources
 from resources.iceberg.namespace_identity import namespace_identity
+from tests.support.declared import EMBEDDED_READERS
 from tests.support.faults import oracle
 from tests.support.faults.proxied import ProxiedStream, proxied
 from tests.support.servers.proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
@@ -39,7 +40,7 @@ SECONDS = 300
 
 def config_of(*of: Stream) -> Config:
     topics = {stream.name: stream.topic for stream in of}
-    return Config(namespace=of[0].namespace, topics=topics, environments={})
+    return Config(namespace=of[0].namespace, topics=topics, environments=EMBEDDED_READERS)
 
 
 def create_streams(resources, *settings) -> list[Stream]:
@@ -221,9 +222,8 @@ def test_stream_route_topics_are_partitions_in_dagster(resources):
     other.produce_trades(range(4))
     names = {stream.name: stream for stream in (one, other)}
     settings = {"name": "both", "pattern": f"(?P<of>{'|'.join(names)})", "table": "of_{of}", "key": "userid"}
-    config = Config(
-        namespace=one.namespace, topics={}, routes={"both": Route.model_validate(settings)}, environments={}
-    )
+    routes = {"both": Route.model_validate(settings)}
+    config = Config(namespace=one.namespace, topics={}, routes=routes, environments=EMBEDDED_READERS)
     with dg.instance_for_test() as instance:
         existing = [*names, "of_somebody_else"]
         StreamService(config, select_topics(config, [], existing), resources, [].append, instance, once=True).run()

@@ -15,6 +15,7 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.aws.glue import Glue
+from tests.support.declared import EMBEDDED_READERS
 
 pytestmark = pytest.mark.stack
 NAMINGS = {
@@ -55,7 +56,7 @@ def published(resources, naming):
 def materialize(resources, database, checks, naming="confluent_portable"):
     entry = {"name": "orders", "engine": "tableflow", "checks": checks, "metadata": {"naming": naming}}
     topic = Topic.model_validate(entry)
-    config = Config(namespace="trading", topics={"orders": topic}, environments={})
+    config = Config(namespace="trading", topics={"orders": topic}, environments=EMBEDDED_READERS)
     glue_settings = resources.glue
     glue = Glue(region=glue_settings.region, catalog_id=glue_settings.catalog_id, tableflow_database=database)
     systems = {"catalog": resources.catalog, "glue": glue, "kafka": resources.kafka, "spark": resources.spark}
@@ -107,7 +108,7 @@ def chain(resources, published, naming, mode):
     entry = {"name": f"orders-{database[4:]}", "kafka_topic": "orders", "engine": "tableflow", "mode": mode}
     entry |= {"key": "orderid"} if mode == "upsert" else {}
     topic = Topic.model_validate({**entry, "metadata": {"naming": naming}, "max_lag_seconds": 1})
-    config = Config(namespace="trading", topics={topic.name: topic}, environments={})
+    config = Config(namespace="trading", topics={topic.name: topic}, environments=EMBEDDED_READERS)
     glue_settings = resources.glue
     glue = Glue(region=glue_settings.region, catalog_id=glue_settings.catalog_id, tableflow_database=database)
     systems = {name: getattr(resources, name) for name in ("catalog", "kafka", "spark", "snowflake")} | {"glue": glue}
@@ -162,7 +163,7 @@ def test_tableflow_chain_shows_table_in_glue_and_snowflake(resources, chain, nam
     assert dg.materialize(assets, resources=systems).success
     for reader in readers:
         assert reader_check(config, topic, reader).run(context).passed
-    assert engines_check(config, topic).run(context).passed
+    assert engines_check(config, topic, "snowflake").run(context).passed
     offset = NAMINGS[naming][1].upper()
     name = f'"{topic.table.upper()}"'
     _, shown = systems["snowflake"].query(f'SELECT "{offset}" FROM "TRADING".{name} ORDER BY orderid')

@@ -10,6 +10,9 @@ import yaml
 
 from resources.iceberg.catalog import Catalog
 
+EMBEDDED_READERS: dict[str, dict[str, dict[str, Any]]] = {"local": {"glue": {}, "snowflake": {}}}
+"""Environments with the readers of the embedded stack, for a configuration that is not read from a file."""
+
 NOWHERE = "127.0.0.1:1"
 """An address at which nothing answers."""
 

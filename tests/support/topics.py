@@ -33,6 +33,7 @@ from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader import Registration
+from tests.support.declared import EMBEDDED_READERS
 from tests.support.intercepted import InterceptedEngines, Interceptor, acting_once
 from tests.support.processes import killed
 from tests.support.processes.forked import Forked, fork
@@ -128,7 +129,7 @@ class Stream:
 
     @property
     def config(self) -> Config:
-        return Config(namespace=self.namespace, topics={self.name: self.topic}, environments={})
+        return Config(namespace=self.namespace, topics={self.name: self.topic}, environments=EMBEDDED_READERS)
 
     @property
     def systems(self) -> Clients:

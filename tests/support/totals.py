@@ -5,6 +5,7 @@ from decimal import ROUND_HALF_UP, Decimal
 
 from lakehouse.config.model import PROJECT, Config
 from lakehouse.pipeline.derivation.derivation import derive
+from tests.support.declared import EMBEDDED_READERS
 from tests.support.topics import TRADES, Stream, framed, trade
 
 KEY = ["trade_timestamp", "userid", "side", "symbol"]
@@ -34,7 +35,7 @@ class Totals:
         self.config = Config(
             namespace=self.trades.namespace,
             topics={self.trades.name: self.trades.topic, self.totals.name: self.totals.topic},
-            environments={},
+            environments=EMBEDDED_READERS,
         )
 
     def produce(self, numbers, timestamp_ms, **changes):

@@ -222,8 +222,3 @@ def test_query_unreachable_athena_raises_without_secret(monkeypatch):
     with pytest.raises(Unreachable, match="Athena does not answer at region eu-west-1") as raised:
         run_query("SELECT 1")
     assert "hidden" not in str(raised.value)
-
-
-def test_query_environment_without_athena_raises():
-    with pytest.raises(LakehouseError, match="no Athena"):
-        run("SELECT 1", "athena", SimpleNamespace())

@@ -20,6 +20,7 @@ from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.snowflake.snowflake import Snowflake
+from tests.support.declared import EMBEDDED_READERS
 
 NAMES = ("carts", "orders", "trades", "users")
 UNCLEAR = "Glue has a table shop.orders that is not an Iceberg table. Nothing was changed"
@@ -74,7 +75,7 @@ class RefusingSnowflake(Snowflake):
 @pytest.fixture
 def config():
     topics = {name: Topic.model_validate({"name": name, "key": "id"}) for name in NAMES}
-    return Config(namespace="shop", topics=topics, environments={})
+    return Config(namespace="shop", topics=topics, environments=EMBEDDED_READERS)
 
 
 @pytest.fixture
@@ -166,7 +167,7 @@ def test_routed_topic_with_invalid_name_leaves_others_working(config, systems, i
     """The names of topics are untrusted input."""
     pattern = {"name": "all", "pattern": r"(?P<of>\w+)", "table": "{of}", "key": "id"}
     route = Route.model_validate(pattern)
-    config = Config(namespace="shop", topics={}, routes={"all": route}, environments={})
+    config = Config(namespace="shop", topics={}, routes={"all": route}, environments=EMBEDDED_READERS)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Brokers, "NAMES", (*NAMES, "0bad"))
         result = tick(topic_offsets_sensor(config), instance, systems)

@@ -62,7 +62,7 @@ def test_reader_that_is_behind_tableflow_is_reported(monkeypatch, catalog, glue)
     glue.client().create_table(DatabaseName="lkc", TableInput={"Name": "orders", "Parameters": parameters})
     later = time.time() + 7_200
     monkeypatch.setattr(reader_lag, "time", SimpleNamespace(time=lambda: later))
-    sensor = sensor_module.freshness_sensor(config_of(ORDERS))
+    sensor = sensor_module.freshness_sensor(config_of(ORDERS, glue={}, snowflake={}))
     names = dict.fromkeys(("account", "user", "role", "warehouse", "database", "aws_role_arn"), "x")
     snowflake = Behind(**names, glue_catalog_id="1", region="us-east-1", private_key_path="none.p8")
     resources = {"kafka": Cluster(bootstrap_servers="none:1"), "catalog": catalog, "glue": glue, "snowflake": snowflake}

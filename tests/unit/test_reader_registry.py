@@ -9,7 +9,7 @@ from assets.streaming import check
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.model import Config, Topic
-from lakehouse.readers import configured, registered
+from lakehouse.readers import registered
 from lakehouse.readers.freshness import NAMES
 from lakehouse.readers.lineage import dataset, upstream
 from lakehouse.readers.reader_lag import required_resources, stages_of
@@ -91,9 +91,3 @@ def test_stream_publishes_to_each_reader_instead_of_runs(config, clients, reader
     publisher = next(publisher for publisher in publishers if publisher.reader == reader)
     previous = [other for other in publishers if publisher in other.downstream]
     assert [other.reader.name for other in previous] == [name for name in [reader.upstream] if name != "iceberg"]
-
-
-def test_optional_reader_needs_configured_system(config):
-    unconfigured = config.model_copy(update={"environments": {"here": {}}})
-    assert [reader.name for reader in configured(config)] == ["glue", "snowflake", "rest"]
-    assert [reader.name for reader in configured(unconfigured)] == ["glue", "snowflake"]

@@ -15,11 +15,9 @@ from lakehouse.core.text import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import TopicServed
-from resources.aws.glue import Glue
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
 from resources.schema_registry import SchemaRegistry
-from resources.snowflake.snowflake import Snowflake
 from resources.spark.servers import Connect
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
@@ -92,18 +90,6 @@ def systems_with(folder):
         schema_registry=SchemaRegistry(url="http://127.0.0.1:1"),
         spark=Connect(remote="sc://127.0.0.1:1"),
         catalog=Catalog(type="sql", warehouse=f"file://{folder}", uri=f"sqlite:///{folder}/catalog.db"),
-        glue=Glue(region="us-east-1", catalog_id="1"),
-        snowflake=Snowflake(
-            account="a",
-            user="u",
-            role="r",
-            warehouse="w",
-            database="d",
-            aws_role_arn="x",
-            glue_catalog_id="1",
-            region="us-east-1",
-            private_key_path="k",
-        ),
     )
 
 

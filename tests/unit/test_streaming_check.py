@@ -9,6 +9,7 @@ from lakehouse.cli.status import failing_checks
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
 from lakehouse.core.text import plain
+from tests.support.declared import EMBEDDED_READERS
 
 TABLE = ("iceberg", "trades")
 BAD = BadRecords("trades", 1, [(0, 7, "no such schema")])
@@ -118,7 +119,7 @@ def instance(home):
 @pytest.fixture
 def config():
     topic = Topic.model_validate({"name": "trades", "key": "id", "continuous": True})
-    return Config(namespace="shop", topics={"trades": topic}, environments={})
+    return Config(namespace="shop", topics={"trades": topic}, environments=EMBEDDED_READERS)
 
 
 def test_failures_last_until_stream_or_run_succeeds(instance, config):
@@ -144,7 +145,7 @@ def test_failures_last_until_stream_or_run_succeeds(instance, config):
 def test_failures_of_routed_topic_are_those_that_may_be_its_own(instance):
     shop, matched = ("iceberg", "shop"), {("iceberg/shop", CHECK)}
     route = Route.model_validate({"name": "shop", "pattern": r"shop\..*", "continuous": True})
-    config = Config(namespace="shop", topics={}, routes={"shop": route}, environments={})
+    config = Config(namespace="shop", topics={}, routes={"shop": route}, environments=EMBEDDED_READERS)
     verdicts = Verdicts(instance.report_runless_asset_event)
     verdicts.failed(shop, "shop.a", BAD)
     verdicts.failed(shop, "shop.c, merging small files", BAD)

@@ -20,6 +20,13 @@ Editors complete and check lakehouse.yaml by its [JSON Schema](../lakehouse.sche
 file and reports every error with its line. A value written `{env: NAME}` is read from an environment variable; secrets
 must be written this way. A key without a default is required.
 """
+_ENVIRONMENTS = """\
+## Environments
+
+Each entry of `environments` has the systems `kafka`, `schema_registry`, `spark` and `catalog`, and those of the others
+that you use. Without a reader, such as `glue`, `snowflake` or `rest_catalog`, the topics have no assets and checks of
+it. `snowflake` needs `glue`, in which it finds the tables.
+"""
 _HEADER = ["key", "type", "default", "meaning"]
 
 
@@ -57,7 +64,7 @@ def configuration() -> str:
         f"## Metadata\n\nThe key `metadata` of a topic.\n\n{_table(models['Metadata'])}",
         f"## Retention\n\nThe key `retention` of a topic. {models['Retention']['description']}\n\n"
         + _table(models["Retention"]),
-        "## Environments\n\nEach entry of `environments` has these systems.",
+        _ENVIRONMENTS,
         *(f"### {name}\n\n{_summary(system(name))}\n\n{_fields(system(name))}" for name in SYSTEMS),
         f"## Deployments\n\n{models['Deployment']['description']}\n\n{_table(models['Deployment'])}",
         *(

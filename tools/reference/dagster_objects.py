@@ -14,9 +14,11 @@ from tools.reference.markdown import code, page, table
 _INTRODUCTION = """\
 These are all Dagster objects, from a [lakehouse.yaml](../../tools/reference/every_object.yaml) with one entry of each
 kind. `<topic>` is the name of an entry of `topics` or `routes`; the assets of a route are partitioned by topic. A topic
-has only the assets and checks of its settings: `dead_letters/<topic>` requires `errors: log`, `rest/<topic>` the system
-`rest_catalog`, checks of Confluent Cloud the system `confluent_cloud`, and `streaming` requires `continuous: true`. A
-check that a topic declares has the name of its entry in `checks`, here `declared_check`.
+has only the assets and checks of its settings: `dead_letters/<topic>` requires `errors: log`, `glue/<topic>`,
+`snowflake/<topic>` and `rest/<topic>` the systems `glue`, `snowflake` and `rest_catalog`, checks of Confluent Cloud the
+system `confluent_cloud`, and `streaming` requires `continuous: true`. Without `snowflake`, `glue/<topic>` has the check
+`engines_agree`, and without both, `rest/<topic>` has it. A check that a topic declares has the name of its entry in
+`checks`, here `declared_check`.
 """
 _CONFIGURATION = Path(__file__).with_name("every_object.yaml")
 

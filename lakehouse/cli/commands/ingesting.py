@@ -14,7 +14,7 @@ from lakehouse.core.terminal import echo
 @click.argument("topics", nargs=-1)
 @click.option("--once", is_flag=True, help="Ingest the backlog of each topic, then exit.")
 def stream(topics: tuple[str, ...], once: bool) -> None:
-    """Ingest TOPICS continuously: a record is in its table, Glue and Snowflake seconds after it was produced.
+    """Ingest TOPICS continuously: a record is in its table and its readers seconds after it was produced.
 
     TOPICS defaults to the entries with `continuous: true`, or to all entries if none has it. Ctrl-C and SIGTERM stop
     the stream after the batches in progress. After a kill, the next stream resumes from the offsets in the tables.

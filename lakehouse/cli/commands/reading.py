@@ -50,12 +50,14 @@ def status() -> None:
 @click.command()
 @click.argument("sql")
 @click.option(
-    "--engine", type=click.Choice(list(ENGINES)), default="snowflake", show_default=True, help="Query engine."
+    "--engine",
+    type=click.Choice(list(ENGINES)),
+    help="Query engine. Default: snowflake if the environment has it, and else duckdb.",
 )
 @click.option(
     "--output", type=click.Choice(["table", "csv", "json"]), default="table", show_default=True, help="Output format."
 )
-def query(sql: str, engine: str, output: str) -> None:
+def query(sql: str, engine: str | None, output: str) -> None:
     """Run a query and print its result. `csv` and `json` print numbers with all digits.
 
     \b
@@ -64,7 +66,8 @@ def query(sql: str, engine: str, output: str) -> None:
       lakehouse query "SELECT * FROM trading.users LIMIT 10" --engine duckdb --output csv
 
     The SQL is one query. Statements that write are refused, in each engine. DuckDB runs in this process on full copies
-    of the catalog's tables. Snowflake and Athena query the snapshots that were last published to them.
+    of the catalog's tables. Snowflake and Athena, which the environment must have, query the snapshots that were last
+    published to them.
     """
     with open_clients(loader.load()) as resources:
         result = run(sql, engine, resources)

@@ -36,7 +36,7 @@ def up(only: tuple[str, ...], kafka_sasl: bool | None) -> None:
     restoration = Restoration(servers)
     show.up(Home.default(), servers, restoration.on_ready, kafka_sasl)
     if restored := restoration.result():
-        click.echo(f"Registered again in Glue and Snowflake: {', '.join(restored)}")
+        click.echo(f"Published to the readers again: {', '.join(restored)}")
 
 
 @click.command()

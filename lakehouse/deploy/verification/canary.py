@@ -25,7 +25,7 @@ class Canary:
 
     namespace: str
     clients: Any
-    """Has the resources `catalog`, `snowflake` and, if the environment has it, `athena` as attributes."""
+    """Has the resource `catalog` as an attribute, and `snowflake` and `athena` if the environment has them."""
     written: list[TableRef] = field(default_factory=list)
     """The table, once it has its rows."""
 
@@ -58,21 +58,21 @@ class Canary:
             role: Of DuckDB and Athena.
             snowflake_role: That Snowflake assumes.
         """
-        for caller, action, call in (
-            (role, "a scan by pyiceberg", self._scan),
-            (role, "athena:GetQueryResults of a count", self._query_athena),
-            (snowflake_role, "CREATE ICEBERG TABLE in Snowflake", self._create_in_snowflake),
-            (snowflake_role, "a query by Snowflake", self._query_snowflake),
+        for system, caller, action, call in (
+            ("catalog", role, "a scan by pyiceberg", self._scan),
+            ("athena", role, "athena:GetQueryResults of a count", self._query_athena),
+            ("snowflake", snowflake_role, "CREATE ICEBERG TABLE in Snowflake", self._create_in_snowflake),
+            ("snowflake", snowflake_role, "a query by Snowflake", self._query_snowflake),
         ):
             if not self.written:
                 yield Unchecked(caller, f"{action} on {self.ref}", "the canary table could not be written")
-            elif call == self._query_athena and not hasattr(self.clients, "athena"):
-                yield Unchecked(caller, f"{action} on {self.ref}", "the environment has no `athena`")
+            elif not hasattr(self.clients, system):
+                yield Unchecked(caller, f"{action} on {self.ref}", f"the environment has no `{system}`")
             else:
                 yield Probe(caller, action, str(self.ref), call)
 
     def remove(self, role: DeploymentRole) -> list[str]:
-        """Remove the table from Snowflake and from Glue, then its files.
+        """Remove the table from Snowflake, if the environment has it, and from Glue, then its files.
 
         Args:
             role: The role that deletes tables and files.
@@ -101,6 +101,8 @@ class Canary:
         return problems
 
     def _drop_in_snowflake(self) -> list[str]:
+        if not hasattr(self.clients, "snowflake"):
+            return []
         try:
             comment = self.clients.snowflake.table_comment(*self.ref.shown)
             if comment == COMMENT:

@@ -113,7 +113,7 @@ class Verification:
     config: Config
     credentials: CloudCredentials
     clients: Any
-    """Has SYSTEMS as attributes, `athena` only if the environment has it."""
+    """Has those of SYSTEMS that the environment has as attributes."""
 
     def run(self) -> Iterator[Finding]:
         """Yield a finding for each permission. The canary table is removed at the end, also after a failure."""

@@ -75,7 +75,7 @@ class ReaderSchedule(Schedule):
         self.glue = MemoryGlueClient(world, self.on_shown)
         self.rest = MemoryRestServer(world, iceberg, self.on_shown)
         self.snowflake = MemorySnowflakeServer(world, iceberg, self.glue, self.on_shown)
-        settings: dict[str, dict[str, object]] = {"snowflake": {}, "rest_catalog": {}}
+        settings: dict[str, dict[str, object]] = {"glue": {}, "snowflake": {}, "rest_catalog": {}}
         self.config = Config(
             namespace=NAMESPACE,
             topics={NAME: self.topic},

@@ -78,7 +78,8 @@ class StreamSchedule:
         self._clients = Clients(self._kafka, self._registry, engine, SimulatedCatalog.on(self._iceberg))
         topics = self._declared({"max_records_per_batch": choices.of((4, 2)), "continuous": True})
         by_name = {topic.name: topic for topic in topics}
-        self._config = Config(namespace=NAMESPACE, topics=by_name, environments={environment_name(): {}})
+        readers: dict[str, dict[str, str]] = {"glue": {}, "snowflake": {}}
+        self._config = Config(namespace=NAMESPACE, topics=by_name, environments={environment_name(): readers})
         self._oracles = {t.name: self._oracle(t, engine) for t in topics}
         self._sources = {
             name: SourceTopic(choices, world, log, *(self._oracles[t.name] for t in topics if t.topic == name))
