@@ -1,7 +1,7 @@
 """Commands that inspect tables, and commands that repair or maintain them."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 
 import click
@@ -9,7 +9,7 @@ import click
 from lakehouse.cli import console
 from lakehouse.cli.systems import named_topics, open_clients, require_written_by_spark, verification
 from lakehouse.config import loader
-from lakehouse.config.model import Config
+from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import LakehouseError, logged_reason
 from lakehouse.core.terminal import echo
@@ -66,7 +66,8 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
 def redrive(topic: str, poison: bool) -> None:
     """Decode and check the dead letters of TOPIC again, and publish those that pass as rows.
 
-    The others stay dead letters. Readers and derived topics receive the rows. A second redrive duplicates nothing.
+    The others stay dead letters. Readers and derived topics receive the rows. A second redrive duplicates nothing, and
+    passes on to them what one that was interrupted did not.
 
     \b
     List the reasons:            lakehouse dead-letters orders
@@ -78,7 +79,8 @@ def redrive(topic: str, poison: bool) -> None:
     with open_clients(declared) as resources, hide_values(entry), _with_check_results():
         result = redrive_letters(declared.namespace, entry, Clients.of(resources), poison=poison)
         echo(result.describe())
-        if result.recovered:
+        # Without a new row, too: a command that was killed may have added rows.
+        if resources.catalog.chain(entry.table_in(declared.namespace)).published:
             _pass_on(declared, topic, resources)
     if result.attempted > result.recovered:
         remaining = result.attempted - result.recovered
@@ -113,7 +115,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
         result = replay_range(declared.namespace, entry, Clients.of(resources), since, branch)
         rows = pluralize(result.counts.rows, "row")
         echo(f"{pluralize(result.counts.consumed, 'record')} replayed: {rows} written to {branch or 'main'}")
-        if result.snapshot_id and not branch:
+        if not branch:
             _pass_on(declared, topic, resources)
 
 
@@ -177,19 +179,14 @@ def maintain(topics: tuple[str, ...]) -> None:
     """
     declared = loader.load()
     require_written_by_spark(declared, topics)
-    failed = []
     with open_clients(declared) as resources:
-        for entry in named_topics(declared, topics, resources):
-            try:
-                with hide_values(entry):
-                    for result in maintenance.maintain(
-                        declared.namespace, entry, resources.catalog, engine_client(resources.spark)
-                    ):
-                        echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
-            except Exception as error:
-                why = logged_reason(f"The maintenance of {entry.name} failed", error)
-                echo(f"{entry.name}: {why}", err=True)
-                failed.append(entry.name)
+
+        def maintain_one(entry: Topic) -> None:
+            engines = engine_client(resources.spark)
+            for result in maintenance.maintain(declared.namespace, entry, resources.catalog, engines):
+                echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
+
+        failed = _failing(maintain_one, named_topics(declared, topics, resources), "maintenance")
     if failed:
         raise LakehouseError(
             f"The maintenance of {', '.join(failed)} failed, and that of the other topics is done. Remove the cause, "
@@ -206,20 +203,31 @@ def _pass_on(declared: Config, topic: str, resources: Resources) -> None:
     for reader, published in publish(declared, declared.topic(topic), resources).items():
         rows = "" if published.rows is None else f", {published.rows:,} rows"
         echo(f"{reader.label} shows snapshot {published.snapshot_id}{rows}")
-    failed = []
-    for derived in (entry for entry in declared.topics.values() if entry.source.upstream == topic):
-        try:
-            with hide_values(derived):
-                messages = produce(declared, derived, Clients.of(resources)).messages
-            echo(f"{pluralize(messages, 'message')} derived for {derived.name}")
-        except Exception as error:
-            echo(f"{derived.name}: {logged_reason(f'{derived.name} was not derived', error)}", err=True)
-            failed.append(derived.name)
+
+    def derive(derived: Topic) -> None:
+        messages = produce(declared, derived, Clients.of(resources)).messages
+        echo(f"{pluralize(messages, 'message')} derived for {derived.name}")
+
+    entries = (entry for entry in declared.topics.values() if entry.source.upstream == topic)
+    failed = _failing(derive, entries, "derivation")
     if failed:
         raise LakehouseError(
             f"The rows are published, and {', '.join(failed)} was not derived from them. Remove the cause, and "
             f"materialize {', '.join(f'kafka/{name}' for name in failed)}"
         )
+
+
+def _failing(action: Callable[[Topic], None], entries: Iterable[Topic], kind: str) -> list[str]:
+    """Do something for all entries, print why it failed, and return the names of the entries for which it did."""
+    failed = []
+    for entry in entries:
+        try:
+            with hide_values(entry):
+                action(entry)
+        except Exception as error:
+            echo(f"{entry.name}: {logged_reason(f'The {kind} of {entry.name} failed', error)}", err=True)
+            failed.append(entry.name)
+    return failed
 
 
 @contextmanager

@@ -71,6 +71,26 @@ def test_derive_after_kill_at_any_call_loses_and_duplicates_nothing(is_grouped):
     assert number > 20
 
 
+@pytest.mark.parametrize("is_grouped", [False, True], ids=["rows", "groups"])
+def test_derive_after_kill_of_redrive_at_any_call_has_its_rows(is_grouped):
+    numbers = set()
+    for number in itertools.count():
+        schedule = Derivation(is_grouped=is_grouped)
+        with schedule.begun():
+            schedule.ingest(record(1), record(1, schema_id=LATE), record(2))
+            schedule.register()
+            is_killed = schedule.kill_at("redrive", number)
+            schedule.measure_derived()
+            schedule.complete("derive")
+            numbers.add(len(schedule.produced()))
+            # Without a record of the source.
+            schedule.complete("redrive", "derive")
+            assert offsets(schedule) == [0, 1, 2]
+        if not is_killed:
+            break
+    assert numbers == {2, 3}
+
+
 @pytest.mark.parametrize("phase", ["schema", "branch", "write", "audit", "dead_letters", "publish"])
 def test_ingest_beside_concurrent_run_publishes_each_record_once(phase):
     with begun("append") as schedule:
