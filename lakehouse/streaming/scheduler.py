@@ -29,6 +29,9 @@ FILES_PER_COMPACTION = 100
 PAUSED_SECONDS = 5.0
 """Interval at which a topic that is paused or waits for a command is checked."""
 
+REVIEW_SECONDS = 60.0
+"""Maximum time between two derivations of a topic: a redrive or replay may have ended before it derived its rows."""
+
 ATTEMPTS = 5
 """Number of attempts at a topic in a stream with `once` if a system does not answer."""
 
@@ -68,7 +71,9 @@ class TopicState:
     turns: int = 0
     """The number of turns that published a batch or found the table complete, perhaps by another writer."""
     computed_at: int | None = None
-    """The turns of its source when a derived topic was last derived; None before."""
+    """The turns of its source when a derived topic was last derived; None before, and if it is due again."""
+    review_at: float = math.inf
+    """When a derived topic is derived again, even if its source has no turn until then."""
 
     @property
     def behind(self) -> int:
@@ -147,6 +152,12 @@ class Scheduler:
         state = self.states[name]
         return state.fault is not None or self._owns(self.topics[name].topic, len(state.ends or {}))
 
+    def is_behind(self, name: str) -> bool:
+        """Return whether a table that this stream, and no other of its group, fills lacks records or may lack some."""
+        state = self.states[name]
+        lacks_records = state.ends is not None and (state.position is None or state.behind > 0)
+        return lacks_records and self.is_assigned(name)
+
     def is_expected(self, name: str) -> bool:
         """Return whether the topic must exist in Kafka, because no turn of a stream creates it.
 
@@ -174,6 +185,8 @@ class Scheduler:
         if has_lost_records or state.topic_id not in ("", topic_id):
             # The position is that of another log; the next turn determines which.
             state.position, state.is_replaced, state.computed_at = None, True, None
+        if now >= state.review_at:
+            state.computed_at = None
         state.topic_id, state.ends = topic_id, ends
         if state.noticed_at is None and self._is_ready(name):
             state.noticed_at = now
@@ -190,10 +203,10 @@ class Scheduler:
         state.topic_id, state.fault = "", None
         state.ends = state.position = state.computed_at = None
 
-    def set_computed(self, name: str, turns: int) -> None:
+    def set_computed(self, name: str, turns: int, now: float) -> None:
         """Store that a derived topic was derived after this number of turns of its source had ended."""
         state = self.states[name]
-        state.computed_at = None if state.is_replaced else turns
+        state.computed_at, state.review_at = None if state.is_replaced else turns, now + REVIEW_SECONDS
 
     def batch_limit(self, name: str) -> int:
         """Return the maximum number of records of a topic's next batch."""
@@ -229,8 +242,8 @@ class Scheduler:
         not_before = began + EVERY_SECONDS if behind < limit and not self.once else now
         return TurnEnd(behind, now - noticed, is_first, bool(failures or was_paused), failures, not_before)
 
-    def end_unassigned(self, name: str, began: float) -> int | None:
-        """End the turn of a topic that another stream ingests.
+    def end_idle(self, name: str, began: float) -> int | None:
+        """End the turn of a topic that another stream ingests, or whose table lacks nothing.
 
         Returns:
             The number of consecutive failed turns before; None if the topic had neither failed nor was paused.
@@ -303,5 +316,4 @@ class Scheduler:
         if state.was_unreadable and not state.fault:
             # Each stream reports that the topic can be read again, as each has reported that it cannot.
             return True
-        is_behind = state.ends is not None and (state.position is None or state.behind > 0)
-        return is_behind and self.is_assigned(name)
+        return self.is_behind(name)

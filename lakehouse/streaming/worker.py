@@ -143,10 +143,10 @@ class Worker:
         if topic.source.upstream:
             self._compute(topic, topic.source.upstream, clients)
         with context.lock:
-            is_assigned, ends, limit = scheduler.is_assigned(name), state.ends or {}, scheduler.batch_limit(name)
-        if not is_assigned:
+            is_behind, ends, limit = scheduler.is_behind(name), state.ends or {}, scheduler.batch_limit(name)
+        if not is_behind:
             with context.lock:
-                failures = scheduler.end_unassigned(name, began)
+                failures = scheduler.end_idle(name, began)
                 context.lock.notify_all()
             if failures is not None:
                 context.events.put(TopicRecovered(name, failures))
@@ -187,7 +187,7 @@ class Worker:
         with context.lock:
             # First: a stream with `once` reads the ends of a derived topic only here.
             self._poll(clients.kafka, [topic.name])
-            scheduler.set_computed(topic.name, turns)
+            scheduler.set_computed(topic.name, turns, time.monotonic())
 
 
 class Compactor:

@@ -8,7 +8,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, Paused, Unreachable
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.streaming.pacing import EVERY_SECONDS, MIN_RECORDS
-from lakehouse.streaming.scheduler import ATTEMPTS, FILES_PER_COMPACTION, PAUSED_SECONDS, Scheduler
+from lakehouse.streaming.scheduler import ATTEMPTS, FILES_PER_COMPACTION, PAUSED_SECONDS, REVIEW_SECONDS, Scheduler
 
 DOWN = Unreachable("Kafka", "127.0.0.1:1", "the address")
 WRONG = LakehouseError("The table is of another topic")
@@ -180,7 +180,7 @@ def test_topic_of_other_stream_that_can_be_read_again_has_recovered():
     stream.back_off("a", WRONG, 0.0)
     stream.set_ends("a", "id", {0: 5}, 1.0)
     assert stream.acquire(1.0) == "a"
-    assert stream.end_unassigned("a", 1.0) == 1
+    assert stream.end_idle("a", 1.0) == 1
     assert stream.acquire(100.0) is None
 
 
@@ -189,7 +189,7 @@ def test_derived_topic_of_other_stream_recovers_after_a_pause():
     assert stream.acquire(0.0) == "d"
     assert stream.back_off("d", Paused("d", "by ann"), 0.0) == PAUSED_SECONDS
     assert stream.acquire(PAUSED_SECONDS) == "d"
-    assert stream.end_unassigned("d", PAUSED_SECONDS) == 0
+    assert stream.end_idle("d", PAUSED_SECONDS) == 0
     assert stream.acquire(100.0) == "d"
     assert stream.back_off("d", Paused("d", "by ann"), 100.0) == PAUSED_SECONDS
 
@@ -198,21 +198,30 @@ def test_derived_topic_of_other_stream_recovers_after_a_pause():
 def test_computable_derived_topic_follows_turns_of_source(batch):
     stream = scheduler(topic("a"), derived("d", "a"))
     assert stream.is_computable("d")
-    stream.set_computed("d", 0)
+    stream.set_computed("d", 0, 0.0)
     assert not stream.is_computable("d")
     stream.set_ends("a", "id", {0: 5}, 0.0)
     serve(stream, "a", {0: 5}, 0.0, batch)
     assert stream.acquire(0.0) == "d"
-    stream.set_computed("d", 1)
-    assert stream.end_unassigned("d", 0.0) is None
+    stream.set_computed("d", 1, 0.0)
+    assert stream.end_idle("d", 0.0) is None
     assert stream.acquire(100.0) is None
+
+
+def test_derived_topic_is_derived_again_after_a_minute():
+    stream = scheduler(topic("a"), derived("d", "a"))
+    stream.set_computed("d", 0, 0.0)
+    stream.set_ends("d", "id", {}, REVIEW_SECONDS - 1)
+    assert not stream.is_computable("d")
+    stream.set_ends("d", "id", {}, REVIEW_SECONDS)
+    assert stream.is_computable("d")
 
 
 def test_deleted_derived_topic_is_derived_again_and_others_are_missing():
     stream = scheduler(topic("a"), derived("d", "a"))
     for name in "ad":
         stream.set_ends(name, "id", {0: 5}, 0.0)
-    stream.set_computed("d", 0)
+    stream.set_computed("d", 0, 0.0)
     assert (stream.is_expected("a"), stream.is_expected("d"), stream.is_computable("d")) == (True, False, False)
     stream.set_missing("d")
     assert stream.is_computable("d")
@@ -223,7 +232,7 @@ def test_derived_topic_recreated_during_its_turn_is_derived_again():
     stream.set_ends("d", "id", {0: 5}, 0.0)
     assert stream.acquire(0.0) == "d"
     stream.set_ends("d", "other", {0: 0}, 0.0)
-    stream.set_computed("d", 0)
+    stream.set_computed("d", 0, 0.0)
     assert stream.is_computable("d")
 
 

@@ -6,12 +6,14 @@ from contextlib import contextmanager
 
 import pytest
 
+from lakehouse.streaming.scheduler import REVIEW_SECONDS
 from tests.simulation.choices import Choices
 from tests.simulation.described.steps import record
 from tests.simulation.schedules.derivation import TARGET
 from tests.simulation.schedules.groups import GroupSchedule
 from tests.simulation.schedules.schedule import simulation
 from tests.simulation.systems.memory_files import empty_store
+from tests.simulation.systems.registry import LATE, OWN
 from tests.simulation.world import simulated_time
 
 
@@ -30,8 +32,8 @@ class Streams(GroupSchedule):
             self._raise_violations()
             self._end_processes()
 
-    def produce(self, topic, *keys):
-        self._kafka.topics[topic].produce(0, [record(key) for key in keys])
+    def produce(self, topic, *keys, schema_id=OWN):
+        self._kafka.topics[topic].produce(0, [record(key, schema_id=schema_id) for key in keys])
 
     def finish(self, name):
         self._finish(name)
@@ -46,6 +48,15 @@ class Streams(GroupSchedule):
 
     def delete_derived(self):
         self._delete()
+
+    def redrive(self):
+        """Redrive all dead letters, as a command that is killed before it derives the rows."""
+        self._register()
+        name = "redrive orders"
+        process = self.world.start(name, self._programs()[name])
+        while process in self.world.processes:
+            self.world.step(process)
+        assert process.result is None
 
     def errors(self):
         """Return the errors with which `stream --once` ended."""
@@ -105,3 +116,15 @@ def test_stream_retries_derivation_that_was_fenced_off():
         schedule.fence_after("kafka.produce")
         schedule.finish("stream once")
         assert not schedule.errors()
+
+
+def test_stream_derives_redriven_rows_without_new_records():
+    schedule = Streams()
+    with schedule.begun():
+        schedule.produce("orders", 1)
+        schedule.produce("orders", 2, schema_id=LATE)
+        schedule.start("stream")
+        schedule.run_until_served()
+        schedule.redrive()
+        schedule.world.advance(REVIEW_SECONDS)
+        schedule.run_until_served()
