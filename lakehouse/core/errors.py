@@ -153,7 +153,7 @@ class Yielded(TransientError):
         super().__init__(
             f"The table of '{topic}' is {state}",
             "No batch was begun",
-            "The topic continues when the command ends, and after that time if it was killed",
+            "The topic continues when the command ends, and at that time if it was killed",
         )
 
 

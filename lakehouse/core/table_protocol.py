@@ -140,8 +140,8 @@ NAMES: Sequence[StoredName] = (
     StoredName(
         RESERVATION,
         "table property",
-        "A command that waits to publish: JSON with `holder`, `command`, `seconds` and `until_ms`, after which it has "
-        "no effect. Ingestion and maintenance begin nothing until then, or until the command removes it",
+        "A command that waits to publish: JSON with `holder`, `command` and `until_ms`, after which it has no effect. "
+        "The command renews it, and removes it when it ends. Ingestion and maintenance begin nothing until then",
         writers=("resources/iceberg/reservation.py",),
     ),
     StoredName(

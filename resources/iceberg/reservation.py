@@ -2,22 +2,26 @@
 
 A command reads for minutes what it writes in one commit, and a stream commits every few seconds, so the command would
 always be the one that lost. A reservation only orders the writers: which commit is correct, the staged commit decides.
-It is a property with a time at which it ends, so that nobody has to remove that of a command which was killed.
+It is a property with a time at which it ends, which a thread of the command renews: that of a command which was killed
+ends within `LEASE_SECONDS`. A command that hangs renews it for at most `ATTEMPT_FACTOR` durations of its last attempt.
 """
 
 from __future__ import annotations
 
 import json
+import threading
 import uuid
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, TypeVar
 
 from lakehouse.core.errors import CommitConflict, LakehouseError, Yielded
 from lakehouse.core.polling import SYSTEM_CLOCK, poll
 from lakehouse.core.table_protocol import RESERVATION
 from lakehouse.core.tables.naming import TableRef
+from resources.build import with_own_connections
 from resources.iceberg.commits import MAX_SKEW_SECONDS, detect_conflict, format_utc, now_ms
 
 if TYPE_CHECKING:
@@ -30,17 +34,18 @@ T = TypeVar("T")
 ATTEMPTS = 6
 """Number of attempts of a command. In the second one, it may meet batches that began before its reservation."""
 
-MIN_SECONDS = 60.0
-"""Minimum duration of a reservation, twice the tolerated difference between the clocks of two machines."""
+LEASE_SECONDS = 60.0
+"""Time after which a reservation ends unless it is renewed, twice the tolerated difference between the clocks of two
+machines."""
+
+RENEWAL_SECONDS = 15.0
+"""Interval at which a reservation is renewed."""
 
 ATTEMPT_FACTOR = 3
-"""Duration of a reservation, in durations of the attempt before it."""
+"""Maximum time for which a reservation is renewed, in durations of the attempt before it."""
 
 LOOK_SECONDS = 1.0
 """Interval at which a reservation is looked up."""
-
-COMMITS = 20
-"""Number of attempts at a change of a reservation beside other commits."""
 
 
 @dataclass(frozen=True)
@@ -51,14 +56,12 @@ class Reservation:
     """Identifies one execution of a command."""
     command: str
     """The command."""
-    seconds: float
-    """Its duration."""
     until_ms: int
-    """The time at which it ends, in milliseconds since the epoch."""
+    """The time at which it ends unless it is renewed, in milliseconds since the epoch."""
 
     def describe(self) -> str:
         """Return the reservation as text."""
-        return f"reserved by `lakehouse {self.command}` until {format_utc(self.until_ms)} UTC at the latest"
+        return f"reserved by `lakehouse {self.command}` until {format_utc(self.until_ms)} UTC, or until it is renewed"
 
 
 def reservation_of(table: Table | None) -> Reservation | None:
@@ -66,10 +69,11 @@ def reservation_of(table: Table | None) -> Reservation | None:
     text = table.properties.get(RESERVATION) if table else None
     if not text:
         return None
-    reservation = Reservation(**json.loads(text))
+    stored = json.loads(text)
+    reservation = Reservation(stored["holder"], stored["command"], stored["until_ms"])
     remaining = (reservation.until_ms - now_ms()) / 1000
     # A clock that is far ahead must not reserve a table for longer.
-    return reservation if 0 < remaining <= reservation.seconds + MAX_SKEW_SECONDS else None
+    return reservation if 0 < remaining <= LEASE_SECONDS + MAX_SKEW_SECONDS else None
 
 
 def require_unreserved(name: str, table: Table | None) -> None:
@@ -99,61 +103,77 @@ def in_turn(catalog: Catalog, first: TableRef, command: str, attempt: Callable[[
     Raises:
         CommitConflict: Writers that do not yield kept publishing first.
     """
-    holder, number = uuid.uuid4().hex[:12], 0
-    while True:
-        began = SYSTEM_CLOCK.now()
-        try:
-            result = attempt()
-        except CommitConflict:
-            number += 1
-            if number == ATTEMPTS:
-                _release(catalog, first, holder)
-                raise
-            seconds = max(MIN_SECONDS, ATTEMPT_FACTOR * (SYSTEM_CLOCK.now() - began))
-            reserve(catalog, first, Reservation(holder, command, seconds, 0))
-        except BaseException:
-            if number:
-                _release(catalog, first, holder)
-            raise
-        else:
-            if number:
-                _release(catalog, first, holder)
-            return result
+    with ExitStack() as stack:
+        lease: Lease | None = None
+        for _ in range(ATTEMPTS - 1):
+            began = SYSTEM_CLOCK.now()
+            with suppress(CommitConflict):
+                return attempt()
+            lease = lease or stack.enter_context(Lease(catalog, first, command))
+            lease.hold(ATTEMPT_FACTOR * (SYSTEM_CLOCK.now() - began))
+        return attempt()
 
 
-def reserve(catalog: Catalog, first: TableRef, reservation: Reservation) -> None:
-    """Reserve the newest table of a chain, after other commands that have reserved it.
+class Lease:
+    """The reservation of the newest table of a chain by one execution of a command, which a thread renews.
 
     Args:
         catalog: The catalog.
         first: The first table of the chain.
-        reservation: The reservation, whose end is computed.
+        command: The name of the command.
     """
-    for _ in range(COMMITS):
-        ref, table = catalog.chain(first).newest
+
+    def __init__(self, catalog: Catalog, first: TableRef, command: str):
+        self._catalog, self._first, self._command = catalog, first, command
+        self._holder, self._renewed_until = uuid.uuid4().hex[:12], 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._renew, daemon=True)
+
+    def __enter__(self) -> Lease:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+        # If that fails, the reservation ends at its time.
+        with suppress(LakehouseError):
+            self._change(self._catalog, reserve=False)
+
+    def hold(self, seconds: float) -> None:
+        """Reserve the table, after other commands that have reserved it, and renew the reservation for a time.
+
+        Args:
+            seconds: The longest time for which it is renewed.
+        """
+        poll(lambda: self._change(self._catalog), pause=LOOK_SECONDS)
+        self._renewed_until = SYSTEM_CLOCK.now() + seconds
+
+    def _renew(self) -> None:
+        catalog = with_own_connections(self._catalog)
+        while not self._ended.wait(RENEWAL_SECONDS):
+            if SYSTEM_CLOCK.now() < self._renewed_until:
+                with suppress(LakehouseError):
+                    self._change(catalog)
+
+    def _change(self, catalog: Catalog, *, reserve: bool = True) -> bool:
+        """Set the reservation, or remove it.
+
+        Returns:
+            Whether it was done; else another command has reserved the table, or another writer changed it.
+        """
+        _, table = catalog.chain(self._first).newest
         present = reservation_of(table)
-        if present and present.holder != reservation.holder:
-            await_unreserved(catalog, ref)
-            continue
-        if table is None:
-            return
-        until = now_ms() + int(reservation.seconds * 1000)
-        text = json.dumps(asdict(reservation) | {"until_ms": until})
+        if table is None or (present and present.holder != self._holder):
+            return table is None
+        reservation = Reservation(self._holder, self._command, now_ms() + int(LEASE_SECONDS * 1000))
         with suppress(CommitConflict), catalog.translate_errors(), detect_conflict(table):
             with table.transaction() as transaction:
-                transaction.set_properties({RESERVATION: text})
-            return
-
-
-def _release(catalog: Catalog, first: TableRef, holder: str) -> None:
-    """End the reservation of a command. If that fails, it ends at its time."""
-    for _ in range(COMMITS):
-        with suppress(LakehouseError):
-            _, table = catalog.chain(first).newest
-            present = reservation_of(table)
-            if table is None or present is None or present.holder != holder:
-                return
-            with catalog.translate_errors(), detect_conflict(table):
-                with table.transaction() as transaction:
+                if reserve:
+                    transaction.set_properties({RESERVATION: json.dumps(asdict(reservation))})
+                elif present:
                     transaction.remove_properties(RESERVATION)
-                return
+            return True
+        return False

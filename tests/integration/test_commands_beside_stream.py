@@ -86,16 +86,14 @@ def test_redrive_and_replay_commit_beside_busy_stream(resources, tmp_path):
     assert places == [(0, offset) for offset in range(len(places))]
 
 
-def test_reservation_of_killed_command_expires(resources, tmp_path, monkeypatch):
+def test_reservation_of_killed_command_expires(resources, monkeypatch):
     """Nobody removes it: a batch waits for its end, and a command that follows as well."""
-    monkeypatch.setattr(reservation, "MIN_SECONDS", 5.0)
+    monkeypatch.setattr(reservation, "LEASE_SECONDS", 5.0)
     stream = Stream(resources, partitions=1, settings={"mode": "append"})
     stream.produce_trades(range(10))
     stream.ingest()
-    first = stream.topic.table_in(stream.namespace)
-    left = reservation.Reservation("killed", "replay", 5.0, 0)
-    reservation.reserve(resources.catalog, first, left)
-    assert reservation.reservation_of(stream.table()).holder == "killed"
+    reservation.Lease(resources.catalog, stream.topic.table_in(stream.namespace), "replay killed").hold(60.0)
+    assert reservation.reservation_of(stream.table()).command == "replay killed"
     stream.produce_trades(range(10, 20))
     began = time.monotonic()
 

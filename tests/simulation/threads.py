@@ -8,13 +8,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from queue import Empty
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lakehouse.streaming.publishers
 import lakehouse.streaming.scheduler
 import lakehouse.streaming.stream
 from lakehouse.streaming.stream_events import Event
-from tests.simulation.world import Process, World
+
+if TYPE_CHECKING:
+    from tests.simulation.world import Process, World
 
 FILES_PER_COMPACTION = 2
 """Number of data files after which a stream merges small ones: a schedule has few."""
@@ -29,7 +31,9 @@ class MemoryThread:
     _process: Process | None
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread. Outside of programs, where every call is performed at once, it never runs."""
+        if self._world.current is None:
+            return
         owner = getattr(self._target.func, "__self__", self._target.func)
         self._process = self._world.start_thread(type(owner).__name__, self._target)
 
@@ -39,7 +43,8 @@ class MemoryThread:
 
     def join(self, timeout: float | None = None) -> None:
         """Wait until the thread ends."""
-        self._world.wait(lambda: not self.is_alive(), math.inf if timeout is None else timeout)
+        if self.is_alive():
+            self._world.wait(lambda: not self.is_alive(), math.inf if timeout is None else timeout)
 
 
 class MemoryEvent:

@@ -28,7 +28,9 @@ from pyiceberg.utils.concurrent import ExecutorFactory
 import lakehouse.pipeline.batches.offsets
 import lakehouse.pipeline.commits.audit
 import lakehouse.pipeline.maintenance
+import resources.iceberg.reservation
 from tests.simulation.choices import Choices
+from tests.simulation.threads import threads
 from tests.support.replaceable import require_replaceable
 
 T = TypeVar("T")
@@ -373,6 +375,7 @@ def simulated_time(world: World) -> Iterator[None]:
         lakehouse.pipeline.commits.audit: {"ThreadPoolExecutor": InlineExecutor},
         ExecutorFactory: {"get_or_create": lambda: InlineExecutor(1)},
         lakehouse.pipeline.maintenance: {"datetime": SimulatedDatetime},
+        resources.iceberg.reservation: {"threading": threads(world)},
         lakehouse.pipeline.batches.offsets: {"datetime": SimulatedDatetime},
     }
     with replaced(clock):

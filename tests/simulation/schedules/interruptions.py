@@ -92,7 +92,7 @@ class Interruptions(Schedule):
     def run_to_end(self, process: Process) -> None:
         """Run a process to its end, with interruptions."""
         while process in self.world.processes:
-            self.world.step(process)
+            self.continue_program(process)
             if self.world.interrupted:
                 self.interrupt(process)
 

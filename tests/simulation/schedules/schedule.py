@@ -345,7 +345,11 @@ class Schedule:
     def run_to_end(self, process: Process) -> None:
         """Run a process to its end."""
         while process in self.world.processes:
-            self.world.step(process)
+            self.continue_program(process)
+
+    def continue_program(self, process: Process) -> None:
+        """Run a process until it passes the control on, or one of its threads if it waits for them."""
+        self.world.step(next(ready for ready in self.world.ready() if ready.machine is process.machine))
 
 
 ACTIONS = (

@@ -14,7 +14,7 @@ from pyiceberg.table.metadata import TableMetadata
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, UnclearState
-from lakehouse.core.table_protocol import RESERVATION, TOKEN
+from lakehouse.core.table_protocol import TOKEN
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.maintenance import maintain
@@ -44,6 +44,9 @@ ROUNDS = 300
 COMMAND_ROUNDS, PRODUCTION_ROUNDS, SLOWNESS = 5000, 10, 5
 """Maximum number of rounds of a command beside a stream; the rounds after which records are produced, and those of
 which the command runs in one."""
+
+CALL_SECONDS = 5.0
+"""Time that a call of that command takes: it reads for longer than a reservation lasts without being renewed."""
 
 ACTIONS = (
     *("produce orders", "produce refunds", "stream", "stream once", "register", "time passes", "maintain orders"),
@@ -311,7 +314,6 @@ class StreamSchedule:
             process.machine.is_killed |= not process.is_thread and self.choices.of((False, True, True))
         # A stream may be about to start.
         self._run_until(lambda: self._stop() or not world.processes, "programs do not end")
-        self._await_reservations()
         self.choices.of((set(), kafka.leaderless, kafka.forbidden)).add("refunds")
         world.advance(4000)
         unreadable = kafka.leaderless | kafka.forbidden
@@ -395,6 +397,7 @@ class StreamSchedule:
                     # A command reads for longer than a batch takes.
                     if other in self.world.processes and (other is not process or turn % SLOWNESS == 0):
                         self.world.step(other)
+                self.world.advance(CALL_SECONDS / SLOWNESS)
                 self._raise_violations()
                 if process not in self.world.processes:
                     break
@@ -403,13 +406,6 @@ class StreamSchedule:
             if isinstance(process.result, CommitConflict):
                 raise Violation(f"`{name}` is not published beside a stream: {process.result}")
         self.world.switch_percent = 0
-
-    def _await_reservations(self) -> None:
-        """Let the reservations of killed commands end."""
-        tables = (self._iceberg.find(name) for name in self._config.topics)
-        stored = (table.metadata.properties.get(RESERVATION) for table in tables if table is not None)
-        ends = [json.loads(text)["until_ms"] / 1000 for text in stored if text]
-        self.world.advance(max(0.0, *(end - self.world.now() + 1 for end in ends)) if ends else 0.0)
 
     def _is_shown(self, name: str) -> bool:
         """Return whether the readers have the newest batch; a compaction after it changes no row."""
