@@ -15,6 +15,10 @@ OLD = re.compile(r"`kafka_partition` = (\d+) AND `kafka_offset` < (\d+)")
 """The parts of the SQL that selects the rows to check (lakehouse.config.checks.scope)."""
 
 
+RAISING = "1 / 0 > 1"
+"""The condition of a query that raises an error if there is any row."""
+
+
 @functools.cache
 def divisor(condition: str) -> int:
     """Return the number whose multiples fail a check; a greater `max` lets fewer rows fail.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from lakehouse.config.checks import Check, RowCheck, Scope
+from lakehouse.config.checks import Check, Query, RowCheck, Scope
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import (
@@ -29,7 +29,7 @@ from lakehouse.pipeline.engine_values import (
     Written,
 )
 from resources.protocols import KafkaClient
-from tests.simulation.engine.checks import checked_rows, fails
+from tests.simulation.engine.checks import RAISING, checked_rows, fails
 from tests.simulation.engine.counts import count
 from tests.simulation.engine.decisions import (
     Decision,
@@ -129,7 +129,12 @@ class MemoryEngine(MemoryTables):
         rows: list[Row] = self.job("run checks", lambda: checked_rows(self, scope))
         conditions = {name: check.failure_condition for name, check in declared.items() if isinstance(check, RowCheck)}
         failing = {name: sum(fails(sql, row.record) for row in rows) for name, sql in conditions.items()}
-        return {name: CheckedRows(len(rows), failing.get(name, 0), scope.rows) for name in declared}
+        error = "DIVIDE_BY_ZERO" if rows else ""
+        raising = {name: error for name, check in declared.items() if isinstance(check, Query) and RAISING in check.sql}
+        return {
+            name: CheckedRows(len(rows), failing.get(name, 0), scope.rows, error=raising.get(name, ""))
+            for name in declared
+        }
 
     def _append(self, decisions: Sequence[Decision], target: Target) -> Written:
         """Append the good rows."""

@@ -17,13 +17,13 @@ from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import compact_incrementally, maintain
-from lakehouse.pipeline.redrive import redrive
+from lakehouse.pipeline.redrive import Redriven, redrive
 from lakehouse.pipeline.replay import replay
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
 from tests.simulation.engine.memory_engine import MemoryEngine
 from tests.simulation.immutable import computed_once, parsed_once
-from tests.simulation.oracles.oracle import RESUMED, Oracle, Violation, place_of
+from tests.simulation.oracles.oracle import RESUMED, Oracle, Place, Violation, place_of
 from tests.simulation.schedules.source_topic import KINDS, SourceTopic
 from tests.simulation.schedules.table_events import drop, table_events
 from tests.simulation.systems.catalog import MemoryIcebergCatalog, SimulatedCatalog
@@ -67,6 +67,7 @@ class Schedule:
         oracle_type: The class of the oracle.
         recovering: The commands after which everything has recovered; none that a skipped record aborts.
         chosen: The actions of this schedule.
+        redriven: The report of the last redrive, with the rows and the dead letters before.
     """
 
     turns = TURNS
@@ -74,6 +75,7 @@ class Schedule:
     oracle_type: type[Oracle] = Oracle
     recovering: Sequence[str] = ("ingest", "redrive", "replay")
     chosen: Sequence[str]
+    redriven: tuple[Redriven, set[Place], set[Place]]
 
     def __init__(
         self,
@@ -109,7 +111,7 @@ class Schedule:
         clients, topic = self.clients, self.topic
         return {
             "ingest": lambda: exhaust(ingest(NAMESPACE, topic, clients)),
-            "redrive": lambda: redrive(NAMESPACE, topic, clients),
+            "redrive": lambda: self.redrive(topic),
             "replay": lambda: replay(NAMESPACE, topic, clients, "earliest"),
             "maintain": lambda: exhaust(maintain(NAMESPACE, topic, clients.catalog, clients.engines)),
             "compact": lambda: compact_incrementally(NAMESPACE, topic, clients.catalog, clients.engines),
@@ -117,6 +119,12 @@ class Schedule:
             "dry run": lambda: dry_run(NAMESPACE, topic, clients, 2),
             "resume": lambda: resume(clients, NAMESPACE, topic, self.source.resumable(self.oracle), RESUMED),
         }
+
+    def redrive(self, topic: Topic) -> None:
+        """Redrive the dead letters, and keep the report, with the rows and the dead letters before."""
+        letters = {place_of(letter.record) for letter in self.oracle.letters() if not letter.recovered}
+        before = {place_of(row.record) for row in self.oracle.rows()}
+        self.redriven = redrive(NAMESPACE, topic, self.clients), before, letters
 
     def register(self) -> None:
         """Register the schema that a producer used too early."""
@@ -305,11 +313,18 @@ class Schedule:
         raise Violation(f"{commands} do not end: {error}")
 
     def judge_redrive(self) -> None:
-        """Judge that a redrive made each dead letter a row that decodes, unless what replaced it cannot be read.
+        """Judge that a redrive made each dead letter a row that decodes, unless what replaced it cannot be read, and that
+        it reports the rows that it added.
 
         Raises:
-            Violation: It left another one.
+            Violation: It left another one, or reports another number.
         """
+        report, before, letters = self.redriven
+        added = {place_of(row.record) for row in self.oracle.rows()} - before
+        # The rows of a redrive that was killed before it marked the dead letters are counted by both.
+        is_judged = self.topic.mode != "upsert" and not before & letters
+        if is_judged and report.recovered - report.deduplicated != len(added):
+            raise Violation(f"a redrive reports {report}, and added {sorted(added)}")
         topic_id, position = self.oracle.position
         waiting = [x.record for x in self.oracle.letters() if not x.recovered and x.reason != "poison"]
         present = [r for r in waiting if r.topic_id == topic_id and r.offset < position.get(r.partition, 0)]

@@ -202,7 +202,10 @@ class MemoryIcebergCatalog(ClockChecked):
         """Change the properties of a namespace."""
 
         def update() -> None:
-            self._namespaces[namespace].update(updates or {})
+            present = self._namespaces[namespace]
+            present.update(updates or {})
+            for name in removals or ():
+                present.pop(name, None)
 
         self._call("update_namespace", update)
 
