@@ -5,7 +5,7 @@ from functools import partial
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
-from lakehouse.core.offsets.batch import Log
+from lakehouse.core.offsets.batch import Counts, Log
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline import rewriting
 from lakehouse.pipeline.batches.batch_context import BatchContext
@@ -33,6 +33,7 @@ class Redriven:
         first_gone: The partitions and offsets of the first of the latter.
         aborting: Records whose decoding aborts the Spark job, so that no earlier ones of their partitions were read.
         deduplicated: Number of those that decode and add no row, because the table has their key.
+        filtered: Number of those that decode and add no row, because they are of another type than the table's.
     """
 
     attempted: int
@@ -41,13 +42,16 @@ class Redriven:
     first_gone: tuple[Place, ...] = ()
     aborting: tuple[Place, ...] = ()
     deduplicated: int = 0
+    filtered: int = 0
 
     def describe(self) -> str:
         """Return the result as a sentence."""
-        rows = pluralize(self.recovered - self.deduplicated, "new row")
+        rows = pluralize(self.recovered - self.deduplicated - self.filtered, "new row")
         text = f"{pluralize(self.attempted, 'dead letter')} decoded again: {rows}"
         if self.deduplicated:
             text += f", and {pluralize(self.deduplicated, 'record')} with a key that the table has"
+        if self.filtered:
+            text += f", and {pluralize(self.filtered, 'record')} of a type that belongs to another table"
         if not self.gone:
             return text
         more = f", and {self.gone - len(self.first_gone):,} more" if self.gone > len(self.first_gone) else ""
@@ -106,21 +110,22 @@ def _redrive(namespace: str, topic: Topic, clients: Clients, poison: bool) -> Re
     attempt = engine.letters.attempt(Redecided(decided, topic.key if topic.replaces_rows else ()))
     count, decodable = attempt.count, attempt.count - attempt.remaining.count
     aborting: list[Place] = []
-    deduplicated = 0
+    counts = Counts()
     if decodable and topic.replaces_rows:
         attempt, aborting = _replace_rows(context, log, attempt, poison)
     elif decodable:
-        deduplicated = _add_rows(context, decided, attempt)
+        counts = _add_rows(context, decided, attempt)
     if count:
         letters.mark(clients, topic, ref, attempt, position.topic_id, position)
     recovered = count - attempt.remaining.count
     gone = decodable - recovered
     first_gone = attempt.without_record(MOST_NAMED) if gone else []
-    return Redriven(count, recovered, gone, tuple(first_gone), tuple(aborting) if gone else (), deduplicated)
+    places = tuple(first_gone), tuple(aborting) if gone else ()
+    return Redriven(count, recovered, gone, *places, counts.deduplicated, counts.filtered)
 
 
-def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -> int:
-    """Add the rows of dead letters, exactly those that were decided on, and return the number of repeated keys.
+def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -> Counts:
+    """Add the rows of dead letters, exactly those that were decided on, and return the outcomes of all dead letters.
 
     Raises:
         AuditFailed: The rows did not pass their audit.
@@ -140,7 +145,7 @@ def _add_rows(context: BatchContext, decided: Decided, attempt: LetterAttempt) -
             f"if it fails again, correct the quarantining check that is not deterministic"
         )
     context.commit.publish(rewriting.audit(context, rewrite, staged))
-    return staged.written.counts.deduplicated
+    return staged.written.counts
 
 
 def _replace_rows(
