@@ -7,7 +7,8 @@ from decimal import Decimal
 
 import pytest
 
-from lakehouse.core.errors import BadRecords
+from lakehouse.config.model import Topic
+from lakehouse.core.errors import BadRecords, IncompatibleSchema
 from lakehouse.pipeline.ledger.reconciliation import reconcile
 from lakehouse.pipeline.redrive import redrive
 from lakehouse.pipeline.replay import replay
@@ -440,3 +441,16 @@ def test_decimals_of_variable_scale_are_converted_if_declared(resources):
     texts = [letter["error_message"] for letter in source.stream.dead_letters()]
     rules = ("the number is not a decimal of 38 digits, 4 of them after the point", "a decimal has more than 38 digits")
     assert all("'after.amount" in text and any(rule in text for rule in rules) for text in texts)
+
+
+def test_other_declaration_is_change_of_type(resources):
+    source = source_of(resources, {"at": named("string", "time.ZonedTimestamp")})
+    source.stream.produce([source.event("c", {"id": 1, "at": "2026-01-31T00:00:00Z"})])
+    source.stream.ingest()
+    source.stream.topic = Topic.model_validate(
+        {**source.stream.settings, "name": source.stream.name, "debezium": {"times": "converted"}}
+    )
+    source.stream.produce([source.event("c", {"id": 2, "at": "2026-01-31T00:00:00Z"})])
+
+    with pytest.raises(IncompatibleSchema, match="UNSUPPORTED_TYPE_CHANGE"):
+        source.stream.ingest()
