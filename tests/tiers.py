@@ -138,6 +138,7 @@ REST = (
     "tests/integration/test_ledger_views.py",
     "tests/integration/test_query.py",
     "tests/integration/test_redriven_rows.py",
+    "tests/integration/test_serializers.py",
     "tests/integration/test_merge.py",
     "tests/integration/test_replay.py",
     "tests/integration/test_rest_catalog.py",
