@@ -28,7 +28,7 @@ durations: venv  ## Renew tests/durations.json with the last `make test` and `ma
 
 fuzz: venv  ## Test docs/types.md row by row, and generated schemas (MINUTES=20: new seeds; SEED=7 ONLY=avro: repeat one)
 	@$(if $(MINUTES),FUZZ_MINUTES=$(MINUTES)) $(if $(SEED),FUZZ_SEED=$(SEED)) \
-		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "every_value and $(or $(ONLY),every)") --timeout 0 -o faulthandler_timeout=0 --tb short
+		$(BIN)/pytest tests/fuzz --numprocesses 2 --dist worksteal $(if $(ONLY)$(SEED),-k "generated_value and $(or $(ONLY),value)") --timeout 0 -o faulthandler_timeout=0 --tb short
 
 simulate: venv  ## Run schedules of the simulation, of all kinds (SEEDS=10000, FIRST=0, KIND=readers); see tests/simulation/README.md
 	@$(BIN)/python -m tests.simulation.simulate $(or $(SEEDS),1000) $(or $(FIRST),0) $(or $(KIND),all)

@@ -16,11 +16,15 @@ from tests.fuzz.test_types_doc import rows
 from tests.support.fuzz import (
     avro_model,
     avro_pairs,
+    avro_serialized,
+    change_events,
     json_compositions,
     json_model,
     json_pairs,
+    json_serialized,
     protobuf_model,
     protobuf_pairs,
+    protobuf_serialized,
 )
 from tests.support.fuzz.checking import check, check_pair
 from tests.support.fuzz.model import Pair
@@ -30,6 +34,10 @@ SUITES = {
     "json_schema": (json_model.cases(), check),
     "protobuf": (protobuf_model.cases(), check),
     "json_schema_compositions": (json_compositions.compositions(), json_compositions.check_composition),
+    "avro_serialized": (avro_serialized.cases(), check),
+    "json_schema_serialized": (json_serialized.cases(), check),
+    "protobuf_serialized": (protobuf_serialized.cases(), check),
+    "change_events": (change_events.cases(), check),
     "avro_versions": (avro_pairs.pairs(), check_pair),
     "json_schema_versions": (json_pairs.pairs(), check_pair),
     "protobuf_versions": (protobuf_pairs.pairs(), check_pair),
@@ -103,7 +111,7 @@ NOT_GENERATED = {
     "plain": {"`string`", "`int`, `long`", "`bytes`"},
 }
 """Rows of docs/types.md without values of a registered type; test_types_doc has an example of each."""
-FORMATS = {"avro": "Avro", "json_schema": "JSON Schema", "protobuf": "Protobuf"}
+FORMATS = {"json": "JSON Schema", "avro": "Avro", "json_schema": "JSON Schema", "protobuf": "Protobuf"}
 
 
 def test_generated_cases_cover_documented_rows():

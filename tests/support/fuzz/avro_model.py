@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import in_order
-from tests.support.fuzz.model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of, worst
+from tests.support.fuzz.model import HOSTILE, Case, Fate, Record, Type, Value, refusal, rows_of, worst
 
 NOT_VALID = (
     "a logical type that is not valid, such as a `decimal` without precision, of more scale than precision, or of more "
@@ -79,7 +79,7 @@ def scalars() -> dict[str, Type]:
     def times(factor: int) -> st.SearchStrategy[Value]:
         inside = TIMES.map(lambda micros: Value(micros // factor, micros // factor * factor))
         # Other values are stored if they fit 64 bits of microseconds.
-        beyond = LONG.map(lambda count: Value(count, count * factor, _fate(count * factor)))
+        beyond = LONG.map(lambda count: Value(count, count * factor, fate_of(count * factor)))
         return st.one_of(inside, inside, beyond)
 
     moments = "`timestamp-millis`, `timestamp-micros`"
@@ -107,7 +107,8 @@ def scalars() -> dict[str, Type]:
     }
 
 
-def _fate(micros: int) -> str:
+def fate_of(micros: int) -> Fate:
+    """Return the expected result of a timestamp in microseconds."""
     if FIRST_DAY * DAY <= micros < (LAST_DAY + 1) * DAY:
         return "row"
     return "either" if -(2**63) <= micros < 2**63 else "letter"
@@ -345,10 +346,6 @@ def cases(draw) -> Case:
     draft = Draft(draw)
     wide = draw(st.integers(0, 19)) == 0
     top = draw(records(draft, 0 if wide else 3, 45 if wide else draw(st.integers(1, 5))))
-    refused = refusal_of(top)
-    reserved = [name for name, _ in top.column[1] if name.lower() in METADATA_NAMES]
-    if reserved:
-        refused = reserved[0]
     sent = [draw(top.values) for _ in range(draw(st.integers(1, 3 if wide else 6)))]
     records_ = [Record(encoded(1, top.schema, value.sent), value.cell, value.fate) for value in sent]
     if draw(st.booleans()):
@@ -362,7 +359,7 @@ def cases(draw) -> Case:
         rows.add("a named type of another subject")
     record = draw(st.sampled_from(["", top.schema["name"]]))
     versions = [RegisteredSchema(1, text, references=references)]
-    return Case("avro", versions, dict(top.column[1]), records_, refused or None, rows, record)
+    return Case("avro", versions, dict(top.column[1]), records_, refusal(top), rows, record)
 
 
 def first_definition(schema: Any) -> dict[str, Any] | None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText, in_order
 from tests.support.fuzz.json_spelling import Members, Spelled, Spelling, dumped, framed
-from tests.support.fuzz.model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of, worst
+from tests.support.fuzz.model import HOSTILE, Case, Record, Type, Value, refusal, rows_of, worst
 
 TEXT = st.one_of(st.text(max_size=12), st.sampled_from(["Infinity", "-Infinity", ", 1e400", "NaN", "[1.0]"]))
 NAMES = st.one_of(
@@ -47,12 +47,13 @@ REFERENCE = "`$ref` to `#/…`, `#anchor`, an `$id` or a registered reference"
 
 @dataclass
 class Draft:
-    """A schema under construction, with its definitions and the documents registered as its references."""
+    """A schema under construction, with its definitions and, if it `has_files`, the documents that it refers to."""
 
     draw: Callable
     definitions: dict[str, Any] = field(default_factory=dict)
     files: dict[str, Any] = field(default_factory=dict)
     rows: set[str] = field(default_factory=set)
+    has_files: bool = True
 
     def placed(self, schema: Any) -> Any:
         """Return the schema, or a reference to the definition that contains it."""
@@ -61,7 +62,7 @@ class Draft:
                 self.rows.add(REFERENCE)
                 self.definitions[f"d{len(self.definitions)}"] = schema
                 return {"$ref": f"#/$defs/d{len(self.definitions) - 1}"}
-            case "file" if not _has_references(schema):
+            case "file" if self.has_files and not _has_references(schema):
                 self.rows.add(REFERENCE)
                 self.files[name := f"f{len(self.files)}.json"] = {"$defs": {"x": schema}}
                 return {"$ref": f"{name}#/$defs/x"}
@@ -71,6 +72,12 @@ class Draft:
                 self.definitions[name] = {"$id": name, **schema}
                 return {"$ref": name}
         return schema
+
+    def document(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the whole document with the schema."""
+        dialects = ["http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft/2020-12/schema"]
+        definitions = {"$defs": self.definitions} if self.definitions else {}
+        return {**schema, "$schema": self.draw(st.sampled_from(dialects)), **definitions}
 
 
 def _has_references(schema: Any) -> bool:
@@ -366,17 +373,7 @@ def cases(draw) -> Case:
     draft = Draft(draw)
     wide = draw(st.integers(0, 19)) == 0
     top = draw(objects(draft, 0 if wide else 3, 45 if wide else draw(st.integers(1, 5))))
-    schema = dict(top.schema)
-    dialect = (
-        "http://json-schema.org/draft-07/schema#"
-        if draw(st.booleans())
-        else "https://json-schema.org/draft/2020-12/schema"
-    )
-    schema["$schema"] = dialect
-    if draft.definitions:
-        schema["$defs"] = draft.definitions
-    reserved = [name for name, _ in top.column[1] if name.lower() in METADATA_NAMES]
-    refused = refusal_of(top) or (reserved[0] if reserved else None)
+    schema = draft.document(top.schema)
     records = []
     for value in (draw(top.values) for _ in range(draw(st.integers(1, 6)))):
         text = dumped(value.sent, draw(st.sampled_from(get_args(Spelling)))).encode()
@@ -390,4 +387,4 @@ def cases(draw) -> Case:
     record = draw(st.sampled_from(["", "Top"]))
     version = RegisteredSchema(1, json.dumps(schema | ({"title": record} if record else {})), "JSON", references)
     rows = rows_of(top) | draft.rows
-    return Case("json_schema", [version], dict(top.column[1]), records, refused or None, rows, record)
+    return Case("json_schema", [version], dict(top.column[1]), records, refusal(top), rows, record)

@@ -100,6 +100,11 @@ def refusal_of(type_: Type) -> str:
     return type_.refused or next(filter(None, map(refusal_of, type_.parts)), "")
 
 
+def refusal(top: Type) -> str | None:
+    """Return the expected error of a schema; None if it must be accepted."""
+    return next((name for name, _ in top.column[1] if name.lower() in METADATA_NAMES), refusal_of(top)) or None
+
+
 HOSTILE = [
     "__check",
     "__op",

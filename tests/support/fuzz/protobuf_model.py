@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from lakehouse.formats.schema import RegisteredSchema
 from tests.support.fuzz.cells import JsonText, in_order
-from tests.support.fuzz.model import HOSTILE, METADATA_NAMES, Case, Record, Type, Value, refusal_of, rows_of
+from tests.support.fuzz.model import HOSTILE, Case, Record, Type, Value, refusal, rows_of
 from tests.support.fuzz.protobuf_wire import rewritten
 from tests.support.protobuf_messages import message_class
 
@@ -311,9 +311,20 @@ def _cell(field_: FieldDescriptor, value: Any, faults: list[str]) -> Any:
     return cells(value, faults) if field_.message_type.fields else True
 
 
+@dataclass(frozen=True)
+class File:
+    """A file with the message `fuzz.Top`: its type, class and index, and the setting `record` of the topic."""
+
+    text: str
+    top: Type
+    message_type: type[Message]
+    index: bytes
+    record: str
+
+
 @st.composite
-def cases(draw) -> Case:
-    """Generate a schema with one version, and records."""
+def files(draw) -> File:
+    """Generate a file, whose first message may be another one."""
     draft = Draft(draw, draw(st.integers(0, 3)) == 0)
     wide = draw(st.integers(0, 19)) == 0
     top = draw(messages(draft, 0 if wide else 2, "Top", st.just(45) if wide else st.integers(1, 5)))
@@ -322,14 +333,20 @@ def cases(draw) -> Case:
     root = draft.definitions.pop()
     others = draft.definitions
     body = "\n".join(["message Decoy { optional string d = 1; }", *others, root] if decoy else [root, *others])
-    imports = imports_of(body)
-    text = f'syntax = "{"proto2" if draft.proto2 else "proto3"}";\npackage fuzz;\n{imports}\n{body}\n'
-    message_type = message_class(text, "fuzz.Top")
+    text = f'syntax = "{"proto2" if draft.proto2 else "proto3"}";\npackage fuzz;\n{imports_of(body)}\n{body}\n'
     index = b"\x00"
     if decoy:
         place = sum(definition.startswith("message") for definition in others) + 1
         index = bytes([2]) + _zigzag(place)
-    records, head = [], struct.pack(">bI", 0, 1) + index
+    return File(text, top, message_class(text, "fuzz.Top"), index, "fuzz.Top" if decoy else "")
+
+
+@st.composite
+def cases(draw) -> Case:
+    """Generate a schema with one version, and records."""
+    file: File = draw(files())
+    top, message_type = file.top, file.message_type
+    records, head = [], struct.pack(">bI", 0, 1) + file.index
     encoded_messages = [
         filled(message_type(), draw(top.values).sent).SerializeToString() for _ in range(draw(st.integers(1, 5)))
     ]
@@ -350,11 +367,8 @@ def cases(draw) -> Case:
         except (DecodeError, json_format.Error) as error:
             faults.append(str(error))
         records.append(Record(head + data, row, "letter" if faults else "row"))
-    reserved = [name for name, _ in top.column[1] if name.lower() in METADATA_NAMES]
-    refused = refusal_of(top) or (reserved[0] if reserved else None)
-    version = RegisteredSchema(1, text, "PROTOBUF")
-    record = "fuzz.Top" if decoy else ""
-    return Case("protobuf", [version], dict(top.column[1]), records, refused, rows_of(top), record)
+    version = RegisteredSchema(1, file.text, "PROTOBUF")
+    return Case("protobuf", [version], dict(top.column[1]), records, refusal(top), rows_of(top), file.record)
 
 
 def _zigzag(number: int) -> bytes:
