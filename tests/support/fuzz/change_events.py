@@ -21,13 +21,13 @@ def cases(draw) -> Case:
     draft = Draft(draw, has_files=False)
     top = draw(objects(draft, 2, draw(st.integers(1, 5))))
     row = {"allOf": [{"properties": {"id": {"type": "integer"}}}, top.schema]}
-    properties = {"before": {}, "after": row, "source": {"type": "object"}, "op": {"type": "string"}}
+    properties = {"before": row, "after": row, "source": {"type": "object"}, "op": {"type": "string"}}
     document = draft.document({"type": "object", "properties": properties})
     records = []
     for number in range(draw(st.integers(1, 6))):
         value, operation = draw(top.values), draw(st.sampled_from(OPERATIONS))
         after = Members((("id", number), *value.sent.items))
-        before: Any = draw(st.sampled_from([None, after, {"id": number}]))
+        before = draw(st.sampled_from([None, after]))
         event: dict[str, Any] = {"before": before, "after": after, "op": operation, "ts_ms": 1, "source": {"lsn": 1}}
         if draw(st.booleans()):
             event = {"schema": {"type": "struct", "fields": [], "optional": False}, "payload": event}
