@@ -21,12 +21,12 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of
+from lakehouse.pipeline.compaction_values import Compactable, Rewritten
 from lakehouse.pipeline.engine_values import (
     Answer,
     ChangedColumns,
     CheckedRows,
     Checking,
-    Compactable,
     Confirmed,
     Contents,
     Controls,
@@ -57,7 +57,6 @@ from lakehouse.pipeline.engine_values import (
     Redecided,
     Redrivable,
     Rejected,
-    Rewritten,
     RowPlaces,
     Rows,
     RowsBetween,
@@ -354,19 +353,18 @@ class SparkEngine(_Jobs):
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> SparkDecided:
         instructions = with_codecs(decoding)
-        has_headers = headers or decoding.needs_headers
-        frame = self._records(records, headers=has_headers)
+        frame = self._records(records, headers=headers or decoding.needs_headers)
         partitions = len((records.position if isinstance(records, WaitingLetters) else records.batch).end)
         if refused:
-            decided = decode.refused(frame, instructions, refused, headers=headers, has_headers=has_headers)
+            decided = decode.refused(frame, instructions, refused, headers=headers)
             return SparkDecided(decided, instructions, partitions)
-        decided = decode.decode(frame, instructions, headers=headers, has_headers=has_headers)
+        decided = decode.decode(frame, instructions, headers=headers)
         if instructions.mode != "debezium":
             return SparkDecided(decided, instructions, partitions)
 
         def with_old_keys() -> DataFrame:
             with_headers = self._records(records, headers=True)
-            return decode.decode(with_headers, instructions, headers=headers, has_headers=True)
+            return decode.decode(with_headers, instructions, headers=headers)
 
         is_log = isinstance(records, LogRange)
         related = related_events.RelatedEvents(self._session, decided, with_old_keys, instructions, of_log=is_log)

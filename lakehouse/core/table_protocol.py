@@ -39,6 +39,7 @@ SCHEMAS = "lakehouse.schemas"
 RESERVATION = "lakehouse.reservation"
 PREVIOUS_NAMES = "lakehouse.former-names"
 SETTINGS = "lakehouse.settings"
+HEADER_IDS = "lakehouse.header-ids"
 RECREATED = "lakehouse.recreated"
 SUCCESSOR = "lakehouse.successor"
 OLD_SUCCESSOR = "lakehouse.continued-in"
@@ -156,6 +157,12 @@ NAMES: Sequence[StoredName] = (
         "Names that columns had before the table was created: JSON, lists by dotted path",
         writers=("resources/iceberg/catalog.py",),
         readers=("lakehouse/config/sensitive.py",),
+    ),
+    StoredName(
+        HEADER_IDS,
+        "table property",
+        "`true` if records of the topic had schema ids in headers. Without it, a batch is first written without them",
+        writers=("lakehouse/pipeline/schemas/header_ids.py",),
     ),
     StoredName(
         SETTINGS,

@@ -4,8 +4,8 @@ The pipeline decides what is done and in which order; an engine does it. There a
 the one in memory of the simulation (`tests/simulation/engine/memory_engine.py`). One contract suite runs the same
 programs over both.
 
-Arguments are the values of engine_values.py. What an engine reads lazily, or keeps until it is used again, is an object
-of the engine: decided records, attempts at dead letters, and derived rows.
+Arguments are the values of engine_values.py and compaction_values.py. What an engine reads lazily, or keeps until it is
+used again, is an object of the engine: decided records, attempts at dead letters, and derived rows.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from lakehouse.core.offsets.batch import Batch, Positions
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.compaction_values import Compactable, Rewritten
 from lakehouse.pipeline.engine_values import (
     Answer,
     CheckedRows,
-    Compactable,
     Decoding,
     LetterSet,
     Mode,
@@ -28,7 +28,6 @@ from lakehouse.pipeline.engine_values import (
     Records,
     Redrivable,
     Rejected,
-    Rewritten,
     Rows,
     Side,
     Target,

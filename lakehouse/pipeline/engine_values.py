@@ -147,7 +147,9 @@ class Decoding(Generic[S]):
     unusable_ids: frozenset[int] | None = None
     """Ids that the registry has no usable schema for; None if the registry was asked about every id."""
     needs_headers: bool = False
-    """Whether rows or schema ids depend on headers, which an engine reads only on request."""
+    """Whether rows or schema ids may depend on headers, which an engine reads only on request."""
+    reads_header_ids: bool = False
+    """Whether schema ids are read from headers. Otherwise, the result of a write counts the records that have some."""
     guids: Guids = Guids()
     """The GUIDs that headers may contain in place of schema ids."""
     conflicts: Mapping[int, str] = field(default_factory=dict)
@@ -217,6 +219,8 @@ class Written:
     """The digest of the dead letters that fail a check."""
     snapshot_starts: int = 0
     """The number of change events that are the first of a snapshot of the source."""
+    ignored_header_ids: int = 0
+    """The number of records with a schema id in a header that was not read, of which none may be published."""
 
     def __add__(self, other: Written) -> Written:
         return Written(
@@ -227,6 +231,7 @@ class Written:
             self.dead_digest ^ other.dead_digest,
             self.check_digest ^ other.check_digest,
             self.snapshot_starts + other.snapshot_starts,
+            self.ignored_header_ids + other.ignored_header_ids,
         )
 
     @property
@@ -238,31 +243,6 @@ class Written:
     def failing(self) -> LetterSet:
         """The set of dead letters that fail a check."""
         return LetterSet(self.quarantined, self.check_digest)
-
-
-@dataclass(frozen=True)
-class DataFiles:
-    """The data files to rewrite to a target size: small ones, and those that have rows which a delete file hides."""
-
-    target_bytes: int
-    small_bytes: int
-    """The size below which a data file is rewritten."""
-    applies_deletes: bool = True
-    """Whether data files of any size are rewritten without their deleted rows."""
-
-
-Compactable = DataFiles | Literal["delete files", "manifests"]
-"""Files that are rewritten into fewer ones: data files, position delete files, or manifests."""
-
-
-@dataclass(frozen=True)
-class Rewritten:
-    """Result of a compaction."""
-
-    before: int
-    """The number of files that were rewritten."""
-    after: int
-    """The number of files that replace them."""
 
 
 @dataclass(frozen=True)

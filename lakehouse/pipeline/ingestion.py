@@ -23,7 +23,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import OnPhase, no_report
 from lakehouse.pipeline.engine_values import JobFailed
-from lakehouse.pipeline.schemas import schema_fingerprints
+from lakehouse.pipeline.schemas import header_ids, schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from resources.iceberg.pauses import pauses
@@ -117,7 +117,8 @@ def ingest(
             if decision.action == "roll_over" and table:
                 roll_over(clients, topic, ref, table, last or replace(batch, end=batch.start), str(decision.error))
                 continue
-            published = _published(replace(context, schemas=decision.require_readable()), refusals)
+            schemas = replace(decision.require_readable(), reads_header_ids=header_ids.are_known(table))
+            published = _published(replace(context, schemas=schemas), refusals)
         except CommitConflict:
             conflicts += 1
             if conflicts == ATTEMPTS:
@@ -138,7 +139,7 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
     try:
         return publish_once(context)
     except JobFailed:
-        part = publishable_part(context)
+        part = publishable_part(context.reading_header_ids())
         if part is None:
             raise
         return publish_once(part)

@@ -13,8 +13,8 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.table_protocol import DEAD_LETTERS
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.compaction_values import DataFiles
 from lakehouse.pipeline.engine import EngineClient, Maintenance
-from lakehouse.pipeline.engine_values import DataFiles
 from lakehouse.pipeline.schemas import recorded_settings
 from resources.iceberg.catalog import Catalog, published_table
 from resources.iceberg.reservation import await_unreserved, require_unreserved

@@ -39,7 +39,7 @@ def decode_controls(spark: SparkSession, decoding: Decoding[Codec], *, explained
         F.current_timestamp().alias("timestamp"),
         F.lit(0).alias("timestampType"),
     )
-    decoded = decode(records, replace(decoding, metadata={}))
+    decoded = decode(records, replace(decoding, metadata={}, needs_headers=False, reads_header_ids=False))
     if explained:
         decoded = decoded.select(explain.message(decoding))
     decoded.write.format("noop").mode("overwrite").save()

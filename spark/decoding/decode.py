@@ -114,22 +114,19 @@ class Codec(Protocol):
         return F.lit(False)
 
 
-def decode(
-    records: DataFrame, decoding: Decoding[Codec], *, headers: bool = False, has_headers: bool = False
-) -> DataFrame:
+def decode(records: DataFrame, decoding: Decoding[Codec], *, headers: bool = False) -> DataFrame:
     """Decode records to rows, or to the reason why they are dead letters.
 
     Args:
-        records: The records in the columns of spark.records.
+        records: The records in the columns of spark.records, with the headers if the instructions need them.
         decoding: The instructions.
         headers: Whether to return the message headers, which `records` must have.
-        has_headers: Whether `records` has the message headers, which may contain schema ids.
 
     Returns:
         The table's columns and metadata columns by their names in the table, and the columns of spark.decoding.decoded.
     """
     data = F.col("framed_value")
-    decoded = _framed(records, decoding, has_headers).select(
+    decoded = _framed(records, decoding).select(
         "*",
         decoding.value.decode(data).alias("v"),
         decoding.value.schema_id(data).alias("schema_id"),
@@ -186,24 +183,27 @@ def checked(result: DataFrame, decoding: Decoding[Codec]) -> DataFrame:
     return result.withColumn(PREFIX + "reason", reason)
 
 
-def _framed(records: DataFrame, decoding: Decoding[Codec], has_headers: bool) -> DataFrame:
-    """Add the key and value of each record in the wire format: with the schema id of its headers, if they have one."""
-    framed = {}
+def _framed(records: DataFrame, decoding: Decoding[Codec]) -> DataFrame:
+    """Add the key and value of each record in the wire format: with the schema id of its headers, if they have one.
+
+    Spark does not compile the conditions on headers. Where they are not read, whether a record has such a header is
+    added, which costs little.
+    """
+    framed, has_id = {"framed_value": F.col("value"), "framed_key": F.col("key")}, []
     for side, codec in (("value", decoding.value), ("key", decoding.key)):
-        heads = codec.heads if codec and has_headers else None
-        framed[f"framed_{side}"] = (
-            F.col(side)
-            if heads is None
-            else framing_columns.framed_by_header(side, HEADERS[side], heads, decoding.guids.ids)
-        )
-    return records.withColumns(framed)
+        heads = codec.heads if codec else None
+        if heads is None:
+            continue
+        if decoding.reads_header_ids:
+            framed[f"framed_{side}"] = framing_columns.framed_by_header(side, HEADERS[side], heads, decoding.guids.ids)
+        elif decoding.needs_headers:
+            has_id.append(F.array_contains(F.col("headers")["key"], HEADERS[side]))
+    return records.withColumns(framed | {"ignored_header_id": some(has_id)})
 
 
-def refused(
-    records: DataFrame, decoding: Decoding[Codec], reason: str, *, headers: bool = False, has_headers: bool = False
-) -> DataFrame:
+def refused(records: DataFrame, decoding: Decoding[Codec], reason: str, *, headers: bool = False) -> DataFrame:
     """Return records in the form of `decode`, all of them undecoded dead letters with one reason."""
-    records = _framed(records, decoding, has_headers).withColumn("schema_id", F.lit(None).cast("int"))
+    records = _framed(records, decoding).withColumn("schema_id", F.lit(None).cast("int"))
     columns = {name: F.lit(None) for name in decoding.columns}
     never = F.lit(False)
     # Not a constant, because Spark would then optimize away the observation that counts these records.
@@ -221,7 +221,17 @@ def _result(
     headers: bool,
 ) -> DataFrame:
     metadata = {internal(name): F.expr(column.expression) for name, column in registered().items()}
-    names = ["partition", "offset", "timestamp", "schema_id", "key", "value", "framed_key", "framed_value"]
+    names = [
+        "partition",
+        "offset",
+        "timestamp",
+        "schema_id",
+        "key",
+        "value",
+        "framed_key",
+        "framed_value",
+        "ignored_header_id",
+    ]
     names += ["headers"] if headers else []
     technical = {name: F.col(name) for name in names} | {
         "timestamp_type": metadata["kafka_timestamp_type"],

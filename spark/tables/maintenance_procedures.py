@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.engine_values import Compactable, DataFiles, Rewritten
+from lakehouse.pipeline.compaction_values import Compactable, DataFiles, Rewritten
 
 
 def compact(spark: SparkSession, ref: TableRef, files: Compactable) -> Rewritten:

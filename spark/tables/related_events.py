@@ -93,7 +93,7 @@ class RelatedEvents:
         letters = dead_letters.earlier(self.session.table(known.ref.dead_letters.spark_path()), earlier)
         # Only their keys are read, because a value may abort the job.
         letters = letters.withColumn("value", F.lit(None).cast("binary"))
-        keyed = decode.decode(letters, self.decoding, has_headers=True)
+        keyed = decode.decode(letters, replace(self.decoding, reads_header_ids=True))
         key = [F.col(SPARK.identifier(name)) for name in self.decoding.key_columns]
         # A plan with all of these steps nests deeper than the messages of Spark Connect may.
         return keyed.select(*key, *_place(places.in_decoded())).localCheckpoint()

@@ -179,11 +179,9 @@ def _quoted(columns: Iterable[str]) -> list[Column]:
 
 def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
     common = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
-    details = (
-        observed[name]
-        for name in ("unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest", "snapshot_starts")
-    )
-    return Written(Counts(**common, **outcomes), *details)
+    names = ["unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest", "snapshot_starts"]
+    details = {name: observed[name] for name in [*names, "ignored_header_ids"]}
+    return Written(Counts(**common, **outcomes), **details)
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
@@ -208,6 +206,7 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
         F.count_if(is_true(reason.isNull() & ~filtered & record("truncate") & ~record("truncated"))).alias("truncate"),
         F.count_if(is_true(reason.isNull() & ~filtered & record("truncated"))).alias("truncated"),
         F.count_if(record("snapshot_start")).alias("snapshot_starts"),
+        F.count_if(record("ignored_header_id")).alias("ignored_header_ids"),
         digest(*origin, is_dead).alias("dead_digest"),
         digest(*origin, is_quarantined).alias("check_digest"),
     )

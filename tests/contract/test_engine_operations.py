@@ -17,6 +17,7 @@ from lakehouse.config.settings import Deletion
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.compaction_values import DataFiles, Rewritten
 from lakehouse.pipeline.engine import Engine, LetterStore, Maintenance
 from lakehouse.pipeline.engine_values import (
     ChangedColumns,
@@ -24,7 +25,6 @@ from lakehouse.pipeline.engine_values import (
     Confirmed,
     Contents,
     Controls,
-    DataFiles,
     Deciding,
     Decoding,
     DuplicateKeys,
@@ -52,7 +52,6 @@ from lakehouse.pipeline.engine_values import (
     Redecided,
     Redrivable,
     Rejected,
-    Rewritten,
     RowPlaces,
     Rows,
     RowsBetween,

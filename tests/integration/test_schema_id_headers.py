@@ -110,20 +110,16 @@ def test_ingest_header_has_precedence_over_prefix(stream):
     other = {"value": framed(1) + body(3), "headers": [("other", b"\0")]}
     empty = {"value": framed(1) + body(4), "headers": [(VALUE, None)]}
     twice = {"value": body(5), "headers": [(VALUE, framed(1)), (VALUE, framed(1))]}
-    stream.produce(
-        [
-            {"value": body(1), "headers": [(VALUE, b"\1" + GUID.bytes)]},
-            {"value": body(2), "headers": [(VALUE, framed(1))]},
-            other,
-            empty,
-            twice,
-        ]
-    )
+    by_guid = {"value": body(1), "headers": [(VALUE, b"\1" + GUID.bytes)]}
+    by_id = {"value": body(2), "headers": [(VALUE, framed(1))]}
+    stream.topic = stream.topic.model_copy(update={"max_records_per_batch": 2})
+    # The first batch has no schema id in a header, and the others have some.
+    stream.produce([other, {"value": framed(1) + body(6)}, empty, by_guid, by_id, twice])
 
-    stream.ingest()
+    batches = stream.ingest()
 
-    assert numbers(stream) == [1, 2, 3, 4, 5]
-    assert [one["kafka_schema_id"] for one in stream.rows()] == [1] * 5
+    assert len(batches) == 3 and sorted(numbers(stream)) == [1, 2, 3, 4, 5, 6]
+    assert [one["kafka_schema_id"] for one in stream.rows()] == [1] * 6
 
 
 def test_ingest_header_that_names_no_schema_is_dead_letter(stream):

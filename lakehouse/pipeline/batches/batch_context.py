@@ -85,6 +85,10 @@ class BatchContext:
             return decoding
         return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch, again))
 
+    def reading_header_ids(self) -> BatchContext:
+        """Return the context with instructions that read schema ids from headers."""
+        return replace(self, schemas=replace(self.schemas, reads_header_ids=True))
+
     def with_foreign_writers(self, decided: Decided, lookup: Lookup = BATCH) -> BatchContext:
         """Return the context extended by the schemas of other subjects that records refer to."""
         registry = self.clients.schema_registry

@@ -22,7 +22,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from lakehouse.pipeline.schemas import recorded_settings, schema_fingerprints
+from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
 
@@ -86,7 +86,8 @@ class PrepareTable:
 
 @dataclass(frozen=True)
 class StageRows:
-    """Write the batch to a branch, and once more if its records refer to schemas that were not known."""
+    """Write the batch to a branch, and again if headers of its records have schema ids that were not read, or if the
+    records refer to schemas that were not known."""
 
     context: BatchContext
 
@@ -103,6 +104,9 @@ class StageRows:
         """
         context = self.context
         stage, written = self._write(context, table)
+        if written.ignored_header_ids:
+            context = context.reading_header_ids()
+            stage, written = self._write(context, context.clients.catalog.refreshed(table))
         if written.unknown_schema or written.bad_key:
             known = context.with_foreign_writers(context.decided())
             # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
@@ -230,6 +234,7 @@ class Publish:
         context, table = batch.context, batch.audited.table
         properties = schema_fingerprints.properties(table, context.schemas)
         properties |= recorded_settings.changed(context.topic, table)
+        properties |= header_ids.properties(table, context.schemas)
         return context.commit.publish(batch.audited, vars(batch.counts), properties)
 
 

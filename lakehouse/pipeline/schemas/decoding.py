@@ -64,6 +64,7 @@ class TopicSchemas:
         other_type_ids: Ids of schemas of record types that are not this topic's.
         unfit_ids: Ids of versions that do not define the columns.
         unusable_ids: Ids that the registry has no usable schema for; None if the registry was asked about every id.
+        reads_header_ids: Whether schema ids are read from headers, which costs time.
         guids: Schema ids by GUID, beyond those of the versions.
         conflicts: Reasons, by id, why schemas cannot share columns with the others. Their records are dead letters.
         registered: All versions of the value's subject, oldest first, with those in conflict.
@@ -76,6 +77,7 @@ class TopicSchemas:
     other_type_ids: frozenset[int] = frozenset()
     unfit_ids: frozenset[int] = frozenset()
     unusable_ids: frozenset[int] | None = None
+    reads_header_ids: bool = True
     guids: Guids = Guids()
     conflicts: Mapping[int, str] = field(default_factory=dict)
     registered: tuple[RegisteredSchema, ...] = ()
@@ -175,6 +177,7 @@ class TopicSchemas:
             unfit_ids=self.unfit_ids,
             unusable_ids=self.unusable_ids,
             needs_headers=may_have_ids or is_column_of_headers,
+            reads_header_ids=may_have_ids and self.reads_header_ids,
             guids=self.known_guids,
             conflicts=self.conflicts,
             has_other_types=bool(self.topic.record),

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.pipeline.engine_values import Compactable, DataFiles, JobFailed, Rewritten, Target
+from lakehouse.pipeline.compaction_values import Compactable, DataFiles, Rewritten
+from lakehouse.pipeline.engine_values import JobFailed, Target
 from tests.simulation.engine.tables import MemoryTables, data_file, data_files, referenced
 from tests.simulation.systems.memory_files import data_rows, delete_data, old_data
 
