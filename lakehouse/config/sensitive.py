@@ -58,7 +58,7 @@ def hidden_ids(topic: Topic, table: Table) -> frozenset[int]:
     """Return the field ids of the columns that are sensitive or contain a sensitive field."""
     if not topic.sensitive:
         return frozenset()
-    previous = json.loads(table.properties.get(PREVIOUS_NAMES, "{}"))
+    previous = previous_names(table)
     wanted = {name.casefold() for name in topic.sensitive}
     hidden, matched = set(), set()
     # A renamed column keeps its id, and Iceberg keeps every schema of the table.
@@ -74,6 +74,12 @@ def hidden_ids(topic: Topic, table: Table) -> frozenset[int]:
             f"since a name that matches no column hides nothing"
         )
     return frozenset(hidden)
+
+
+def previous_names(table: Table) -> Mapping[str, Sequence[str]]:
+    """Return the earlier names of a table's columns and fields, by dotted path."""
+    names: Mapping[str, Sequence[str]] = json.loads(table.properties.get(PREVIOUS_NAMES, "{}"))
+    return names
 
 
 def check_partitions(topic: Topic, table: Table) -> None:

@@ -129,7 +129,7 @@ def test_undecodable_record_suspends_despite_quarantine(resources):
 
 def test_check_with_unknown_column_is_config_error(resources):
     for severity in ("blocking", "quarantine"):
-        wrong = {"wrong": {"type": "not_null", "column": "prise", "severity": severity}}
+        wrong = {"wrong": {"type": "expression", "sql": "prise > 0", "severity": severity}}
         stream = Stream(resources, partitions=1, settings={"checks": wrong, "errors": "log"})
         produce(stream, good(0))
         with pytest.raises(ConfigError, match="check 'wrong' does not fit the table: .*prise"):

@@ -36,8 +36,9 @@ FIRST, WIDER, UNFIT = orders(id="int"), orders(id="long", price="double"), order
 def decide(tmp_path):
     """Return a function that decides about the last version, for a table with the columns of the first."""
 
-    def decide_last(*texts, policy="stop", is_new=False, named="portable", naming="portable"):
-        topic = Topic(name="orders", on_incompatible=policy, metadata=Metadata(naming=naming))
+    def decide_last(*texts, policy="stop", is_new=False, named="portable", naming="portable", **settings):
+        settings |= {"name": "orders", "on_incompatible": policy, "metadata": {"naming": naming}}
+        topic = Topic.model_validate(settings)
         versions = [RegisteredSchema(id_, text) for id_, text in enumerate(texts, 1)]
         table = None
         if not is_new:
@@ -81,6 +82,46 @@ def test_decide_schema_unfit_version_with_more_fields_is_conflict(decide, added,
 
     reasons = {2: f"the table has no column for its field '{field}'"} if field else {}
     assert (decision.action, decision.schemas.conflicts) == ("use_older", reasons)
+
+
+def naming(column):
+    """Return settings that name a column."""
+    checks = {"type": "range", "column": column, "min": 0}, {"type": "unique", "columns": ["kafka_offset", column]}
+    return [
+        {"partition_by": [f"bucket(4, {column})"]},
+        {"sort_by": ["kafka_offset", f"{column} desc"]},
+        {"sensitive": [column]},
+        *({"checks": {"checked": check}} for check in checks),
+    ]
+
+
+RENAMED = json.dumps(
+    {"type": "record", "name": "orders", "fields": [{"name": "number", "type": "long", "aliases": ["id"]}]}
+)
+IS_REFUSED = "Nothing was (ingested|changed).* Correct .* in lakehouse.yaml"
+
+
+@pytest.mark.parametrize("settings", naming("prise"))
+@pytest.mark.parametrize("is_new", [True, False])
+def test_decide_schema_setting_that_names_no_column_is_refused(decide, settings, is_new):
+    with pytest.raises(SchemaError, match=f"'prise'.*{IS_REFUSED}"):
+        decide(FIRST, WIDER, is_new=is_new, **settings)
+
+
+@pytest.mark.parametrize("settings", naming("id"))
+def test_decide_schema_setting_may_name_dropped_column_of_table(decide, settings):
+    assert decide(FIRST, orders(price="int"), **settings).action == "accept"
+
+
+@pytest.mark.parametrize("settings", naming("number"))
+def test_decide_schema_setting_names_column_as_renamed(decide, settings):
+    assert decide(FIRST, RENAMED, **settings).action == "accept"
+
+
+@pytest.mark.parametrize("settings", [one for one in naming("id") if "sensitive" not in one])
+def test_decide_schema_setting_with_former_name_of_renamed_column_is_refused(decide, settings):
+    with pytest.raises(SchemaError, match=f"'id'.*{IS_REFUSED}"):
+        decide(FIRST, RENAMED, **settings)
 
 
 @pytest.mark.parametrize(("policy", "action"), [("stop", "refuse"), ("new_table", "roll_over")])

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,21 @@ def parse(text: str, *, ordered: bool = False) -> Term:
     )
 
 
+def require_columns(schemas: Sequence[Schema], partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
+    """Require that a table can be partitioned and sorted so.
+
+    Args:
+        schemas: The columns that it will have, of which the first schema with a name counts.
+        partition_by: The terms of the partition spec.
+        sort_by: The terms of the sort order.
+
+    Raises:
+        SchemaError: A column does not exist, or its type does not support its transform.
+    """
+    for term in (*map(parse, partition_by), *(parse(text, ordered=True) for text in sort_by)):
+        _field(next((schema for schema in schemas if term.column in schema.column_names), schemas[0]), term)
+
+
 def apply_layout(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
     """Set the partition spec and sort order of a table for new files; existing files are unchanged."""
     schema = table.schema()
@@ -110,7 +125,10 @@ def _field(schema: Schema, term: Term) -> tuple[int, str]:
         source = schema.find_field(term.column)
     except ValueError as error:
         known = ", ".join(field.name for field in schema.fields)
-        raise SchemaError(f"There is no column '{term.column}' to partition or sort by. Use one of: {known}") from error
+        raise SchemaError(
+            f"There is no column '{term.column}' to partition or sort by. Nothing was changed. Correct 'partition_by' "
+            f"or 'sort_by' in lakehouse.yaml, with one of the columns {known}"
+        ) from error
     if not term.iceberg.can_transform(source.field_type):
         raise SchemaError(
             f"Column '{term.column}' is a {source.field_type}: {term.transform} does not apply to it. Correct "

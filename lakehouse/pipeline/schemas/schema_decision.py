@@ -19,6 +19,7 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange
 from lakehouse.formats.schema import Shape
 from lakehouse.pipeline.schemas import recorded_settings, schema_fingerprints
+from lakehouse.pipeline.schemas.declared_columns import require_columns
 from lakehouse.pipeline.schemas.decoding import KEPT, TopicSchemas, older_versions, with_versions
 from lakehouse.pipeline.schemas.recorded_settings import RecordedSettings, rolls_over
 from resources.iceberg.catalog import Catalog
@@ -59,6 +60,8 @@ def decide_schema(
 ) -> SchemaDecision:
     """Compare the newest schema and the settings of a topic with its table, and apply the topic's `on_incompatible`.
 
+    Nothing is changed.
+
     Args:
         topic: The topic.
         newest: The schemas with the columns of the newest version.
@@ -67,9 +70,18 @@ def decide_schema(
 
     Raises:
         NewerFormat: Another release stored the settings of the table.
-        SchemaError: The schema cannot become a table, records lack a column of `key` or `delete`, or an adopted table
-            has its metadata columns under other names.
+        SchemaError: The schema cannot become a table, lakehouse.yaml names a column that records or the table lack, or
+            an adopted table has its metadata columns under other names.
     """
+    decision = _decision(topic, newest, table, is_adopted=is_adopted)
+    if decision.action != "refuse":
+        changed = None if decision.action == "roll_over" else table
+        changes = decision.changes if decision.action == "accept" else ()
+        require_columns(topic, decision.schemas, columns(topic, decision.schemas), changed, changes)
+    return decision
+
+
+def _decision(topic: Topic, newest: TopicSchemas, table: Table | None, *, is_adopted: bool) -> SchemaDecision:
     require_key(newest)
     newest.deletion()
     if is_adopted and table is not None and RecordedSettings.stored(table) is None:
@@ -79,7 +91,6 @@ def decide_schema(
     if conflict := _conflict(topic, newest, table):
         return conflict
     if table is None:
-        columns(topic, newest)
         return SchemaDecision("accept", newest)
     changes = schema_changes(topic, newest, table)
     try:

@@ -1,0 +1,62 @@
+"""Columns that lakehouse.yaml names: the table has each of them once it has the columns of the newest schema.
+
+They are compared before anything is changed: otherwise an unknown name would leave a table without rows, or a renamed
+column, and a batch that no retry publishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from pyiceberg.schema import Schema
+
+from lakehouse.config import sensitive
+from lakehouse.core.errors import SchemaError
+from lakehouse.core.tables import layout
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+    from lakehouse.config.model import Topic
+    from lakehouse.formats.evolution import SchemaChange
+    from lakehouse.pipeline.schemas.decoding import TopicSchemas
+
+
+def require_columns(
+    topic: Topic, schemas: TopicSchemas, new: Schema, table: Table | None, changes: Iterable[SchemaChange]
+) -> None:
+    """Require that a table has the columns that `partition_by`, `sort_by`, `sensitive` and `checks` name.
+
+    Args:
+        topic: The topic.
+        schemas: The schemas that define the columns.
+        new: The columns of these schemas.
+        table: The table that gets them; None if it does not exist yet.
+        changes: The changes of the table.
+
+    Raises:
+        SchemaError: A column does not exist, or its type does not support its transform.
+    """
+    renamed = {change.at for change in changes if change.rule == "FIELD_RENAMED"}
+    present = [field for field in table.schema().fields if (field.name,) not in renamed] if table else []
+    layout.require_columns([new, Schema(*present)], topic.partition_by, topic.sort_by)
+    _require_columns_of_checks(topic, [field.name for field in (*new.fields, *present)])
+    earlier = [field for schema in table.metadata.schemas for field in schema.fields] if table else []
+    previous = {**(sensitive.previous_names(table) if table else {}), **schemas.previous_names}
+    if unknown := sensitive.unmatched_names(topic.sensitive, [*new.fields, *earlier], previous):
+        raise SchemaError(
+            f"Topic '{topic.name}' declares 'sensitive', and its table "
+            f"{sensitive.unknown_columns(unknown, new.fields)} Nothing was ingested. Correct the name in "
+            f"lakehouse.yaml, since a name that matches no column hides nothing"
+        )
+
+
+def _require_columns_of_checks(topic: Topic, names: Sequence[str]) -> None:
+    known = {name.casefold() for name in names}
+    for check, declared in topic.checks.items():
+        if unknown := [column for column in declared.columns if column.casefold() not in known]:
+            raise SchemaError(
+                f"Check '{check}' of topic '{topic.name}' names the column '{unknown[0]}', which is not one of "
+                f"{', '.join(dict.fromkeys(names))}. Nothing was ingested. Correct the check in lakehouse.yaml"
+            )
