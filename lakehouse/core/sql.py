@@ -61,8 +61,8 @@ FUNCTIONS = frozenset(
 KEYWORDS = frozenset(("current_date", "current_time", "current_timestamp", "localtimestamp"))
 """Functions that need no parentheses."""
 
-JAVA_PATTERNS = re.compile(r"rlike|regexp(_\w+)?", re.IGNORECASE)
-"""Functions and operators that match by Java's regular expressions (Spark SQL, Built-in Functions)."""
+JAVA_PATTERNS = re.compile(r"(rlike|regexp(_\w+)?)\b.*|(split|str_to_map)\s*\(.*", re.IGNORECASE | re.DOTALL)
+"""Operators and calls that match by Java's regular expressions (Spark SQL, Built-in Functions)."""
 
 MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 """A string that Spark SQL reads as a current date or time when it is cast to one."""
@@ -95,6 +95,6 @@ def first_java_pattern(expression: str) -> str:
     """Return the first function or operator of a SQL expression that uses Java's regular expressions; empty if none."""
     for token in _TOKENS.finditer(expression):
         is_field = expression[: token.start()].rstrip().endswith(".")
-        if token["name"] and JAVA_PATTERNS.fullmatch(token["name"]) and not is_field:
+        if token["name"] and JAVA_PATTERNS.fullmatch(token["name"] + (token["call"] or "")) and not is_field:
             return token["name"]
     return ""

@@ -37,25 +37,45 @@ def run(
     Raises:
         ConfigError: A check does not fit the table.
     """
-    row_checks = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
-    results = {}
     try:
-        rows = spark.sql(f"SELECT * FROM {scope.rows}")
-        checked, failing, raising = _counts(rows, [check.test for check in row_checks.values()])
-        for name, check in declared.items():
-            sql = check.failing_rows(scope) if isinstance(check, RowCheck | SetCheck) else ""
-            if isinstance(check, RowCheck):
-                count, errors = failing.pop(0), raising.pop(0)
-                sample = _sample(rows.filter(~is_true(outcome(check.test))), shown[name]) if count else []
-                error = _error(spark, check, scope) if errors else ""
-                results[name] = CheckedRows(checked, count, sql, sample, errors, error)
-            elif isinstance(check, SetCheck):
-                results[name] = _of_query(spark, sql, checked, shown[name])
-            else:
-                results[name] = CheckedRows(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}")
+        return _results(spark, declared, scope, shown)
     except PySparkException:
         validate(spark, declared, scope)
-        raise
+    return {name: _alone(spark, name, check, scope, shown) for name, check in declared.items()}
+
+
+def _alone(spark: SparkSession, name: str, check: Check, scope: Scope, shown: Mapping[str, list[str]]) -> CheckedRows:
+    """Return the result of one check. If it raises an error although the rows can be read, it fails by that error.
+
+    Spark attributes some errors neither to a row nor to the data, such as those of Java's own functions.
+    """
+    try:
+        return _results(spark, {name: check}, scope, shown)[name]
+    except PySparkException as error:
+        rows = spark.sql(f"SELECT * FROM {scope.rows}")
+        rows.write.format("noop").mode("overwrite").save()
+        sql = check.failing_rows(scope) if isinstance(check, RowCheck | SetCheck) else ""
+        return CheckedRows(rows.count(), 0, sql, error=_name(error))
+
+
+def _results(
+    spark: SparkSession, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]
+) -> dict[str, CheckedRows]:
+    row_checks = {name: check for name, check in declared.items() if isinstance(check, RowCheck)}
+    results = {}
+    rows = spark.sql(f"SELECT * FROM {scope.rows}")
+    checked, failing, raising = _counts(rows, [check.test for check in row_checks.values()])
+    for name, check in declared.items():
+        sql = check.failing_rows(scope) if isinstance(check, RowCheck | SetCheck) else ""
+        if isinstance(check, RowCheck):
+            count, errors = failing.pop(0), raising.pop(0)
+            sample = _sample(rows.filter(~is_true(outcome(check.test))), shown[name]) if count else []
+            error = _error(spark, check, scope) if errors else ""
+            results[name] = CheckedRows(checked, count, sql, sample, errors, error)
+        elif isinstance(check, SetCheck):
+            results[name] = _of_query(spark, sql, checked, shown[name])
+        else:
+            results[name] = CheckedRows(checked, 0, f"SELECT COUNT(*) FROM {scope.rows}")
     return results
 
 
@@ -96,8 +116,8 @@ def _error(spark: SparkSession, check: RowCheck, scope: Scope) -> str:
 
 
 def _is_of_data(error: PySparkException) -> bool:
-    """Return whether the rows cause an error, by its SQLSTATE: data exception, cardinality, or raised by the user."""
-    return (error.getSqlState() or "")[:2] in ("21", "22", "P0")
+    """Return whether the rows cause an error, by its SQLSTATE: data exception, cardinality, constraint, or user."""
+    return (error.getSqlState() or "")[:2] in ("21", "22", "23", "P0")
 
 
 def _name(error: PySparkException) -> str:

@@ -35,6 +35,8 @@ CHECKS: dict[str, tuple[dict[str, Any], list[int], str]] = {
     "letters": ({"type": "regex", "column": "word", "pattern": "([A-Z]|[a-z])*"}, [6], ""),
     "capitals": ({"type": "regex", "column": "word", "pattern": "(A|B)*C?"}, [2, 4, 5, 6], ""),
     "cast": ({"type": "query", "sql": "SELECT * FROM {rows} WHERE CAST(text AS INT) > 5"}, [], "CAST_INVALID_INPUT"),
+    "map": ({"type": "expression", "sql": "size(map_from_arrays(array(text, text), array(1, 2))) = 1"}, [], "an error"),
+    "format": ({"type": "query", "sql": "SELECT * FROM {rows} WHERE format_string('%d', text) = '1'"}, [], "an error"),
     "large": ({"type": "query", "sql": "SELECT * FROM {rows} WHERE price > 4"}, [1, 4], ""),
 }
 """Checks, the offsets of the rows that fail, and the error."""

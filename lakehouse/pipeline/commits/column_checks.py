@@ -242,7 +242,7 @@ def _result(topic: Topic, name: str, check: Check, result: CheckedRows, table: T
     elif result.errors:
         message += f", {result.errors:,} of them because the condition raises {result.error}"
     elif result.error:
-        message = f"the query raises {result.error}, so failing rows are unknown"
+        message = f"the check raises {result.error}, so failing rows are unknown"
     return CheckResult(name, passed, message, numbers, check.severity, result)
 
 
