@@ -4,7 +4,7 @@ import importlib.util
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +15,12 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
 from lakehouse.core.errors import ConfigError, SchemaError
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.formats import with_schemas
+from lakehouse.formats import format_of, of_type, with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange, changes
+from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
+from lakehouse.pipeline.schemas.declared_columns import require_columns
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_key, require_naming
 from lakehouse.readers import configured
@@ -114,14 +116,16 @@ def plan(
         target = as_table(schemas, table)
         if table is not None:
             require_naming(topic, table, str(ref))
+        schemas.deletion()
+        shape = Shape(target.as_struct(), schemas.previous_names)
+        planned = tuple(changes(table, shape)) if table is not None else ()
         if not topic.key_format and topic.mode != "upsert":
             require_key(schemas)
-        schemas.deletion()
+            require_columns(topic, schemas, target, table, planned)
     except SchemaError as error:
         return planned_for(invalid=str(error))
     if table is None:
         return planned_for(is_new=True)
-    planned = tuple(changes(table, Shape(target.as_struct(), schemas.previous_names)))
     planned = (*planned, *_dropped(table, read(file, topic), planned))
     return planned_for(planned, tuple(readers(config, topic, planned)))
 
@@ -133,12 +137,14 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
     """
     ref, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
     planned_for = partial(Plan, ref, snowflake_table=_in_snowflake(config, ref))
+    registry: RegistryClient = resources.schema_registry
     alone = None
     try:
-        registry: RegistryClient = resources.schema_registry
-        if file:
-            alone = read(file, topic)
-            registry = _WithFile(registry, topic, alone.value.versions[0])
+        if file and topic.value_schema:
+            topic = topic.model_copy(update={"value_schema": _of_file(file, topic).text})
+        elif file:
+            with_file = _WithFile(registry, topic, _of_file(file, topic))
+            registry, alone = with_file, _alone(topic, with_file.newest)
         decision = decide_schema(topic, resolve_schemas(registry, topic), table)
     except SchemaError as error:
         return planned_for(invalid=str(error))
@@ -161,15 +167,20 @@ class _WithFile:
 
     def versions(self, subject: str) -> list[RegisteredSchema]:
         versions = self.registry.versions(subject)
-        return _with_newest(versions, self.schema) if subject == self.topic.subject("value") else versions
+        return _with_newest(versions, self.newest) if subject == self.topic.subject("value") else versions
+
+    @cached_property
+    def newest(self) -> RegisteredSchema:
+        """The schema with the references of the newest version, which a file cannot state."""
+        versions = self.registry.versions(self.topic.subject("value"))
+        return replace(self.schema, references=versions[-1].references if versions else ())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.registry, name)
 
 
-def _with_newest(versions: Sequence[RegisteredSchema], schema: RegisteredSchema) -> list[RegisteredSchema]:
+def _with_newest(versions: Sequence[RegisteredSchema], newest: RegisteredSchema) -> list[RegisteredSchema]:
     """Return the versions after the registration of a schema. A registered schema does not become a new version."""
-    newest = replace(schema, references=versions[-1].references if versions else ())
     return [*versions] if newest.fingerprint in {version.fingerprint for version in versions} else [*versions, newest]
 
 
@@ -184,19 +195,39 @@ def _dropped(table: Schema, alone: TopicSchemas, planned: Sequence[SchemaChange]
 
 def read(file: Path, topic: Topic, older: Sequence[RegisteredSchema] = ()) -> TopicSchemas:
     """Return a schema file as the newest version of a topic's values: Avro (.avsc), JSON Schema (.json) or Protobuf."""
-    by_suffix = {format_.suffix: format_ for format_ in with_schemas()}
+    return _alone(topic, *_with_newest(older, replace(_of_file(file, topic), id=len(older))))
+
+
+def _alone(topic: Topic, *versions: RegisteredSchema) -> TopicSchemas:
+    """Return versions of the schema of a topic's values, oldest first, without its keys."""
+    format_ = of_type(versions[-1].type)
+    assert format_ is not None, "files have a known type"
+    return TopicSchemas(topic, side_schema(format_.name, versions, topic.record, conversions=topic.conversions), None)
+
+
+def _of_file(file: Path, topic: Topic) -> RegisteredSchema:
+    """Return the schema in a file.
+
+    Raises:
+        ConfigError: The values of the topic have no schema of this type.
+        SchemaError: The file is not text.
+    """
+    by_suffix = {format_.suffix: format_.schema_type for format_ in with_schemas()}
     if file.suffix not in by_suffix:
         raise ConfigError(f"{file}: the suffix of a schema file must be {', '.join(by_suffix)}. Rename the file")
-    format_ = by_suffix[file.suffix]
+    values = format_of(topic.value_format)
+    type_ = values.schema_type if isinstance(values, RegisteredFormat) else topic.value_schema and values.file_type
+    if by_suffix[file.suffix] != type_:
+        expected = next((suffix for suffix, of_suffix in by_suffix.items() if of_suffix == type_), "")
+        remedy = f"Name a file with the suffix {expected}, or correct" if expected else "To use it, set"
+        raise ConfigError(
+            f"{file}: the values of topic '{topic.name}' have no such schema, because of `value_format: "
+            f"{topic.value_format}`. {remedy} 'value_format' (or, for json, 'value_schema_file') in lakehouse.yaml"
+        )
     try:
-        text = file.read_text()
+        return RegisteredSchema(0, file.read_text(), by_suffix[file.suffix])
     except UnicodeDecodeError as error:
         raise SchemaError(f"{file} is not text in UTF-8. Convert the file") from error
-    schema = RegisteredSchema(len(older), text, format_.schema_type)
-    same_type = [version for version in older if version.type == schema.type]
-    versions = _with_newest(same_type, schema)
-    value = side_schema(format_.name, versions, topic.record, conversions=topic.conversions)
-    return TopicSchemas(topic, value, None)
 
 
 def as_table(schemas: TopicSchemas, table: Schema | None = None) -> Schema:

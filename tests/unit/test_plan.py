@@ -1,6 +1,7 @@
 """`lakehouse plan`: verdict, statements, affected readers and exit code, from files only."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 from click.testing import CliRunner
@@ -9,7 +10,12 @@ from pyiceberg.types import LongType, NestedField, StructType
 from lakehouse.cli import schema_plan
 from lakehouse.cli.main import main
 from lakehouse.config.model import PROJECT, Config, Topic
+from lakehouse.core.errors import ConfigError
 from lakehouse.formats.columns import table_schema
+from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.schemas.decoding import resolve_schemas
+from lakehouse.pipeline.schemas.schema_decision import columns
+from tests.support.declared import declare
 
 TRADES = json.loads((PROJECT / "schemas/stock_trades.avsc").read_text())
 
@@ -205,8 +211,72 @@ def test_plan_file_is_compared_as_newest_version(tmp_path, monkeypatch, case):
     assert "FIELD_DELETED a" not in result.output
 
 
-def test_plan_key_that_schema_lacks_is_refused(tmp_path):
-    topic = Topic.model_validate({"name": "orders", "key": "idd", "mode": "dedup"})
+class Registry:
+    """A registry with one version of the values of `orders`, which refers to another schema."""
+
+    def versions(self, subject):
+        references = (("money.proto", 'syntax = "proto3"; package m; message Money { int64 units = 1; }'),)
+        text = 'syntax = "proto3"; import "money.proto"; message R { m.Money paid = 1; int32 n = 2; }'
+        return [RegisteredSchema(1, text, "PROTOBUF", references)] if subject == "orders-value" else []
+
+
+def property_a(type_):
+    return json.dumps({"type": "object", "properties": {"a": {"type": type_}}})
+
+
+AGAINST_TABLE = {
+    "references of the registered version": (
+        {"value_format": "protobuf"},
+        protobuf("m.Money paid = 1; int64 n = 2; string note = 3;"),
+        ["TYPE_WIDENED", "OPTIONAL_FIELD_ADDED"],
+    ),
+    "in place of value_schema_file": (
+        {"value_format": "json", "value_schema": property_a("integer")},
+        ("json", property_a("string")),
+        ["UNSUPPORTED_TYPE_CHANGE"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", AGAINST_TABLE)
+def test_plan_file_is_read_as_ingestion_reads_it_once_it_is_used(tmp_path, monkeypatch, case):
+    settings, (suffix, text), expected = AGAINST_TABLE[case]
+    topic = Topic.model_validate({"name": "orders"} | settings)
+    catalog = declare(monkeypatch, tmp_path, namespace="shop")
+    resources = SimpleNamespace(catalog=catalog, schema_registry=Registry())
+    catalog.ensure_table(topic.table_in("shop"), columns(topic, resolve_schemas(Registry(), topic)))
+    file = tmp_path / f"new.{suffix}"
+    file.write_text(text.replace("message R", 'import "money.proto"; message R'))
+
+    planned = schema_plan.plan_registered(Config(namespace="shop", topics={}, environments={}), topic, resources, file)
+
+    assert (planned.invalid, [change.rule for change in planned.changes]) == (None, expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "suffix"),
+    [({"value_format": "protobuf"}, ".proto"), ({"value_format": "string"}, ""), ({"value_format": "json"}, "")],
+)
+def test_plan_file_of_another_type_than_values_is_config_error(tmp_path, settings, suffix):
+    topic, file = Topic.model_validate({"name": "orders"} | settings), tmp_path / "new.avsc"
+    file.write_text(ROW)
+    remedy = f"suffix {suffix}, or correct" if suffix else "To use it, set"
+    with pytest.raises(ConfigError, match=f"values of topic 'orders' have no such schema.*{remedy} 'value_format'"):
+        schema_plan.plan(Config(namespace="shop", topics={"orders": topic}, environments={}), topic, file, None)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"key": "idd", "mode": "dedup"},
+            "key column 'idd', which its records do not have: the values have the columns id, v.",
+        ),
+        ({"partition_by": ["idd"]}, "no column 'idd' to partition or sort by"),
+    ],
+)
+def test_plan_column_that_schema_lacks_is_refused(tmp_path, settings, message):
+    topic = Topic.model_validate({"name": "orders"} | settings)
     config = Config(namespace="shop", topics={"orders": topic}, environments={})
     suffix, text = avro(id={}, v={})
     (tmp_path / f"orders.{suffix}").write_text(text)
@@ -214,7 +284,7 @@ def test_plan_key_that_schema_lacks_is_refused(tmp_path):
     planned = schema_plan.plan(config, topic, tmp_path / f"orders.{suffix}", None)
 
     assert not planned.is_accepted
-    assert "key column 'idd', which its records do not have: the values have the columns id, v." in planned.invalid
+    assert message in planned.invalid
 
 
 @pytest.mark.parametrize("is_current", [True, False])

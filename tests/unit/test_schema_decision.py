@@ -119,7 +119,7 @@ def test_decide_schema_setting_names_column_as_renamed(decide, settings):
 
 
 @pytest.mark.parametrize("settings", [one for one in naming("id") if "sensitive" not in one])
-def test_decide_schema_setting_with_former_name_of_renamed_column_is_refused(decide, settings):
+def test_decide_schema_setting_with_former_name_is_refused(decide, settings):
     with pytest.raises(SchemaError, match=f"'id'.*{IS_REFUSED}"):
         decide(FIRST, RENAMED, **settings)
 

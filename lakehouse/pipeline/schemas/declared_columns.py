@@ -24,7 +24,12 @@ if TYPE_CHECKING:
 
 
 def require_columns(
-    topic: Topic, schemas: TopicSchemas, new: Schema, table: Table | None, changes: Iterable[SchemaChange]
+    topic: Topic,
+    schemas: TopicSchemas,
+    new: Schema,
+    present: Schema | None,
+    changes: Iterable[SchemaChange],
+    table: Table | None = None,
 ) -> None:
     """Require that a table has the columns that `partition_by`, `sort_by`, `sensitive` and `checks` name.
 
@@ -32,19 +37,20 @@ def require_columns(
         topic: The topic.
         schemas: The schemas that define the columns.
         new: The columns of these schemas.
-        table: The table that gets them; None if it does not exist yet.
+        present: The columns of the table that gets them; None if it does not exist yet.
         changes: The changes of the table.
+        table: The table, of which `sensitive` may name earlier columns; None if only its columns are known.
 
     Raises:
         SchemaError: A column does not exist, or its type does not support its transform.
     """
     renamed = {change.at for change in changes if change.rule == "FIELD_RENAMED"}
-    present = [field for field in table.schema().fields if (field.name,) not in renamed] if table else []
-    layout.require_columns([new, Schema(*present)], topic.partition_by, topic.sort_by)
-    _require_columns_of_checks(topic, [field.name for field in (*new.fields, *present)])
-    earlier = [field for schema in table.metadata.schemas for field in schema.fields] if table else []
+    kept = [field for field in present.fields if (field.name,) not in renamed] if present else []
+    layout.require_columns([new, Schema(*kept)], topic.partition_by, topic.sort_by)
+    _require_columns_of_checks(topic, [field.name for field in (*new.fields, *kept)])
+    earlier = [field for schema in (table.metadata.schemas if table else ()) for field in schema.fields]
     previous = {**(sensitive.previous_names(table) if table else {}), **schemas.previous_names}
-    if unknown := sensitive.unmatched_names(topic.sensitive, [*new.fields, *earlier], previous):
+    if unknown := sensitive.unmatched_names(topic.sensitive, [*new.fields, *kept, *earlier], previous):
         raise SchemaError(
             f"Topic '{topic.name}' declares 'sensitive', and its table "
             f"{sensitive.unknown_columns(unknown, new.fields)} Nothing was ingested. Correct the name in "

@@ -77,7 +77,8 @@ def decide_schema(
     if decision.action != "refuse":
         changed = None if decision.action == "roll_over" else table
         changes = decision.changes if decision.action == "accept" else ()
-        require_columns(topic, decision.schemas, columns(topic, decision.schemas), changed, changes)
+        new, present = columns(topic, decision.schemas), changed.schema() if changed else None
+        require_columns(topic, decision.schemas, new, present, changes, changed)
     return decision
 
 
