@@ -32,13 +32,14 @@ class MessageSchema:
 
     `versions` are the schemas that messages may be written with, oldest first, and `read_by` those of them that define
     the columns. `record` is the record type that the topic's entry names; empty if it names none. `column` is the name
-    of the column of a message that is one value. `conversions` are those of the topic.
+    of the column of a message that is one value; empty if messages have several columns. `conversions` are those of the
+    topic.
     """
 
     versions: tuple[RegisteredSchema, ...] = ()
     read_by: tuple[RegisteredSchema, ...] = ()
     record: str = ""
-    column: str = "value"
+    column: str = ""
     conversions: Conversions = Conversions()
 
 

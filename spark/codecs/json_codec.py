@@ -3,6 +3,7 @@ nulls."""
 
 from __future__ import annotations
 
+import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,13 +15,13 @@ from pyspark.sql import types as T
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
-from lakehouse.formats.json.json_format import JsonField, Kind, written
+from lakehouse.formats.json.json_format import JsonField, Kind, is_single, written
 from lakehouse.formats.schema import FRAME_BYTES, frame, schema_id
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
 from spark.codecs.json_values import converted, with_unique_keys
 from spark.decoding import framing_columns
-from spark.decoding.conditions import none_of
+from spark.decoding.conditions import is_true, none_of
 from spark.decoding.decode import Codec
 from spark.decoding.surrogates import has_lone_surrogate
 
@@ -50,9 +51,18 @@ def wrapped(text: Column) -> Column:
     return F.concat(F.lit(f'{{"{VALUE}":['), text, F.lit(f',{{"{END}":1}}]}}'))
 
 
+def is_one_value(text: Column) -> Column:
+    """Return whether a text is exactly one JSON value; null counts as no value."""
+    parsed = F.try_parse_json(wrapped(text))
+    items = F.try_variant_get(parsed, f"$.{VALUE}", "array<variant>")
+    return F.try_variant_get(parsed, f"$.{VALUE}[1].{END}", "int").isNotNull() & is_true(F.size(items) == 2)
+
+
 def decoder(schema: MessageSchema, reader: tuple[JsonField, ...]) -> JsonCodec:
-    """Return the codec of objects in the Confluent wire format."""
-    return JsonCodec(reader, {version.id: written(reader, version) for version in schema.versions})
+    """Return the codec of objects, or values of one column, in the Confluent wire format."""
+    writers = {version.id: written(reader, version, schema.column) for version in schema.versions}
+    single = frozenset(version.id for version in schema.versions if schema.column and is_single(version))
+    return JsonCodec(reader, writers, single)
 
 
 @dataclass(frozen=True)
@@ -62,10 +72,12 @@ class JsonCodec(Codec):
     Attributes:
         fields: The columns.
         writers: The fields for messages of each version, by registry id.
+        single: The registry ids of versions whose messages are the value of the only column, and no objects.
     """
 
     fields: tuple[JsonField, ...]
     writers: Mapping[int, tuple[JsonField, ...]] | None = None
+    single: frozenset[int] = frozenset()
 
     @property
     def columns(self) -> list[str]:
@@ -87,6 +99,10 @@ class JsonCodec(Codec):
     def decode(self, data: Column) -> Column:
         body = data if self.writers is None else framing_columns.body(data)
         text = F.try_validate_utf8(body.cast("string"))
+        if self.single:
+            member = F.concat(F.lit(f"{{{json.dumps(self.columns[0])}:"), text, F.lit("}"))
+            is_member = is_true(self.schema_id(data).isin(*self.single))
+            text = F.when(is_member, F.when(is_one_value(text), member)).otherwise(text)
         parsed = F.when(~has_lone_surrogate(text), _parsed(text, self.fields))
         writer = [self.schema_id(data).alias("writer")] if self._others else []
         return F.struct(parsed.alias("parsed"), text.alias("text"), *writer)
@@ -141,8 +157,8 @@ class JsonCodec(Codec):
     def explain(self, data: bytes) -> str | None:
         if self.writers is None:
             return explain(data, 0, self.fields)
-        fields = self.writers.get(schema_id(data) or 0)
-        return explain(data, FRAME_BYTES, fields) if fields else None
+        fields = self.writers.get(id_ := schema_id(data) or 0)
+        return explain(data, FRAME_BYTES, fields, is_single=id_ in self.single) if fields else None
 
 
 def _parsed(text: Column, fields: tuple[JsonField, ...]) -> Column:

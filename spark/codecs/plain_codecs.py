@@ -11,7 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.formats.format import MessageSchema
-from spark.codecs.json_codec import END, VALUE, JsonCodec, wrapped
+from spark.codecs.json_codec import JsonCodec, is_one_value
 from spark.decoding.decode import Codec
 
 
@@ -128,6 +128,4 @@ class JsonTextCodec(TextCodec):
         return super().explain(data) or f"'{self.column}': text is not one JSON value"
 
     def _fits(self, data: Column) -> Column:
-        parsed = F.try_parse_json(wrapped(F.try_validate_utf8(data.cast("string"))))
-        items = F.try_variant_get(parsed, f"$.{VALUE}", "array<variant>")
-        return F.try_variant_get(parsed, f"$.{VALUE}[1].{END}", "int").isNotNull() & (F.size(items) == 2)
+        return is_one_value(F.try_validate_utf8(data.cast("string")))

@@ -276,6 +276,64 @@ def test_key_of_avro_without_record_is_one_column(decoder, root, column_type, ke
     assert decoded_keys(decoder, topic, Registry(), sent) == list(keys.values())
 
 
+@pytest.mark.parametrize(
+    ("root", "column_type", "keys"),
+    [
+        (
+            {"type": "string", "title": "OrderId"},
+            "string",
+            {
+                '"k"': "k",
+                ' "k" ': "k",
+                '""': "",
+                "k": "bad_key",
+                "null": "bad_key",
+                '{"id": "k"}': '{"id":"k"}',
+                '"k","id":"x"': "bad_key",
+                '"k"}': "bad_key",
+                '"k" "x"': "bad_key",
+                "": "bad_key",
+            },
+        ),
+        ({"type": "string"}, "int", {'"042"': 42, '"x"': "bad_key"}),
+        ({"type": "integer"}, "string", {"42": "42", "42.0": "42", "42.5": "bad_key", '"42"': "bad_key"}),
+        ({"type": ["null", "integer"]}, "long", {"42": 42, "null": "bad_key"}),
+        ({"type": "number"}, "long", {"42": 42, "42.5": "bad_key"}),
+        ({"$ref": "#/definitions/Id", "definitions": {"Id": {"enum": ["a", "b"]}}}, "string", {'"a"': "a"}),
+        ({"type": "string", "format": "date"}, DATE, {'"2024-01-01"': date(2024, 1, 1), '"2024"': "bad_key"}),
+    ],
+    ids=name,
+)
+def test_key_of_json_schema_without_object_is_one_column(decoder, root, column_type, keys):
+    class Registry:
+        def versions(self, subject):
+            if subject.endswith("-key"):
+                return [RegisteredSchema(1, json.dumps(root), "JSON")]
+            return [RegisteredSchema(2, json.dumps(schema(column_type)))]
+
+    settings = {"name": "keys", "mode": "upsert", "key": "id", "key_format": "json_schema"}
+    topic, sent = Topic.model_validate(settings), [b"\0\0\0\0\x01" + key.encode() for key in keys]
+
+    assert decoded_keys(decoder, topic, Registry(), sent) == list(keys.values())
+
+
+def test_key_of_json_schema_is_decoded_by_its_version(decoder):
+    of_object = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
+
+    class Registry:
+        def versions(self, subject):
+            if subject.endswith("-key"):
+                texts = json.dumps({"type": "string"}), json.dumps(of_object)
+                return [RegisteredSchema(id_, text, "JSON") for id_, text in enumerate(texts, 1)]
+            return [RegisteredSchema(3, json.dumps(schema("string")))]
+
+    settings = {"name": "keys", "mode": "upsert", "key": "id", "key_format": "json_schema"}
+    sent = [bytes([0, 0, 0, 0, id_]) + key for id_, key in ((1, b'"a"'), (2, b'{"id": "a"}'), (2, b'"a"'), (1, b"[1]"))]
+
+    keys = decoded_keys(decoder, Topic.model_validate(settings), Registry(), sent)
+    assert keys == ["a", "a", "bad_key", "[1]"]
+
+
 def test_key_of_json_is_unchanged_for_column_of_json_text(decoder):
     class Registry:
         def versions(self, subject):

@@ -362,3 +362,25 @@ def test_decide_schema_refuses_key_that_neither_values_nor_keys_have():
         decide_schema(topic, resolve_schemas(Registry(), topic), None)
     right = topic.model_copy(update={"key": ("invoice_no",)})
     assert decide_schema(right, resolve_schemas(Registry(), right), None).action == "accept"
+
+
+@pytest.mark.parametrize("key", [["id"], ["id", "at"]])
+@pytest.mark.parametrize(
+    ("key_format", "type_", "text"),
+    [
+        ("json_schema", "JSON", '{"type": "array", "items": {"type": "string"}}'),
+        ("avro", "AVRO", '{"type": "array", "items": "string"}'),
+        ("protobuf", "PROTOBUF", 'syntax = "proto3"; message Key {}'),
+    ],
+)
+def test_resolve_schemas_keys_without_columns_are_refused_with_remedy(key, key_format, type_, text):
+    class Registry:
+        def versions(self, subject):
+            is_key = subject.endswith("-key")
+            return [RegisteredSchema(1, text, type_) if is_key else RegisteredSchema(2, orders(id="int", at="long"))]
+
+    settings = {"name": "orders", "mode": "upsert", "key": key}
+    with pytest.raises(SchemaError, match="keys of topic 'orders' .* columns.*, or write 'key_format: none' .*'key'$"):
+        resolve_schemas(Registry(), Topic.model_validate(settings | {"key_format": key_format}))
+    topic = Topic.model_validate(settings | {"key_format": "none"})
+    assert decide_schema(topic, resolve_schemas(Registry(), topic), None).action == "accept"

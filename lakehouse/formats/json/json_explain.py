@@ -59,13 +59,14 @@ class _Object(dict[str, Any]):
                     self.earlier.setdefault(name, []).append(value)
 
 
-def explain(data: bytes, start: int, fields: tuple[JsonField, ...]) -> str | None:
+def explain(data: bytes, start: int, fields: tuple[JsonField, ...], *, is_single: bool = False) -> str | None:
     """Return the reason why a JSON text is not an object with the fields; None if there is none.
 
     Args:
         data: The whole value.
         start: The index of the first byte of the text.
         fields: The fields of its schema.
+        is_single: Whether the text is the value of the only field, and no object.
     """
     try:
         text = data[start:].decode()
@@ -88,6 +89,8 @@ def explain(data: bytes, start: int, fields: tuple[JsonField, ...]) -> str | Non
         return "the text is not JSON: it contains NaN or Infinity"
     except RecursionError:
         return f"values are nested more than {MAX_LEVELS} levels deep"
+    if is_single:
+        value = _Object([(fields[0].name, value)])
     if not isinstance(value, _Object):
         return f"an object is expected, but the text is {_kind(value)}"
     return next(_members(value, fields, ""), None)

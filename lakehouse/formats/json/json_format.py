@@ -29,6 +29,8 @@ Kind = Literal["string", "text", "date", "timestamp", "long", "double", "boolean
 
 SCALARS: Mapping[str, Kind] = {"string": "string", "integer": "long", "number": "double", "boolean": "boolean"}
 FORMATS: Mapping[str, Kind] = {"date": "date", "date-time": "timestamp"}
+SINGLE = frozenset((*SCALARS.values(), *FORMATS.values()))
+"""Kinds of messages that are one value."""
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,7 @@ class JsonSchemaFormat(RegisteredFormat):
     names_are_optional = True
 
     def reader(self, schema: MessageSchema) -> tuple[JsonField, ...]:
-        return reader(schema.read_by)
+        return reader(schema.read_by, schema.column)
 
     def columns(self, reader: tuple[JsonField, ...]) -> Shape:
         return columns(reader)
@@ -73,7 +75,7 @@ def columns(fields: Sequence[JsonField]) -> Shape:
     return Shape(_struct(fields))
 
 
-def reader(schemas: Sequence[RegisteredSchema]) -> tuple[JsonField, ...]:
+def reader(schemas: Sequence[RegisteredSchema], column: str = "") -> tuple[JsonField, ...]:
     """Return the properties over all versions of a schema; only those that every version requires are required.
 
     Properties of the newest version come first; those that only older versions have follow, since records of old
@@ -81,8 +83,9 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[JsonField, ...]:
 
     Args:
         schemas: The versions, oldest first.
+        column: The name of the column of messages that are one value; empty if such messages are refused.
     """
-    versions = [_Schema(schema).root() for schema in schemas]
+    versions = [_Schema(schema).root(column) for schema in schemas]
     fields = versions[-1]
     for older in reversed(versions[:-1]):
         fields = _merged(fields, older)
@@ -91,10 +94,19 @@ def reader(schemas: Sequence[RegisteredSchema]) -> tuple[JsonField, ...]:
     return fields
 
 
-def written(fields: tuple[JsonField, ...], schema: RegisteredSchema) -> tuple[JsonField, ...]:
+def is_single(schema: RegisteredSchema) -> bool:
+    """Return whether messages of a schema are one value, and no objects with properties."""
+    try:
+        return not _Schema(schema).properties()
+    except SchemaError:
+        # A version that no table can have.
+        return False
+
+
+def written(fields: tuple[JsonField, ...], schema: RegisteredSchema, column: str = "") -> tuple[JsonField, ...]:
     """Return the fields of the columns for messages of one version, in which some numbers are integers."""
     try:
-        return _with_integers(fields, _Schema(schema).root())
+        return _with_integers(fields, _Schema(schema).root(column))
     except SchemaError:
         # A version that no table can have.
         return fields
@@ -195,14 +207,24 @@ class _Schema:
         self.budget = Budget("JSON")
         self.documents = Documents(whole, files, self.budget)
 
-    def root(self) -> tuple[JsonField, ...]:
+    def properties(self) -> tuple[JsonField, ...]:
+        """Return the properties of the whole schema; none if it is not one of objects."""
         parts = self.documents.root()
-        fields = self.members(parts) if _allow_objects(parts) else ()
-        if not fields:
-            raise SchemaError(
-                "The JSON Schema does not describe an object with properties, so it has no columns. Add 'properties'"
-            )
-        return fields
+        return self.members(parts) if _allow_objects(parts) else ()
+
+    def root(self, column: str) -> tuple[JsonField, ...]:
+        """Return the properties of the whole schema, or the column of its values.
+
+        Raises:
+            SchemaError: Values are no objects, and either have no column or a type that no column of keys has.
+        """
+        if fields := self.properties():
+            return fields
+        if column and (field := self.field(column, self.documents.root(), True)).kind in SINGLE:
+            return (field,)
+        raise SchemaError(
+            "The JSON Schema does not describe an object with properties, so it has no columns. Add 'properties'"
+        )
 
     def field(self, name: str, parts: list[Part], required: bool) -> JsonField:
         """Return the field of values to which all of the parts apply."""

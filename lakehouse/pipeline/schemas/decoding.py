@@ -313,7 +313,8 @@ def topic_side(
     """Return the schema of a topic's keys or values, as `side_schema` does."""
     name, record = (topic.value_format, topic.record) if which == "value" else (topic.effective_key_format, "")
     assert name is not None, "the keys have a schema"
-    return side_schema(name, versions, record, read_by, topic.conversions)
+    column = topic.key[0] if which == "key" and len(topic.key) == 1 else ""
+    return side_schema(name, versions, record, read_by, topic.conversions, column)
 
 
 def side_schema(
@@ -322,6 +323,7 @@ def side_schema(
     record: str = "",
     read_by: Sequence[RegisteredSchema] = (),
     conversions: Conversions | None = None,
+    column: str = "",
 ) -> SideSchema:
     """Return the schema of a key or value.
 
@@ -331,14 +333,14 @@ def side_schema(
         record: The full name of the record type; empty for the first one.
         read_by: The versions that define the columns; all if empty.
         conversions: Those of the topic; none if omitted.
+        column: The name of the column of a message that is one value; empty if messages have several columns.
 
     Raises:
         SchemaError: The newest version cannot become columns.
         ConfigError: The format is unknown.
     """
-    schema = MessageSchema(
-        tuple(versions), tuple(read_by or versions), record, conversions=conversions or Conversions()
-    )
+    conversions = conversions or Conversions()
+    schema = MessageSchema(tuple(versions), tuple(read_by or versions), record, column, conversions)
     return _read(name, schema)
 
 
@@ -354,14 +356,26 @@ def _side(registry: RegistryClient, topic: Topic, name: str, which: Literal["key
 
 
 def _key(registry: RegistryClient, topic: Topic) -> SideSchema | None:
-    """Return the schema of the keys; None if they are not decoded: change events may have keys without a schema."""
+    """Return the schema of the keys; None if they are not decoded: change events may have keys without a schema.
+
+    Raises:
+        SchemaError: No schema is registered, or none can become columns.
+    """
     name = topic.effective_key_format
     is_chosen = bool(topic.key_format) or topic.mode != "debezium"
     if name is None or not (
         is_chosen or not isinstance(format_of(name), RegisteredFormat) or registry.versions(topic.subject("key"))
     ):
         return None
-    return _side(registry, topic, name, "key")
+    try:
+        return _side(registry, topic, name, "key")
+    except SchemaError as error:
+        if topic.mode == "debezium":
+            raise
+        raise SchemaError(
+            f"The keys of topic '{topic.name}' cannot be decoded: {error}, or write 'key_format: none' in "
+            f"lakehouse.yaml if the values have the columns of 'key'"
+        ) from error
 
 
 @lru_cache(maxsize=KEPT)
