@@ -128,6 +128,7 @@ REST = (
     "tests/integration/test_commands_beside_stream.py",
     "tests/integration/test_conflicting_versions.py",
     "tests/integration/test_derived_from_tableflow.py",
+    "tests/integration/test_edited_derivation.py",
     "tests/integration/test_edited_settings.py",
     "tests/integration/test_engines.py",
     "tests/integration/test_field_names.py",

@@ -15,7 +15,7 @@ from assets.freshness import ONLY
 from lakehouse.config.checks import STREAMING, RowCount
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import logged_reason
+from lakehouse.core.errors import SchemaError, UnclearState, logged_reason
 from lakehouse.core.terminal import visible
 from lakehouse.core.text import plain
 from lakehouse.pipeline.table_location import catalog_of, table_of
@@ -123,6 +123,32 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], resources: Reso
             yield from (Outcome(asset, name, "error", why) for name in checks)
             continue
         yield from as_outcomes(asset, results)
+
+
+def run_acceptance_checks(config: Config, topics: Sequence[Topic], resources: Resources) -> Iterator[Outcome]:
+    """Compare the newest schema and the settings of topics with their tables, as the next batch does."""
+    # They load pyiceberg and the formats, which the other checks do not need.
+    from lakehouse.pipeline.bookmark_owners import own_bookmark
+    from lakehouse.pipeline.schemas.decoding import resolve_schemas
+    from lakehouse.pipeline.schemas.schema_decision import decide_schema
+
+    for topic in (topic for topic in topics if topic.is_ingested):
+        asset, check = f"iceberg/{topic.name}", "schema_and_settings"
+        try:
+            if topic.source.upstream:
+                own_bookmark(config, topic, resources, topic.topic)
+            _, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
+            if table is None:
+                continue
+            decision = decide_schema(topic, resolve_schemas(resources.schema_registry, topic), table)
+        except (SchemaError, UnclearState) as error:
+            yield Outcome(asset, check, "failed", str(error))
+        except Exception as error:
+            yield Outcome(asset, check, "error", logged_reason(f"The schema of {asset} could not be compared", error))
+        else:
+            verdicts: dict[str, Verdict] = {"accept": "passed", "refuse": "failed"}
+            message = str(decision.error or "the next batch accepts the newest schema and the settings")
+            yield Outcome(asset, check, verdicts.get(decision.action, "warned"), message)
 
 
 def as_outcomes(asset: str, results: Sequence[CheckResult]) -> Iterator[Outcome]:

@@ -13,13 +13,14 @@ from pyiceberg.types import NestedField, StringType, StructType
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
-from lakehouse.core.errors import ConfigError, SchemaError
+from lakehouse.core.errors import ConfigError, IncompatibleSettings, SchemaError, UnclearState
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of, of_type, with_schemas
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange, changes
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
+from lakehouse.pipeline.bookmark_owners import own_bookmark
 from lakehouse.pipeline.schemas.declared_columns import require_columns
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_key, require_naming
@@ -139,6 +140,11 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
     planned_for = partial(Plan, ref, snowflake_table=_in_snowflake(config, ref))
     registry: RegistryClient = resources.schema_registry
     alone = None
+    if topic.source.upstream:
+        try:
+            own_bookmark(config, topic, resources, topic.topic)
+        except (IncompatibleSettings, UnclearState) as error:
+            return planned_for(invalid=str(error))
     try:
         if file and topic.value_schema:
             topic = topic.model_copy(update={"value_schema": _of_file(file, topic).text})

@@ -13,8 +13,10 @@ from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.offsets import parse_position
 from lakehouse.pipeline.batches.positions import read_log, topic_id
+from lakehouse.pipeline.bookmark_owners import foreign_error, is_foreign
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters.renamed_entries import rename_bookmark
+from lakehouse.pipeline.derivation.derivation_settings import DerivationSettings, require_same
 from lakehouse.pipeline.derivation.late_rows import lost_rows
 from lakehouse.pipeline.derivation.single_rows import require_one_topic
 from lakehouse.pipeline.derivation.source_table import SourceTable
@@ -64,12 +66,15 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
         clients: Clients of the systems.
         where: A position in the source topic, in the format of `lakehouse resume`. `latest` is that of the source's
             table, or the present bookmark where that is further: records that are ingested later are not skipped.
+            `earliest` is before all rows of the table. `current` keeps the present bookmark, with the settings that
+            are declared now.
         reason: The operator's reason, stored with the bookmark.
 
     Returns:
         The offsets of the bookmark (exclusive) by partition.
 
     Raises:
+        IncompatibleSettings: The topic has messages with other keys or of other groups.
         LakehouseError: The topic is not derived, its source table is missing, or the topic does not exist.
         TransientError: The source topic is being recreated.
         UnclearState: The source topic was recreated, and rows of the previous one would be derived with later ones; or
@@ -78,9 +83,13 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
     if not isinstance(topic.source, Derived):
         raise _no_bookmark(topic, "source of type 'derived'")
     source, name, kafka = config.topic(topic.source.upstream), derived_bookmark_name(topic), clients.kafka
+    if where == "current":
+        chain = catalog_of(source, clients).chain(table_of(config, source, clients))
+        return _keep(kafka, topic, name, chain, reason)
     position = _read_position(config, clients, source, topic.topic, where)
+    settings = DerivationSettings.of(topic)
     if position.last is None:
-        return _replace(kafka, topic, name, position, reason)
+        return _replace(kafka, topic, name, position, reason, settings)
     engine, is_by_row = clients.engine, not topic.source.group_by
     table = SourceTable.of(source, position.chain, position.ref, position.table, engine)
     if position.last.topic_id != position.log.topic_id:
@@ -91,7 +100,7 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
     if is_by_row:
         require_one_topic(topic, table, position.offsets)
     further = lambda present: lost_rows(table, present, is_restorable=is_by_row)  # noqa: E731
-    return _replace(kafka, topic, name, position, reason, further)
+    return _replace(kafka, topic, name, position, reason, settings, further)
 
 
 def set_dead_letter_bookmark(config: Config, topic: Topic, clients: Clients, where: str, reason: str) -> Positions:
@@ -151,6 +160,9 @@ def _read_position(config: Config, clients: Clients, source: Topic, target: str,
     # The bookmark of a table of Tableflow is at a snapshot, so rows that the snapshot lacks are not skipped.
     is_latest = where == "latest" and source.is_ingested
     offsets = _table_position(chain, log) if is_latest else parsed
+    if where == "earliest":
+        # The table may have rows of records that Kafka has deleted.
+        offsets = dict.fromkeys(log.end, 0)
     ref, table = chain.at(log.topic_id, offsets) if source.is_ingested else chain.newest
     target_topic = kafka.describe([target]).get(target)
     last = last_batch(table) if source.is_ingested else None
@@ -174,8 +186,31 @@ def _table_position(chain: TableChain, log: Log) -> Positions:
     return furthest(dict.fromkeys(log.end, 0), last.end if last and last.identity == log.identity else {})
 
 
+def _keep(kafka: KafkaClient, topic: Topic, name: str, chain: TableChain, reason: str) -> Positions:
+    """Set the settings of a derived topic's bookmark to those that are declared, and return its offsets."""
+    bookmark_topic.ensure(kafka)
+    producer = begin(kafka, name)
+    present, target_id = bookmark_topic.read(kafka, name), topic_id(kafka, topic.topic)
+    if present is None or present.target_id != target_id:
+        raise LakehouseError(
+            f"Topic '{topic.topic}' has no bookmark since it was created. Nothing was changed. Name a position"
+        )
+    if is_foreign(present, target_id, chain):
+        raise foreign_error(present, topic, topic.topic, chain)
+    require_same(present, topic, is_adopted=True)
+    kept = replace(present, entry=topic.name, reason=reason, settings=DerivationSettings.of(topic).values())
+    commit(kafka, producer, [bookmark_topic.message(kafka, name, kept)])
+    return kept.offsets
+
+
 def _replace(
-    kafka: KafkaClient, topic: Topic, name: str, position: _Position, reason: str, further: Further | None = None
+    kafka: KafkaClient,
+    topic: Topic,
+    name: str,
+    position: _Position,
+    reason: str,
+    settings: DerivationSettings | None = None,
+    further: Further | None = None,
 ) -> Positions:
     """Replace a bookmark, and return its offsets.
 
@@ -185,12 +220,17 @@ def _replace(
         name: Name of the bookmark.
         position: The position.
         reason: The operator's reason.
+        settings: The settings of a derived topic; None for dead letters.
         further: Returns the further snapshots; None if the bookmark has none.
     """
     bookmark_topic.ensure(kafka)
     producer = begin(kafka, name)
     bookmark = bookmark_of(position.log, position.target_id, position.table, position.offsets, topic.name, reason)
     present = bookmark_topic.read(kafka, name)
+    if settings:
+        bookmark = replace(bookmark, settings=settings.values())
+        if present and present.target_id == bookmark.target_id:
+            require_same(present, topic, is_adopted=True)
     if present and present.is_like(bookmark):
         if position.is_latest:
             # After a rollback, the table lacks rows that were derived, and may have them again. Another table, whose

@@ -9,7 +9,7 @@ from lakehouse.core.offsets.batch import next_batch
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.offsets.lag import Lag, lag, pending, snapshots_behind
 from lakehouse.pipeline.batches.positions import read_log
-from lakehouse.pipeline.bookmark_owners import foreign_error, is_foreign
+from lakehouse.pipeline.bookmark_owners import require_own
 from lakehouse.pipeline.table_location import catalog_of, is_stored_by_confluent, table_of
 from lakehouse.readers import configured, reader_of
 from lakehouse.readers.freshness import StageLag
@@ -141,14 +141,14 @@ def _bookmark(topic: Topic, kafka: KafkaClient, chain: TableChain) -> Bookmark |
     """Return the bookmark of a derived topic; None if there is none since the topic was created.
 
     Raises:
+        IncompatibleSettings: The topic has messages that were derived with other settings.
         UnclearState: The topic has messages of another table than that of its source.
     """
     target = kafka.describe([topic.topic]).get(topic.topic)
     bookmark = bookmark_topic.read(kafka, derived_bookmark_name(topic), settled=False) if target else None
     if not (bookmark and target and bookmark.target_id == target.topic_id):
         return None
-    if is_foreign(bookmark, target.topic_id, chain):
-        raise foreign_error(bookmark, topic, topic.topic, chain)
+    require_own(bookmark, topic, topic.topic, target.topic_id, chain)
     return bookmark
 
 

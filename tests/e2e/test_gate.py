@@ -69,6 +69,7 @@ def test_check_reports_pass_warning_and_failure(stream, tmp_path):
     stages = ("iceberg", "glue", "snowflake")
     assert verdicts(result) == {(stage, "fresh"): "passed" for stage in stages} | {
         ("iceberg", "ledger"): "passed",
+        ("iceberg", "schema_and_settings"): "passed",
         ("iceberg", "side_known"): "passed",
         ("iceberg", "cheap"): "warned",
         ("glue", "registration_current"): "passed",
@@ -76,7 +77,7 @@ def test_check_reports_pass_warning_and_failure(stream, tmp_path):
         ("snowflake", "engines_agree"): "passed",
     }
     suite = ElementTree.parse(report).getroot()[0]
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("9", "0", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("10", "0", "0")
 
     # Another writer changes a row.
     spark = stream.resources.spark.session(stream.resources.catalog.spark_settings())

@@ -1,5 +1,7 @@
 """Settings of an entry that are edited between two batches, and would change the meaning of the rows in the table."""
 
+import json
+import re
 from functools import partial
 
 import pytest
@@ -84,6 +86,28 @@ def test_commands_with_edited_settings_are_refused(resources):
     reasons = stop_reasons(stream.config, resources, status(stream.config, resources), ())
     assert "declares `mode: dedup`" in reasons[stream.name]
     assert (stream.rows(), stream.dead_letters(), stream.table().metadata_location) == before
+
+
+@pytest.mark.parametrize(
+    ("edited", "verdict", "message"),
+    [
+        ({}, "passed", "the next batch accepts"),
+        ({"mode": "dedup"}, "failed", "made with `mode: append`.*declares `mode: dedup`.*Restore the settings"),
+        ({"mode": "dedup", "on_incompatible": "new_table"}, "warned", "declares `mode: dedup`.*continues in .*__v2"),
+    ],
+)
+def test_check_reports_edited_settings_as_ingestion_does(resources, edited, verdict, message, tmp_path, monkeypatch):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(10))
+    stream.ingest()
+    edit(stream, **edited)
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
+
+    result = CliRunner().invoke(main, ["check", stream.name, "--json"])
+
+    [reported] = [one for one in json.loads(result.stdout)["checks"] if one["check"] == "schema_and_settings"]
+    assert reported["asset"] == f"iceberg/{stream.name}" and reported["verdict"] == verdict
+    assert re.search(message, reported["message"])
 
 
 def test_ingest_with_edited_mode_continues_in_new_table(resources):

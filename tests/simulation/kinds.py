@@ -9,6 +9,7 @@ from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.schedules.audits import AuditedSchedule
 from tests.simulation.schedules.commands import CommandSchedule, PositionSchedule
 from tests.simulation.schedules.derivation import DerivationSchedule
+from tests.simulation.schedules.derived_edits import EditedDerivationSchedule
 from tests.simulation.schedules.edits import EditedSchedule
 from tests.simulation.schedules.groups import GroupSchedule
 from tests.simulation.schedules.interruptions import InterruptedSchedule, KeyedSchedule
@@ -29,6 +30,7 @@ KINDS: Mapping[str, Any] = {
     "keys": KeyedSchedule,
     "audits": AuditedSchedule,
     "edits": EditedSchedule,
+    "derived-edits": EditedDerivationSchedule,
     "roll-overs": RollOverSchedule,
     "streams": StreamSchedule,
     "pauses": PausedStreamSchedule,

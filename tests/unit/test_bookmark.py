@@ -21,9 +21,11 @@ BOOKMARK = Bookmark(
 
 
 def test_bookmark_round_trips_and_newer_version_is_refused():
-    assert Bookmark.from_json(BOOKMARK.to_json().encode()) == BOOKMARK
+    derived = replace(BOOKMARK, settings={"transform": "a:b", "group_by": ["user"], "key_format": None})
+    for bookmark in (BOOKMARK, derived):
+        assert Bookmark.from_json(bookmark.to_json().encode()) == bookmark
     with pytest.raises(UnclearState, match="newer release"):
-        Bookmark.from_json(BOOKMARK.to_json().replace('"version": 3', '"version": 4'))
+        Bookmark.from_json(BOOKMARK.to_json().replace('"version": 4', '"version": 5'))
 
 
 def test_bookmark_of_further_snapshots_round_trips():

@@ -18,6 +18,7 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.core.table_protocol import BOOKMARKS, TOKEN
+from lakehouse.pipeline.derivation.derivation_settings import DerivationSettings
 from lakehouse.readers.reader_lag import measure_lag
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka, Offsets, TopicDescription
@@ -88,7 +89,9 @@ class Broker(Kafka):
 
     def messages(self, topic, partition, start, end):
         position, uuid_ = self.log["bookmark"], self.log["identity"]
-        bookmark = Bookmark("cluster", "first", self.log["derived"], uuid_, "shop.t", "flagged", uuid_, 1, 0, position)
+        identity = "cluster", "first", self.log["derived"], uuid_, "shop.t", "flagged", uuid_
+        settings = DerivationSettings("spark.flags:flagged", (), None, ()).values()
+        bookmark = Bookmark(*identity, 1, 0, position, settings=settings)
         yield Message(b"lakehouse.derived/flagged", bookmark.to_json().encode(), [])
 
     def consumer(self, *arguments, **keywords):

@@ -166,7 +166,8 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     """Run the checks of TOPICS, or of all topics and routes, in the environment that LAKEHOUSE_ENV names.
 
     The checks that lakehouse.yaml declares cover all published rows. The others verify that each reader shows the
-    published snapshot, that lag is within its limit, and that the ledger is consistent. If Dagster's instance is
+    published snapshot, that lag is within its limit, that the ledger is consistent, and that the next batch accepts
+    the newest schema and the settings. If Dagster's instance is
     available (DAGSTER_HOME), topics whose last run failed, or that a stream cannot ingest, are reported too.
 
     \b
@@ -187,6 +188,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             selected = declared.select(names, existing)
             outcomes = [
                 *check_runner.run_asset_checks(defs(), declared, names, existing),
+                *check_runner.run_acceptance_checks(declared, selected, resources),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
             for topic, reason in failed_runs(declared, [topic.name for topic in selected]).items():

@@ -143,19 +143,23 @@ def resume(topic: str, where: str, reason: str) -> None:
 
 @click.command()
 @click.argument("topic")
-@click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
+@click.option(
+    "--at", "where", required=True, metavar="POSITION", help="earliest, latest, current, a time, or 0:12,1:40."
+)
 @click.option("--reason", required=True, help="Reason, which is stored with the bookmark.")
 @click.option("--dead-letters", is_flag=True, help="Set the bookmark of the topic's 'dead_letter_topic' instead.")
 def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     """Set the records from which the derived TOPIC continues, after it stopped in an unclear state.
 
     Records before the position count as derived. `latest` is the position of the source's table, so that records which
-    are ingested later are derived; it never moves back. With --dead-letters, the position is that of the first dead
+    are ingested later are derived; it never moves back. `current` keeps the position, for messages that may stay after
+    `transform` was changed. With --dead-letters, the position is that of the first dead
     letter that is produced to the topic's 'dead_letter_topic'.
 
     \b
     Derive everything again:     lakehouse bookmark totals --at earliest --reason "new transform"
     Skip the table's rows:       lakehouse bookmark totals --at latest --reason "derived before"
+    Derive new rows otherwise:   lakehouse bookmark totals --at current --reason "transform moved"
     """
     declared = loader.load()
     with open_clients(declared) as resources:

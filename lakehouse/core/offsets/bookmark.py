@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from lakehouse.core.errors import NewerFormat
 from lakehouse.core.offsets.batch import Batch, Positions
 
-VERSION = 3
-"""Version of the format. Bookmarks of earlier ones, which had no identity, have other names and are never read."""
+VERSION = 4
+"""Version of the format. Bookmarks before version 3, which had no identity, have other names and are never read."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +42,8 @@ class Bookmark:
     further: Mapping[int, Positions] = field(default_factory=dict)
     """Other snapshots of which rows were derived, with the offsets before which they were: those from which the
     table was rolled back and whose rows it lacks, and that of late rows of which only a part was derived."""
+    settings: Mapping[str, str | Sequence[str] | None] = field(default_factory=dict)
+    """Settings that decide what derived messages mean; empty for dead letters, and before version 4."""
 
     def to_json(self) -> str:
         """Return the value of the bookmark's message."""
@@ -56,7 +58,7 @@ class Bookmark:
             NewerFormat: A newer release wrote it in another format.
         """
         fields = json.loads(value)
-        if fields.pop("version") != VERSION:
+        if fields.pop("version") not in (3, VERSION):
             raise NewerFormat(f"A newer release wrote the bookmark {value!r}. Nothing was changed. Upgrade lakehouse")
         fields["offsets"] = _positions(fields["offsets"])
         fields["further"] = {int(id_): _positions(offsets) for id_, offsets in fields["further"].items()}

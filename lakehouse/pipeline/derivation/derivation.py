@@ -65,6 +65,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
 
     Raises:
         ConfigError: The transform cannot be imported.
+        IncompatibleSettings: The topic has messages that were derived with other settings.
         LakehouseError: The topic does not accept a message.
         SchemaError: A column of the result has no Avro type, or the source has other names of metadata columns.
         UnclearState: The rows that were already derived, or added late, are unknown; or a group has rows of two tables,

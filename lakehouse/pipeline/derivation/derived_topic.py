@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import pyarrow as pa
@@ -12,9 +12,9 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.bookmark import Bookmark
-from lakehouse.formats.avro.avro_format import AvroFormat
-from lakehouse.pipeline.bookmark_owners import foreign_error, is_foreign
+from lakehouse.pipeline.bookmark_owners import require_own
 from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.derivation.derivation_settings import DerivationSettings
 from lakehouse.pipeline.engine import DerivedRows
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.table_chain import TableChain
@@ -57,21 +57,23 @@ class DerivedTopic:
             settled: Wait for transactions that are open now.
 
         Raises:
+            IncompatibleSettings: It has messages that were derived with other settings.
             UnclearState: It has messages of another table.
         """
         bookmark = bookmark_topic.read(self.clients.kafka, derived_bookmark_name(self.topic), settled=settled)
-        if bookmark and is_foreign(bookmark, self.id, chain):
-            raise foreign_error(bookmark, self.topic, self.topic.topic, chain)
+        if bookmark:
+            require_own(bookmark, self.topic, self.topic.topic, self.id, chain)
         return bookmark
 
     def bookmark_message(self, bookmark: Bookmark) -> Outgoing:
-        """Return the message that sets its bookmark."""
-        return bookmark_topic.message(self.clients.kafka, derived_bookmark_name(self.topic), bookmark)
+        """Return the message that sets its bookmark, with its settings."""
+        recorded = replace(bookmark, settings=DerivationSettings.of(self.topic).values())
+        return bookmark_topic.message(self.clients.kafka, derived_bookmark_name(self.topic), recorded)
 
     def encode(self, derived: DerivedRows) -> pa.Table:
         """Return the keys and values of the messages of a transform's result, after their schemas are registered."""
         value = self._registered("value", self.derived.value_schema_file, derived)
-        keyed = self.topic.key if self.topic.key_format == AvroFormat.name else ()
+        keyed = DerivationSettings.of(self.topic).key
         key = self._registered("key", self.derived.key_schema_file, derived, keyed) if keyed else None
         return derived.messages(key, value)
 

@@ -108,7 +108,8 @@ class RecordedSettings:
         return [name for name in names if getattr(before, name) != getattr(after, name)]
 
 
-def _text(name: str, value: str | tuple[str, ...] | None) -> str:
+def as_text(name: str, value: str | tuple[str, ...] | None) -> str:
+    """Return a setting as an error shows it."""
     if name == "delete" and value:
         text: str | None = "{{column: {}, value: {}}}".format(*value)
     else:
@@ -147,7 +148,7 @@ def conflict(topic: Topic, table: Table | None, newest: TopicSchemas | None = No
     different = stored.conflicts(declared, is_key_in_message=is_key_in_message)
     if not different:
         return None
-    before, after = (", ".join(_text(name, getattr(of, name)) for name in different) for of in (stored, declared))
+    before, after = (", ".join(as_text(name, getattr(of, name)) for name in different) for of in (stored, declared))
     by = "" if stored.entry == topic.name else f" by entry '{stored.entry}'"
     # The rows of all tables of a topic are found by the same names.
     is_continuable, following = "naming" not in different, TableRef(*table.name()).next_version.name

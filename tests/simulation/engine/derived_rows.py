@@ -1,6 +1,6 @@
 """Rows and messages of derived topics in the simulated engine; see lakehouse.pipeline.engine.DerivedRows.
 
-A message is the place of a row, or those of all rows of a group.
+A message is the place of a row, or those of all rows of a group, with the name of the transform.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ from lakehouse.pipeline.engine_values import (
     RowsBetween,
     RowsInColumnsOf,
     SnapshotRows,
+    Transform,
 )
 from tests.simulation.engine.tables import MemoryTables
-from tests.simulation.oracles.oracle import place_of
+from tests.simulation.oracles.oracle import Place, place_of
 from tests.simulation.systems.kafka import Record
 
 Read = Callable[[], list[Record]]
@@ -36,6 +37,17 @@ def transform(rows: Any) -> Any:
     return rows
 
 
+def another(rows: Any) -> Any:
+    """Return the rows: the transform that an operator declares later."""
+    return rows
+
+
+def parsed(value: bytes | None) -> tuple[str, list[Place]]:
+    """Return the name of the transform that made a message, and the places of its rows."""
+    name, places = json.loads(value or b"")
+    return name, [tuple(place) for place in places]
+
+
 @dataclass(frozen=True)
 class MemoryDerived:
     """The result of the transform; see lakehouse.pipeline.engine.DerivedRows."""
@@ -43,6 +55,8 @@ class MemoryDerived:
     tables: MemoryTables
     read: Read
     is_grouped: bool
+    transform: str
+    """The name of the transform."""
 
     def avro_schema(self, name: str, columns: Sequence[str] | None = None) -> str:
         return "schema"
@@ -54,7 +68,7 @@ class MemoryDerived:
         for name, place in places:
             groups.setdefault(name, []).append(place)
         pairs = groups.items() if self.is_grouped else [(name, [place]) for name, place in places]
-        rows = [{"key": name, "value": json.dumps(value).encode()} for name, value in pairs]
+        rows = [{"key": name, "value": json.dumps([self.transform, value]).encode()} for name, value in pairs]
         return pa.Table.from_pylist(rows, schema=pa.schema([("key", pa.binary()), ("value", pa.binary())]))
 
     def lineage(self) -> Mapping[str, list[str]]:
@@ -79,9 +93,9 @@ class MemoryDerivation:
         """Return whether there are no rows."""
         return not self.tables.job("is empty", self._reading(rows))
 
-    def derive(self, rows: Rows) -> MemoryDerived:
+    def derive(self, rows: Rows, transform: Transform) -> MemoryDerived:
         """Return the messages of the rows."""
-        return MemoryDerived(self.tables, self._reading(rows), isinstance(rows, GroupRows))
+        return MemoryDerived(self.tables, self._reading(rows), isinstance(rows, GroupRows), transform.__name__)
 
     def _reading(self, rows: Rows) -> Read:
         match rows:

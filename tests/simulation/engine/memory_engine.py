@@ -121,7 +121,7 @@ class MemoryEngine(MemoryTables):
         return count(self, question)
 
     def derive(self, rows: Rows, transform: Transform) -> MemoryDerived:
-        return MemoryDerivation(self).derive(rows)
+        return MemoryDerivation(self).derive(rows, transform)
 
     def check(
         self, declared: Mapping[str, Check], scope: Scope, shown: Mapping[str, list[str]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -17,6 +16,7 @@ from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.readers.reader_lag import measure_lag
 from tests.simulation.choices import Choices
+from tests.simulation.engine.derived_rows import parsed
 from tests.simulation.oracles.oracle import Place, Violation, place_of
 from tests.simulation.schedules.elsewhere import Elsewhere
 from tests.simulation.schedules.schedule import ACTIONS, NAME, NAMESPACE, RECOVERIES, UNLIMITED, Schedule
@@ -188,7 +188,7 @@ class DerivationSchedule(Schedule):
         if TARGET not in self.kafka.topics:
             return []
         committed = self.kafka.committed(TARGET, 0)
-        return [(m.key or b"", [tuple(place) for place in json.loads(m.value or b"")]) for m in committed]
+        return [(m.key or b"", parsed(m.value)[1]) for m in committed]
 
     def judge_messages(self) -> None:
         """Judge that no row was derived twice, unless its group was derived again."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +20,7 @@ from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Event
 from resources.kafka.stream_group import GroupUnavailable
 from tests.simulation.choices import Choices
+from tests.simulation.engine.derived_rows import parsed
 from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.oracles.oracle import RESUMED, Oracle, Place, TruncationOracle, Violation, place_of
 from tests.simulation.schedules.derivation import TARGET, derived_topic
@@ -118,7 +118,7 @@ class GroupSchedule(StreamSchedule):
         if TARGET not in self._kafka.produced.topics:
             return []
         committed = self._kafka.produced.committed(TARGET, 0)
-        return [(m.key or b"", [tuple(place) for place in json.loads(m.value or b"")]) for m in committed]
+        return [(m.key or b"", parsed(m.value)[1]) for m in committed]
 
     def _serves(self, name: str, ends: Ends) -> bool:
         """Return also whether the rows of the source were derived."""
