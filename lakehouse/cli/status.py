@@ -13,8 +13,11 @@ from assets.streaming.check import KAFKA, failure
 from lakehouse.cli.schema_plan import plan_registered
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, STREAMING
 from lakehouse.config.model import Config, Topic
-from lakehouse.core.errors import logged_reason
+from lakehouse.config.sensitive import hide_values
+from lakehouse.core.errors import by_reason, logged_reason
 from lakehouse.core.tables import naming
+from lakehouse.pipeline.batches.undecodable import next_faults
+from lakehouse.pipeline.clients import Clients
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
@@ -23,6 +26,9 @@ from resources.protocols import Resources, resource_of
 
 MAX_EXAMINED = 20
 """Maximum number of topics that are behind whose schemas are examined; those that have been behind longest."""
+
+MAX_DECODED, MAX_RECORDS = 5, 100_000
+"""Maximum number of topics whose next records are decoded to find why they stop, and of offsets of one of them."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +95,41 @@ def stop_reasons(
     """
     longest = sorted((status for status in statuses if status.is_behind), key=_seconds_behind, reverse=True)
     reasons = {status.topic: _stop_reason(config, resources, status) for status in longest[:MAX_EXAMINED]}
+    unexplained = []
     for status in longest:
         is_stale = any(stage.stage == "iceberg" and not stage.is_fresh for stage in status.stages)
         if is_stale and not reasons.get(status.topic) and status.topic not in reported:
-            command = f"lakehouse stream {status.topic} --once"
+            unexplained.append(status.topic)
             reasons[status.topic] = (
-                f"No run or stream has reported why. Ingest it with `{command}`, which prints errors"
+                f"No run or stream has reported why. Ingest it with `{_ingestion(status.topic)}`, which prints errors"
             )
+    for topic, faults in _bad_records(config, resources, unexplained[:MAX_DECODED]):
+        reasons[topic] = (
+            f"Records cannot be decoded ({by_reason(faults)}). Correct the cause, and ingest them with "
+            f"`{_ingestion(topic)}`"
+        )
     return {topic: reason for topic, reason in reasons.items() if reason}
+
+
+def _ingestion(topic: str) -> str:
+    return f"lakehouse stream {topic} --once"
+
+
+def _bad_records(
+    config: Config, resources: Resources, topics: Sequence[str]
+) -> Iterator[tuple[str, list[tuple[int, int, str]]]]:
+    """Yield the topics whose next batch stops because of records that do not decode, and the first of these."""
+    for topic in map(config.topic, topics):
+        if topic.errors != "suspend":
+            continue
+        try:
+            with hide_values(topic):
+                faults = next_faults(config.namespace, topic, Clients.of(resources), MAX_RECORDS)
+        except Exception as error:
+            logged_reason(f"Whether the next records of {topic.name} decode is unknown", error)
+            return
+        if faults:
+            yield topic.name, faults
 
 
 def _seconds_behind(status: TopicStatus) -> float:

@@ -3,7 +3,7 @@
 import logging
 import re
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -166,13 +166,9 @@ class BadRecords(LakehouseError):
             count: Number of records of the batch that cannot be decoded.
             first: The first of them, as (partition, offset, reason).
         """
-        places: dict[str, list[str]] = {}
-        for partition, offset, reason in first:
-            places.setdefault(reason, []).append(f"partition {partition} offset {offset}")
-        named = "; ".join(f"{', '.join(records)}: {reason}" for reason, records in places.items())
         more = f", and {count - len(first):,} more" if count > len(first) else ""
         super().__init__(
-            f"{pluralize(count, 'record')} of '{topic}' cannot be decoded ({named}{more})",
+            f"{pluralize(count, 'record')} of '{topic}' cannot be decoded ({by_reason(first)}{more})",
             "Nothing of the batch was published, and the position is unchanged",
             "Fix the cause, for example by registering the schema, and retry the run or command; or set 'errors: "
             "log' on the topic in lakehouse.yaml to keep such records as dead letters (`lakehouse redrive` decodes "
@@ -216,6 +212,14 @@ class ClockSkew(LakehouseError):
             "Synchronize the clocks of all machines that write (`timedatectl`, `chronyc tracking`) and retry the run "
             "or command",
         )
+
+
+def by_reason(faults: Sequence[tuple[int, int, str]]) -> str:
+    """Return faults of records, each given as (partition, offset, reason), as text."""
+    places: dict[str, list[str]] = {}
+    for partition, offset, fault in faults:
+        places.setdefault(fault, []).append(f"partition {partition} offset {offset}")
+    return "; ".join(f"{', '.join(records)}: {fault}" for fault, records in places.items())
 
 
 def reason(error: BaseException) -> str:

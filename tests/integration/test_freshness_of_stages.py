@@ -1,5 +1,6 @@
 """Freshness in Dagster: the checks, the sensor and the status agree, name the stale stage and start its runs."""
 
+import re
 import time
 
 import dagster as dg
@@ -148,10 +149,18 @@ def test_status_topic_that_does_not_ingest_names_reason_and_command(resources, t
     produce(stream, 3)
     assert "are not ingested" not in command("status")
     stream.ingest()
-    stream.produce([{"value": b"no Avro", "timestamp": int(time.time() * 1000) - AN_HOUR_MS}])
+    remedy = f"`lakehouse stream {stream.name} --once`"
+    produce(stream, 1, ago_ms=AN_HOUR_MS)
     shown = command("status")
-    assert f"{stream.name}: records are not ingested. No run or stream has reported why" in shown
-    assert f"`lakehouse stream {stream.name} --once`" in shown
+    assert f"{stream.name}: records are not ingested. No run or stream has reported why" in shown and remedy in shown
+
+    incomplete = framed(stream.schema(), TRADES, trade(1))[:-5]
+    stream.produce([{"value": b"no Avro"}, {"value": incomplete}])
+    reasons = "partition 0 offset 4: .*Confluent wire format.*; partition 0 offset 5: .*'userid'"
+    for shown in (command("status"), command("stream", stream.name, "--once")):
+        assert re.search(f"cannot be decoded \\({reasons}", shown), shown
+    assert f"{stream.name}: records are not ingested. Records cannot be decoded" in command("status")
+    assert remedy in command("status")
 
     stream.produce_with_types(range(1), {"price": "string"}, price="a")
     shown = command("status")
