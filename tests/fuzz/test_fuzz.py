@@ -105,7 +105,7 @@ NOT_GENERATED = {
     },
     "Protobuf": {
         "imports",
-        "message in itself, groups, declared extensions, message without fields, `edition`",
+        "message in itself, groups, declared extensions, `edition`",
         "unknown fields",
     },
     "plain": {"`string`", "`int`, `long`", "`bytes`"},
