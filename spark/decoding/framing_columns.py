@@ -68,11 +68,9 @@ def framed_by_header(side: str, header: str, heads: Collection[bytes], guids: Ma
         heads: All bytes before a body that the codec knows; after the schema id, Protobuf has a message index.
         guids: Schema ids by GUID.
     """
-    data = SPARK.identifier(side)
-    named, last = (
-        f"try_element_at(headers.value, {sign}cast(nullif(array_position({keys}, {SPARK.literal(header)}), 0) AS int))"
-        for sign, keys in (("", "headers.key"), ("-", "reverse(headers.key)"))
-    )
+    data, key = SPARK.identifier(side), SPARK.literal(header)
+    named = f"try_element_at(headers.value, cast(nullif(array_position(headers.key, {key}), 0) AS int))"
+    is_contradicted = f"exists(headers, other -> other.key <=> {key} AND NOT (other.value <=> {named}))"
     is_guid = (
         f"substring({named}, 1, {len(GUID_MAGIC)}) = {_binary(GUID_MAGIC)} AND octet_length({named}) > {GUID_BYTES}"
     )
@@ -89,7 +87,7 @@ def framed_by_header(side: str, header: str, heads: Collection[bytes], guids: Ma
     complete = ", ".join(map(_binary, sorted(heads)))
     known = ", ".join(map(_binary, sorted({head[:FRAME_BYTES] for head in heads})))
     framed = (
-        f"CASE WHEN {data} IS NULL OR {named} IS NULL THEN {data} WHEN NOT ({named} <=> {last}) THEN X'' "
+        f"CASE WHEN {data} IS NULL THEN {data} WHEN {is_contradicted} THEN X'' WHEN {named} IS NULL THEN {data} "
         f"WHEN {head} IN ({complete}) OR {prefix} = {_binary(frame(NO_ID))} THEN concat({head}, {data}) "
         f"WHEN {prefix} NOT IN ({known}) AND octet_length({prefix}) = {FRAME_BYTES} THEN concat({prefix}, {data}) "
         f"ELSE X'' END"

@@ -134,13 +134,14 @@ def test_ingest_header_that_names_no_schema_is_dead_letter(stream):
         b"\1" + unknown.bytes: "unknown_schema",
     }
     messages = [{"value": framed(1) + body(1), "headers": [(VALUE, header)]} for header in bad]
-    contradiction = {"value": body(2), "headers": [(VALUE, framed(1)), (VALUE, framed(8))]}
-    stream.produce([*messages, contradiction])
+    contradictory = [[framed(1), framed(8)], [framed(1), framed(8), framed(1)], [None, framed(1)]]
+    messages += [{"value": body(2), "headers": [(VALUE, header) for header in headers]} for headers in contradictory]
+    stream.produce(messages)
 
     stream.ingest()
 
     letters = stream.dead_letters()
-    assert [letter["error_reason"] for letter in letters] == [*bad.values(), "not_framed"]
+    assert [letter["error_reason"] for letter in letters] == [*bad.values(), *["not_framed"] * 3]
     assert f"schema GUID {unknown}" in letters[6]["error_message"] and "schema id 8" in letters[5]["error_message"]
     assert [letter["schema_id"] for letter in letters[5:7]] == [8, None]
     # The bytes are the record's own.
