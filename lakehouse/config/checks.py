@@ -406,6 +406,12 @@ def _java_patterns(statement: str) -> Iterator[Fault]:
             f"'{word}' uses Java's regular expressions, by which a long value can end the Spark server of all topics"
         )
         yield ("sql",), f"{problem}. Use LIKE, or a check of type regex"
+    elif sql.has_slow_like(statement):
+        problem = (
+            "LIKE with more than one '%' before the end of its pattern, or with a pattern that is no literal, can take "
+            "hours for a long value"
+        )
+        yield ("sql",), f"{problem}. Use contains, startswith and endswith, or a check of type regex"
 
 
 def _unpruned(relation: str) -> str:

@@ -64,6 +64,13 @@ KEYWORDS = frozenset(("current_date", "current_time", "current_timestamp", "loca
 JAVA_PATTERNS = re.compile(r"(rlike|regexp(_\w+)?)\b.*|(split|str_to_map)\s*\(.*", re.IGNORECASE | re.DOTALL)
 """Operators and calls that match by Java's regular expressions (Spark SQL, Built-in Functions)."""
 
+_TEXTS = r"""(?:\s*(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"))"""
+LIKE = re.compile(
+    rf"({_TEXTS}+)\s*($|[),;]|(and|or|then|when|else|end|escape|group|having|order|limit|union)\b)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What may follow LIKE: a literal, of one or more strings, that is no part of an expression."""
+
 MOMENT = re.compile(r"\s*(now|today|tomorrow|yesterday)(\s+\S+)?\s*", re.IGNORECASE)
 """A string that Spark SQL reads as a current date or time when it is cast to one."""
 
@@ -89,6 +96,22 @@ def first_nondeterministic(expressions: Iterable[str]) -> str:
             if name == "unix_timestamp" and call.rstrip().endswith(")"):
                 return token["name"]
     return ""
+
+
+def has_slow_like(expression: str) -> bool:
+    """Return whether the time of a LIKE or ILIKE in a SQL expression may grow faster than the length of a value.
+
+    Spark evaluates it by Java's regular expressions, which try all lengths for all `%` before the end of the pattern:
+    the square of the length for two of them.
+    """
+    for token in _TOKENS.finditer(expression):
+        is_field = expression[: token.start()].rstrip().endswith(".")
+        if is_field or (token["name"] or "").lower() not in ("like", "ilike"):
+            continue
+        pattern = LIKE.match(expression, token.end("name"))
+        if not pattern or pattern[1].rstrip("'\"").rstrip("%").count("%") > 1:
+            return True
+    return False
 
 
 def first_java_pattern(expression: str) -> str:

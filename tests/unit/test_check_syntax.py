@@ -105,6 +105,18 @@ def test_validate_patterns_of_java_in_sql_are_refused(validate, statement):
     assert validate({"one": {"type": "expression", "sql": valid}}, {}).exit_code == 0
 
 
+@pytest.mark.parametrize(
+    "pattern",
+    ["'%@%.%'", "'a%b%c'", "'a%' 'b%c'", "'a%' || b", "b", "('a%')", "any ('a%', '%b%c')", '"%a%b"'],
+)
+def test_validate_slow_patterns_of_like_are_refused(validate, pattern):
+    query = {"type": "query", "sql": f"SELECT * FROM {{rows}} WHERE a NOT LIKE {pattern}"}
+    result = validate({"one": {"type": "expression", "sql": f"a ilike {pattern}"}, "two": query}, {})
+    assert result.exit_code == 1 and result.output.count("LIKE with more than one '%' before the end") == 2
+    valid = "a LIKE 'b%c' AND (a LIKE '%b%') AND a LIKE '_%' OR NOT a ilike \"b%%\" and `like`.like = `%`"
+    assert validate({"one": {"type": "expression", "sql": valid}}, {}).exit_code == 0
+
+
 def test_validate_without_java_reports_what_was_not_parsed(validate):
     validate(VALID, VALID)
     program = WITHOUT_MODULES + "from lakehouse.cli.main import main\nmain()"
