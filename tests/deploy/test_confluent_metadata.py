@@ -27,7 +27,7 @@ def metadata(resources: Any, cloud: ConfluentCloud, system: str) -> dict[str, An
     config = Config(
         namespace="trading",
         topics={"trades": {"name": "trades", "key": "userid", "engine": "tableflow", "source": DATAGEN}},
-        environments={"local": {"confluent_cloud": {}}},
+        environments={"local": {"glue": {}, "confluent_cloud": {}}},
         root=PROJECT,
         file=Path("lakehouse.yaml"),
     )
