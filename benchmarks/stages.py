@@ -11,6 +11,7 @@ import statistics
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 
 from ingest import fill, ingested
 from pyspark.sql import DataFrame
@@ -58,13 +59,13 @@ def main() -> None:
 def _stages(systems: Clients, server: SparkClient, name: str) -> dict[str, Callable[[], object]]:
     topic = Topic(name=name, key=("userid",))
     spark = server.session(systems.catalog.spark_settings())
-    schemas = resolve_schemas(systems.schema_registry, topic)
+    schemas = replace(resolve_schemas(systems.schema_registry, topic), reads_header_ids=False)
     decoding = with_codecs(schemas.decoding())
     ensure_table(systems.catalog, topic, topic.table_in(NAMESPACE), schemas)
     batch = next_batch(None, read_log(systems.kafka, name), name)
 
     def records() -> DataFrame:
-        return read_range(spark, systems.kafka.spark_options(), batch)
+        return read_range(spark, systems.kafka.spark_options(), batch, headers=True)
 
     def read_untuned() -> None:
         setting = spark.conf.get(OLD_INTERFACE)

@@ -38,7 +38,11 @@ class Snowflake:
 
 @pytest.fixture
 def glue(monkeypatch: pytest.MonkeyPatch) -> Any:
-    for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_GLUE", "AWS_ENDPOINT_URL_STS", "AWS_PROFILE"):
+    for variable in (
+        "AWS_ENDPOINT_URL",
+        *(f"AWS_ENDPOINT_URL_{service}" for service in ("GLUE", "S3", "STS")),
+        "AWS_PROFILE",
+    ):
         monkeypatch.delenv(variable, raising=False)
     with mock_aws():
         client = boto3.client("glue", region_name=REGION)

@@ -14,9 +14,8 @@ from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
 from spark.decoding.decode import decode
 from spark.decoding.decoded import record
-from spark.engine import with_codecs
 from tests.support.fuzz import avro_model
-from tests.support.fuzz.decoding import RECORDS
+from tests.support.fuzz.decoding import RECORDS, instructions
 
 MONEY = {"type": "bytes", "logicalType": "decimal", "precision": 10, "scale": 2}
 WIDE = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 0}
@@ -65,8 +64,8 @@ def decoded_keys(decoder, topic, subjects, encoded, values=None):
     known = decoding.resolve_schemas(subjects, topic)
     values = values or [None] * len(encoded)
     pairs = zip(encoded, values, strict=True)
-    rows = [(key, value, "keys", 0, offset, NOON, 0) for offset, (key, value) in enumerate(pairs)]
-    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), with_codecs(known.decoding()))
+    rows = [(key, value, "keys", 0, offset, NOON, 0, None) for offset, (key, value) in enumerate(pairs)]
+    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), instructions(known))
     result = decoded.select("id", record("reason").alias("reason")).toArrow().to_pylist()
     return [row["reason"] or row["id"] for row in result]
 
@@ -240,8 +239,8 @@ def test_key_of_json_has_all_columns_by_name(decoder):
     settings = {"name": "keys", "mode": "upsert", "key": ["user", "client"], "key_format": "json"}
     known = decoding.resolve_schemas(Registry(), Topic.model_validate(settings))
     keys = ['{"client": "a", "user": 7}', '{"user": 7}', '"a"', "7"]
-    rows = [(key.encode(), None, "keys", 0, offset, NOON, 0) for offset, key in enumerate(keys)]
-    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), with_codecs(known.decoding()))
+    rows = [(key.encode(), None, "keys", 0, offset, NOON, 0, None) for offset, key in enumerate(keys)]
+    decoded = decode(decoder.session.createDataFrame(rows, RECORDS), instructions(known))
     result = decoded.select("user", "client", record("reason").alias("reason")).toArrow().to_pylist()
     assert [(row["user"], row["client"]) for row in result if not row["reason"]] == [(7, "a")]
     assert [row["reason"] for row in result] == [None, "bad_key", "bad_key", "bad_key"]

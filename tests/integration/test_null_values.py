@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from dataclasses import replace
 
@@ -73,8 +74,9 @@ def test_decisions_about_records_are_never_null(resources, format_):
     for mode in MODES:
         keyed = {"key": "k", "key_format": "string"} if mode == "upsert" else {}
         topic = Topic.model_validate({"name": "t", "value_format": format_, "mode": mode, **keyed})
-        decoding = resolve_schemas(versions, topic).decoding()
-        for several_types in (False, True):
+        schemas = resolve_schemas(versions, topic)
+        for reads_header_ids, several_types in itertools.product((False, True), repeat=2):
+            decoding = replace(schemas, reads_header_ids=reads_header_ids).decoding()
             changes = {"has_other_types": True, "other_type_ids": frozenset((2,))} if several_types else {}
             frame = decode(session.createDataFrame([], RECORDS), replace(with_codecs(decoding), **changes))
             decisions = frame.select(record("filtered").alias("filtered"), record("tombstone").alias("tombstone"))

@@ -28,7 +28,7 @@ def test_side_schema_every_format_has_codec_columns(name):
     schemas = {"avro": ORDER, "json_schema": ORDER_IN_JSON, "protobuf": ORDER_IN_PROTOBUF}
     versions = [schemas[name]] if isinstance(format_of(name), RegisteredFormat) else []
 
-    side = side_schema(name, versions)
+    side = side_schema(name, versions, column="value")
 
     names = [field.name for field in side.shape.struct.fields]
     assert names == codec_of(side.side).columns == (["id"] if versions else ["value"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import reduce
 from typing import Any
@@ -18,6 +18,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.pipeline.engine_values import Decoding
 from lakehouse.pipeline.schemas import decoding
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
 from spark.decoding.decode import Codec, decode
@@ -35,6 +36,7 @@ RECORDS = T.StructType(
         T.StructField("offset", T.LongType()),
         T.StructField("timestamp", T.TimestampType()),
         T.StructField("timestampType", T.IntegerType()),
+        T.StructField("headers", T.ArrayType(T.StructType().add("key", "string").add("value", "binary"))),
     ]
 )
 """The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
@@ -82,7 +84,7 @@ class Decoder:
             except LakehouseError as error:
                 planned.append(error)
                 continue
-            rows = decode(self._records([record.value for record in case.records]), with_codecs(known.decoding()))
+            rows = decode(self._records([record.value for record in case.records]), instructions(known))
             planned.append(_packed(rows, tables[number], number))
             codecs[number] = codec_of(known.value.side)
         frames = [frame for frame in planned if isinstance(frame, DataFrame)]
@@ -94,8 +96,13 @@ class Decoder:
 
     def _records(self, values: Sequence[bytes | None]) -> DataFrame:
         now = datetime(2026, 1, 1, tzinfo=UTC)
-        rows = [(None, value, "fuzz", 0, offset, now, 0) for offset, value in enumerate(values)]
+        rows = [(None, value, "fuzz", 0, offset, now, 0, None) for offset, value in enumerate(values)]
         return self.session.createDataFrame(rows, RECORDS)
+
+
+def instructions(schemas: decoding.TopicSchemas) -> Decoding[Codec]:
+    """Return the instructions that decode records of a topic without schema ids in headers."""
+    return with_codecs(replace(schemas, reads_header_ids=False).decoding())
 
 
 def columns(case: Case) -> tuple[decoding.TopicSchemas, Schema]:
