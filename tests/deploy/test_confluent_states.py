@@ -28,7 +28,7 @@ ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
 
 def configuration(topic: dict[str, Any] = TOPIC) -> Config:
-    environments = {"local": {"confluent_cloud": {}}}
+    environments = {"local": {"glue": {}, "confluent_cloud": {}}}
     return Config(
         namespace="trading", topics={"trades": {"name": "trades", **topic}}, environments=environments, root=Path(".")
     )
