@@ -109,7 +109,8 @@ def distinct(fields: Sequence[NestedField]) -> None:
         duplicate = next(name for name in names if names.count(name) > 1)
         raise SchemaError(
             f"Two columns are named '{duplicate}': the schema repeats the name, or a metadata column has it. "
-            f"Rename the field in the schema"
+            f"Rename the field in the schema, or choose other names of metadata columns in lakehouse.yaml, such as "
+            f"'metadata: {{naming: confluent}}'"
         )
 
 

@@ -102,7 +102,10 @@ def columns(fields: Sequence[MessageField]) -> Shape:
         }.get(field.kind, t.StringType())
 
     if not fields:
-        raise SchemaError("The Protobuf message has no fields, so it has no columns. Add a field to it")
+        raise SchemaError(
+            "The Protobuf message has no fields, so it has no columns. Choose another one of the schema by `record` in "
+            "lakehouse.yaml, or add a field to it"
+        )
     return Shape(struct(fields, ""), previous_names)
 
 
