@@ -248,7 +248,12 @@ class Catalog(CatalogSettings):
         try:
             self.iceberg().load_namespace_properties(namespace)
         except NoSuchNamespaceError:
-            self.iceberg().create_namespace_if_not_exists(namespace)
+            try:
+                self.iceberg().create_namespace_if_not_exists(namespace)
+            except Exception:
+                # Another process may have been first, which some catalogs report by an error of their database.
+                if not self.iceberg().namespace_exists(namespace):
+                    raise
 
     def _properties_of_chain(self, ref: TableRef) -> dict[str, str]:
         """Return the properties of a new table that continues others.

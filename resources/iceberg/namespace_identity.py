@@ -16,7 +16,10 @@ SETTLED_SECONDS = 1.0
 def namespace_identity(catalog: Catalog, namespace: str) -> str:
     """Return the identity of a namespace, which the first caller creates.
 
-    A caller that creates it waits for others that do so at the same time: the last one to write decides.
+    A caller that creates it waits for others that do so at the same time: the last one to write decides. Catalogs
+    compare no properties before they replace them, so a caller that takes longer than SETTLED_SECONDS to write leaves
+    another one with a different identity until that starts again. Both serve all topics, and their commits exclude each
+    other.
 
     Raises:
         Unreachable: The catalog does not answer.
