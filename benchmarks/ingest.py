@@ -80,7 +80,7 @@ CASES: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "append": ("avro", False, {}),
     "dead_letters": ("avro", True, {"errors": "log"}),
     "quarantine": ("avro", False, {"checks": QUARANTINE}),
-    "upsert": ("avro", False, {"mode": "upsert", "key": ("userid", "symbol", "quantity")}),
+    "upsert": ("avro", False, {"mode": "upsert", "key": ("userid", "symbol", "quantity"), "key_format": "none"}),
     "json_schema": ("json_schema", False, {}),
     "protobuf": ("protobuf", False, {}),
 }
