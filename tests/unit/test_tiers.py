@@ -82,13 +82,15 @@ import pathlib, time, pytest
 def server():
     path = pathlib.Path(__file__).with_suffix(".up")
     path.touch()
-    yield
+    yield path
     path.unlink()
 
-def test_hangs(server): time.sleep(300)
+def test_hangs(server):
+    server.with_suffix(".runs").touch()
+    time.sleep(300)
 """
     run = start(content, content)
-    while len(list(tmp_path.glob("*.up"))) < 2:
+    while len(list(tmp_path.glob("*.runs"))) < 2:
         assert run.poll() is None
         time.sleep(0.1)
     os.kill(run.pid, signal.SIGINT)
