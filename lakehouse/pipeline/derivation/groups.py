@@ -49,9 +49,10 @@ class Groups:
 
     def pending(self, progress: Progress) -> Pending:
         bookmark = progress.bookmark
-        if bookmark is None:
+        if bookmark is None or not bookmark.offsets:
             # All rows are new: those of a topic that was recreated may be at offsets after the newest batch.
-            return Pending(progress, [self.source.rows], progress.reached)
+            lost = self._rows_with_lost(bookmark) if bookmark else ()
+            return Pending(progress, [self.source.rows, *lost], replace(progress.reached, further={}))
         if not progress.may_have_late_rows:
             return Pending(progress, [], progress.reached)
         late = [self._late_rows(bookmark), *self._rows_with_lost(bookmark)]
@@ -81,8 +82,10 @@ class Groups:
         computation = GroupComputation(self.source.engine, self.target.topic, self.transform)
         inputs = computation.rows_of_groups(self.source.rows, [new, *pending.late], self.source.closed_rows())
         messages = self.target.encode(self.source.engine.derive(inputs, self.transform))
-        # Of several transactions, the first one records the snapshot, whose rows the table may lack later.
-        begun = bookmark.with_further(self.source.snapshot_id, rest.end) if bookmark else None
+        # Of several transactions, the first one records whose messages they are, the settings that made them, and the
+        # snapshot, whose rows the table may lack later.
+        before = bookmark or replace(reached, offsets={})
+        begun = before.with_further(self.source.snapshot_id, rest.end)
         yield Part(messages, replace(reached, offsets=rest.end), begun)
 
     def transactions(self, messages: Iterable[Outgoing]) -> Iterable[Iterable[Outgoing]]:
