@@ -168,7 +168,7 @@ def test_bookmark_earliest_derives_rows_of_deleted_records_again(counts):
 
 def test_bookmark_without_settings_is_refused_until_recorded(counts):
     name = derived_bookmark_name(counts.counts.topic).encode()
-    [(partition, written)] = [
+    *_, (partition, written) = [
         (m.partition, m.value)
         for m in consume(BOOKMARKS, len(admin().list_topics(BOOKMARKS).topics[BOOKMARKS].partitions))
         if m.key == name
