@@ -167,8 +167,8 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
 
     The checks that lakehouse.yaml declares cover all published rows. The others verify that each reader shows the
     published snapshot, that lag is within its limit, that the ledger is consistent, and that the next batch accepts
-    the newest schema and the settings. If Dagster's instance is
-    available (DAGSTER_HOME), topics whose last run failed, or that a stream cannot ingest, are reported too.
+    the newest schema and the settings. If Dagster's instance is available (DAGSTER_HOME), topics whose last run failed,
+    or that a stream cannot ingest, are reported too.
 
     \b
     All checks:               lakehouse check

@@ -153,8 +153,8 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
 
     Records before the position count as derived. `latest` is the position of the source's table, so that records which
     are ingested later are derived; it never moves back. `current` keeps the position, for messages that may stay after
-    `transform` was changed. With --dead-letters, the position is that of the first dead
-    letter that is produced to the topic's 'dead_letter_topic'.
+    `transform` was changed. With --dead-letters, the position is that of the first dead letter that is produced to the
+    topic's 'dead_letter_topic'.
 
     \b
     Derive everything again:     lakehouse bookmark totals --at earliest --reason "new transform"

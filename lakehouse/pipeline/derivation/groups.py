@@ -34,7 +34,7 @@ from resources.kafka.transactions import Outgoing, split
 
 @dataclass(frozen=True)
 class Groups:
-    """The derivation of groups. Deriving one again replaces its message by an equal one, so they need no bookmark."""
+    """The derivation of groups. Deriving one again replaces its message by an equal one."""
 
     target: DerivedTopic
     source: SourceTable
