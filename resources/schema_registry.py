@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import LakehouseError, SchemaError, Unreachable, translate
+from lakehouse.core.errors import (
+    LakehouseError,
+    RequestRejected,
+    SchemaError,
+    Unreachable,
+    redact_credentials,
+    translate,
+)
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.aws.secret_reader import read_secret_fields
@@ -29,6 +36,8 @@ MAX_NOT_FOUND = 1_000
 """Maximum number of "not found" responses in memory; the oldest are dropped."""
 NOT_FOUND, SCHEMA_NOT_FOUND = 404, 40403
 """Status of a response, and the code of its error if the registry knows the path (Schema Registry API, errors)."""
+UNREGISTERED = (40401, 40402, SCHEMA_NOT_FOUND)
+"""Codes of the errors for a subject, a version and a schema that the registry does not have."""
 DEFAULT_CONTEXT = "."
 Found = TypeVar("Found")
 URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
@@ -233,7 +242,23 @@ class SchemaRegistry(dg.ConfigurableResource):
             check = "that the registry is up (`lakehouse status`), its URL, and the API key"
             return Unreachable("The schema registry", self.address, check, error)
 
-        return translate(dict.fromkeys((SchemaRegistryError, HTTPError), unreachable))
+        def responded(error: SchemaRegistryError) -> LakehouseError:
+            if error.http_status_code in (401, 403):
+                refusal = f"the login (HTTP {error.http_status_code}): {error.error_message}"
+                return RequestRejected("The schema registry", self.address, refusal, "the API key and its permissions")
+            if error.http_status_code == NOT_FOUND and error.error_code not in UNREGISTERED:
+                return self._no_registry(f"HTTP 404 without one of its error codes: {error.error_message}")
+            return unreachable(error)
+
+        errors = {SchemaRegistryError: responded, HTTPError: unreachable}
+        return translate({**errors, json.JSONDecodeError: lambda error: self._no_registry(f"no JSON: {error}")})
+
+    def _no_registry(self, response: str) -> LakehouseError:
+        return LakehouseError(
+            f"{redact_credentials(self.address)} is not the address of a schema registry: it answers with {response}",
+            "Nothing was changed",
+            "Correct `schema_registry.url` of the environment, with the path of its API if it has one",
+        )
 
 
 def _error_code(text: str) -> int | None:
@@ -251,6 +276,6 @@ def _if_registered(request: Callable[[], Found]) -> Found | None:
     try:
         return request()
     except SchemaRegistryError as error:
-        if error.http_status_code != NOT_FOUND:
+        if error.http_status_code != NOT_FOUND or error.error_code not in UNREGISTERED:
             raise
         return None

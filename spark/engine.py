@@ -17,7 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import Check, Scope
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, TransformFailed
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of
@@ -312,9 +312,11 @@ class SparkDerived:
     def reads(self, columns: Sequence[str]) -> bool:
         try:
             return bool(self.transform(self.rows.drop(*columns)).schema != self.transform(self.rows).schema)
+        except TransformFailed:  # Whatever the transform raises without a column, it reads it.
+            return True
         except LakehouseError:
             raise
-        except Exception:  # Whatever the transform raises without a column, it reads it.
+        except Exception:
             return True
 
 

@@ -41,17 +41,21 @@ Log = Callable[[str], None]
 def select_topics(config: Config, names: Sequence[str], existing: Sequence[str]) -> list[Topic]:
     """Return the named topics; without names, those of `continuous` entries, or all topics if no entry is continuous.
 
+    A named topic that is derived is preceded by the topics that it is derived from, because it has no other records.
+
     Args:
         names: Names of declared topics.
         existing: Names of the topics in Kafka, which routes match.
     """
     routed = [topic for topic in config.routed_topics(existing) if topic.is_ingested]
     known = [*config.spark_topics.values(), *routed]
-    return (
-        [config.topic_written_by_spark(name) for name in names]
-        or [topic for topic in known if topic.continuous]
-        or known
-    )
+    named = {one.name: one for name in names for one in _with_sources(config, config.topic_written_by_spark(name))}
+    return [*named.values()] or [topic for topic in known if topic.continuous] or known
+
+
+def _with_sources(config: Config, topic: Topic) -> list[Topic]:
+    source = config.topics.get(topic.source.upstream)
+    return [*(_with_sources(config, source) if source and source.is_ingested else []), topic]
 
 
 class StreamService:
@@ -95,6 +99,11 @@ class StreamService:
         names = list(self.stream.topics)
         more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
         self._log(f"Ingesting {', '.join(names[:MAX_NAMED])}{more}; each commit is logged")
+        for topic in self.stream.topics.values():
+            if topic.source.upstream and topic.source.upstream not in self.stream.topics:
+                source, name = topic.source.upstream, topic.name
+                problem = f"{name}: this stream does not ingest '{source}', so it derives nothing from its new rows"
+                self._log(f"{problem}. Materialize kafka/{name}, or stream both")
         for publisher in self._publishers:
             publisher.start()
         self._reporter.start()

@@ -10,6 +10,7 @@ import dagster as dg
 from lakehouse.config.environment import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
+from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import configured
 from resources.build import build_resources, require_variables
 from resources.kafka.kafka import Kafka
@@ -63,6 +64,26 @@ def require_written_by_spark(config: Config, names: Sequence[str]) -> None:
 def all_spark_topics(config: Config, resources: Resources) -> list[Topic]:
     """Return those of `all_topics` whose tables Spark writes."""
     return [topic for topic in all_topics(config, resources) if topic.is_ingested]
+
+
+def require_table(config: Config, topic: Topic, resources: Resources) -> None:
+    """Require that the table of a topic exists. Its absence is not the same as a table without rows.
+
+    Raises:
+        LakehouseError: It does not exist. The message names the catalog, which may be another one than intended.
+    """
+    ref, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
+    if table is None:
+        raise missing_table_error(ref, resources.catalog.address)
+
+
+def missing_table_error(ref: TableRef, catalog: str) -> LakehouseError:
+    """Return the error for a table that does not exist in a catalog, which is named by its address."""
+    return LakehouseError(
+        f"Table {ref} does not exist in the catalog {catalog} (environment '{environment_name()}')",
+        "Nothing was verified or changed",
+        "Ingest the topic first (`lakehouse stream --once`), or correct `catalog` of the environment",
+    )
 
 
 class _Unverified(click.ClickException):

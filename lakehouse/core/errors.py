@@ -193,6 +193,10 @@ class UnexpectedError(LakehouseError):
         )
 
 
+class TransformFailed(LakehouseError):
+    """A transform of a derived topic cannot compute its rows. The same code would fail again."""
+
+
 class CommitConflict(TransientError):
     """Another writer published first; the batch was not published and may be retried from the new offsets."""
 

@@ -33,7 +33,7 @@ REVIEW_SECONDS = 60.0
 """Maximum time between two derivations of a topic: a redrive or replay may have ended before it derived its rows."""
 
 ATTEMPTS = 5
-"""Number of attempts at a topic in a stream with `once` if a system does not answer."""
+"""Number of attempts at Kafka, or at a topic, in a stream with `once` if a system does not answer."""
 
 
 @dataclass
@@ -114,6 +114,8 @@ class Scheduler:
         self.topics, self.once = topics, once
         self.states = {name: TopicState() for name in topics}
         self.polled_at: float | None = None
+        self.error: Exception | None = None
+        """Why a stream with `once` gave up on Kafka."""
         self._owns = owns
         self._turns = RoundRobin(topics)
         self._compactions: deque[str] = deque()
@@ -260,6 +262,10 @@ class Scheduler:
         state.failures, state.is_paused, state.was_unreadable = 0, False, False
         return before
 
+    def gives_up(self, error: Exception, failures: int) -> bool:
+        """Return whether a stream with `once` does not try again after this number of consecutive failures."""
+        return self.once and (not is_transient(error) or failures >= ATTEMPTS) and not isinstance(error, Yielded)
+
     def back_off(self, name: str, error: Exception, now: float) -> float | None:
         """End a turn that failed, or whose topic is paused or waits for a command; back off longer after each
         consecutive failure.
@@ -275,7 +281,7 @@ class Scheduler:
         else:
             state.failures, state.was_unreadable = state.failures + 1, state.fault is not None
             seconds = backoff_seconds(state.failures, is_transient(error))
-        if self.once and (not is_transient(error) or state.failures == ATTEMPTS) and not isinstance(error, Yielded):
+        if self.gives_up(error, state.failures):
             state.error = error
         self.release(name, now + seconds)
         return None if is_known else seconds

@@ -102,8 +102,9 @@ class Stream:
 
     @property
     def errors(self) -> Mapping[str, Exception]:
-        """The errors because of which a stream with `once` gave up, by topic name."""
-        return {name: state.error for name, state in self._scheduler.states.items() if state.error}
+        """The errors because of which a stream with `once` gave up, by topic name; that of Kafka itself as `Kafka`."""
+        errors = {name: state.error for name, state in self._scheduler.states.items() if state.error}
+        return errors | ({"Kafka": self._scheduler.error} if self._scheduler.error else {})
 
     def run(self) -> Iterator[Event]:
         """Serve the topics and yield events. A slow consumer of the events slows the stream down.

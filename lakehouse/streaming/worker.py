@@ -76,6 +76,10 @@ class Worker:
                 seconds = backoff_seconds(self._failures, transient=True)
                 context.events.put(TopicBackedOff("", error, seconds))
                 self._close()
+                with context.lock:
+                    if self._scheduler.gives_up(error, self._failures):
+                        self._scheduler.error = error
+                        context.stopping.set()
                 context.stopping.wait(seconds)
                 continue
             if self._failures:

@@ -77,6 +77,11 @@ class Catalog(CatalogSettings):
 
         return backend_of(self.type)
 
+    @property
+    def address(self) -> str:
+        """The address of the catalog without a login, for messages."""
+        return self.backend.address(self)
+
     def iceberg(self) -> IcebergCatalog:
         """Return the catalog for pyiceberg. S3 credentials come from the environment, as in every AWS client."""
         if self._catalog is None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import dagster as dg
 from pydantic import Field, field_validator, model_validator
 
-from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
+from lakehouse.core.errors import ConfigError, LakehouseError, RequestRejected, Unreachable, redact_credentials
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.aws.clients import SESSION_NAME
@@ -18,6 +18,10 @@ from resources.masked_field import masked_field
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
+
+
+REFUSED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|HTTP status 403")
+"""The words in Arrow's errors for a request that S3 refused (AWS SDK for C++, S3Errors)."""
 
 
 class CatalogSettings(dg.ConfigurableResource):
@@ -93,6 +97,10 @@ class CatalogBackend(ABC):
             }
         return settings | ({"client.region": catalog.region} if catalog.region else {})
 
+    def address(self, catalog: CatalogSettings) -> str:
+        """Return where the catalog is, for messages, without a login."""
+        return redact_credentials(catalog.uri or catalog.warehouse)
+
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return pyiceberg's catalog with these properties."""
         from pyiceberg.catalog import load_catalog
@@ -120,4 +128,7 @@ class CatalogBackend(ABC):
         """Translate an error of a client; None if it is not an error of the system."""
         if not isinstance(error, OSError):
             return None
-        return Unreachable("S3", catalog.s3_endpoint or "AWS", "the endpoint and the AWS credentials", error)
+        where, check = catalog.s3_endpoint or "AWS", "the endpoint and the AWS credentials"
+        if REFUSED.search(str(error)):
+            return RequestRejected("S3", where, f"the request: {error}", check)
+        return Unreachable("S3", where, check, error)

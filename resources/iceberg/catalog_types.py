@@ -52,7 +52,9 @@ class SqlBackend(CatalogBackend):
         return catalog.uri or ""
 
     def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
-        return {"py-catalog-impl": "resources.iceberg.catalog_types.ClockCheckedSqlCatalog", "uri": self.uri(catalog)}
+        uri = self.uri(catalog)
+        _url(uri)  # pyiceberg and SQLAlchemy would report an unusable one by a traceback without the remedy
+        return {"py-catalog-impl": "resources.iceberg.catalog_types.ClockCheckedSqlCatalog", "uri": uri}
 
     def spark_properties(self, catalog: CatalogSettings) -> dict[str, str]:
         # Iceberg, JDBC integration.
@@ -115,6 +117,9 @@ class GlueBackend(CatalogBackend):
     name = "glue"
     namespace_suffix = ".db"
     cleaning = {"s3.delete-enabled": "true"}
+
+    def address(self, catalog: CatalogSettings) -> str:
+        return f"AWS Glue, region {catalog.region or 'of the environment'}"
 
     def pyiceberg_properties(self, catalog: CatalogSettings) -> dict[str, Any]:
         # Calls are limited to 31 seconds instead of 11 minutes. pyiceberg has no property for time-outs, so the session

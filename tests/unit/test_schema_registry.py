@@ -6,7 +6,7 @@ import pytest
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import SchemaError, Unreachable
+from lakehouse.core.errors import LakehouseError, RequestRejected, SchemaError, Unreachable
 from lakehouse.formats import evolution
 from lakehouse.formats.budget import MAX_CHARACTERS, MAX_REFERENCES
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
@@ -106,7 +106,7 @@ def test_not_found_cache_is_bounded(registry, monkeypatch):
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
 def test_by_id_error_is_not_cached_as_not_found(server, registry, status):
     server.status = status
-    with pytest.raises(Unreachable):
+    with pytest.raises(LakehouseError):
         registry.by_id(1)
     assert registry.not_found() == frozenset()
 
@@ -170,3 +170,18 @@ def test_versions_schema_registered_again_is_newest(server, registry):
         server.add(id_, f"schema {id_}", "trades-value")
     assert [version.id for version in registry.versions("trades-value")] == [2, 1]
     assert registry.versions("never-registered") == []
+
+
+@pytest.mark.parametrize("request_", [lambda registry: registry.versions("orders-value"), lambda one: one.by_id(7)])
+def test_address_of_another_path_is_no_registry(server, request_):
+    registry = SchemaRegistry(url=f"{server.address}/api")
+    with pytest.raises(LakehouseError, match=f"{server.address}/api is not the address of a schema registry"):
+        request_(registry)
+    assert registry.not_found() == frozenset()
+
+
+@pytest.mark.parametrize("status", [401, 403])
+def test_refused_login_is_not_an_outage(server, registry, status):
+    server.status = status
+    with pytest.raises(RequestRejected, match=rf"refused the login \(HTTP {status}\): as the test asked"):
+        registry.versions("orders-value")

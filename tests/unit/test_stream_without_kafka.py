@@ -8,7 +8,7 @@ import dagster as dg
 import pytest
 
 from assets.streaming import check as streaming_check
-from assets.streaming.service import StreamService
+from assets.streaming.service import StreamService, select_topics
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.text import plain
@@ -164,3 +164,37 @@ def test_stream_serves_each_entry_of_a_shared_topic(tmp_path, once):
         if len(served) == len(NAMES):
             stream.stop()
     assert sorted(served) == sorted(NAMES) and stream.errors == {}
+
+
+def test_stream_once_gives_up_on_kafka(tmp_path, monkeypatch):
+    monkeypatch.setattr("lakehouse.streaming.pacing.FIRST_PAUSE_SECONDS", 0.0)
+    Brokers.fails["all"] = SILENT
+    topics = {"orders": Topic.model_validate({"name": "orders"})}
+    config = Config(namespace="shop", topics=topics, environments={})
+    log: list[str] = []
+    service = StreamService(config, [*topics.values()], systems_with(tmp_path), log.append, None, once=True)
+    assert service.run() == {"Kafka": SILENT}
+    assert 5 <= sum("Retry in" in line for line in log) <= 10  # of two workers
+
+
+def test_stream_of_a_derived_topic_has_its_source():
+    derived = {"type": "derived", "from": "orders", "transform": "shop:totals"}
+    sources = {"orders": {}, "totals": derived, "tops": {**derived, "from": "totals"}, "users": {}}
+    names = {name: {"source": source or {"type": "existing"}} for name, source in sources.items()}
+    topics = {name: Topic.model_validate({"name": name, **entry}) for name, entry in names.items()}
+    config = Config(namespace="shop", topics=topics, environments={})
+    selected = [topic.name for topic in select_topics(config, ["tops", "totals"], [])]
+    assert selected == ["orders", "totals", "tops"]
+
+
+def test_stream_without_the_source_of_a_derived_topic_reports_it(tmp_path):
+    derived = {"type": "derived", "from": "orders", "transform": "shop:totals"}
+    topic = Topic.model_validate({"name": "totals", "source": derived})
+    config = Config(namespace="shop", topics={"totals": topic}, environments={})
+    log: list[str] = []
+    Brokers.deleted.add("totals")
+    StreamService(config, [topic], systems_with(tmp_path), log.append, None, once=True).run()
+    assert log[1] == (
+        "totals: this stream does not ingest 'orders', so it derives nothing from its new rows. Materialize "
+        "kafka/totals, or stream both"
+    )

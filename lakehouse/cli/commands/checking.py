@@ -20,11 +20,10 @@ from lakehouse.cli.systems import (
 )
 from lakehouse.config import loader
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.sources import Derived
 from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import logged_reason
 from lakehouse.core.terminal import echo
-from lakehouse.pipeline.derivation.transforms import transform
+from lakehouse.pipeline.derivation.transforms import transform_faults
 
 
 @click.command()
@@ -38,7 +37,7 @@ def validate() -> None:
     """
     from lakehouse.definitions import defs
 
-    validations: list[loader.Validation] = [check_column_faults]
+    validations: list[loader.Validation] = [check_column_faults, transform_faults]
     try:
         from lakehouse.local.check_syntax import syntax_faults
 
@@ -47,12 +46,8 @@ def validate() -> None:
         note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
         echo(f"Note: {note}, which contains it", err=True)
     # Only terminals show the progress: logs of build servers contain the errors alone.
-    with Console(stderr=True).status("Parsing SQL and patterns of checks") as progress:
-        declared = loader.load(validations=validations)
-        if derived := [topic for topic in declared.topics.values() if isinstance(topic.source, Derived)]:
-            progress.update("Importing transforms")
-            for topic in derived:
-                transform(declared, topic)
+    with Console(stderr=True).status("Importing transforms, and parsing SQL and patterns of checks") as progress:
+        loader.load(validations=validations)
         progress.update("Loading the Dagster definitions")
         loaded = defs()
         with warnings.catch_warnings():

@@ -16,12 +16,13 @@ from lakehouse.core.terminal import echo
 def stream(topics: tuple[str, ...], once: bool) -> None:
     """Ingest TOPICS continuously: a record is in its table and its readers seconds after it was produced.
 
-    TOPICS defaults to the entries with `continuous: true`, or to all entries if none has it. Ctrl-C and SIGTERM stop
-    the stream after the batches in progress. After a kill, the next stream resumes from the offsets in the tables.
+    TOPICS defaults to the entries with `continuous: true`, or to all entries if none has it. The topic that a derived
+    one is derived from is ingested as well. Ctrl-C and SIGTERM stop the stream after the batches in progress. After a
+    kill, the next stream resumes from the offsets in the tables.
 
     \b
     Exit code 0: the stream was stopped or, with --once, each backlog was ingested. 1: with --once, a topic
-    failed, or a reader failed to expose its table.
+    failed, a reader failed to expose its table, or Kafka did not answer five times.
     """
     # Handlers come before the slow imports, so that an early signal does not print a traceback.
     stopping = threading.Event()

@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from lakehouse.cli import console
-from lakehouse.cli.systems import open_clients
+from lakehouse.cli.systems import open_clients, require_table
 from lakehouse.config import loader
 from lakehouse.config.environment import environment_name
 from lakehouse.config.sensitive import hide_values
@@ -95,6 +95,7 @@ def dead_letters(topic: str, newest: int, as_json: bool) -> None:
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as resources, hide_values(entry):
+        require_table(declared, entry, resources)
         pending = pending_dead_letters(resources.catalog, declared.namespace, entry, newest)
     if as_json:
         echo(json.dumps(asdict(pending), indent=2, default=str))

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import click
 
 from lakehouse.cli import console
-from lakehouse.cli.systems import named_topics, open_clients, require_written_by_spark, verification
+from lakehouse.cli.systems import named_topics, open_clients, require_table, require_written_by_spark, verification
 from lakehouse.config import loader
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
@@ -49,6 +49,7 @@ def ledger(topic: str, deep: bool, log: bool, as_json: bool) -> None:
         declared = loader.load()
         entry = declared.topic_written_by_spark(topic)
         with open_clients(declared) as resources, hide_values(entry):
+            require_table(declared, entry, resources)
             if deep or log:
                 report = reconcile(declared.namespace, entry, Clients.of(resources), whole_log=log)
             else:
@@ -77,6 +78,7 @@ def redrive(topic: str, poison: bool) -> None:
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as resources, hide_values(entry), _with_check_results():
+        require_table(declared, entry, resources)
         result = redrive_letters(declared.namespace, entry, Clients.of(resources), poison=poison)
         echo(result.describe())
         # Without a new row, too: a command that was killed may have added rows.

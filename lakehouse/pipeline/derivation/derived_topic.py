@@ -15,6 +15,7 @@ from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.bookmark_owners import require_own
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.derivation.derivation_settings import DerivationSettings
+from lakehouse.pipeline.derivation.transforms import transform_errors
 from lakehouse.pipeline.engine import DerivedRows
 from lakehouse.pipeline.table_location import catalog_of, table_of
 from resources.iceberg.table_chain import TableChain
@@ -72,10 +73,11 @@ class DerivedTopic:
 
     def encode(self, derived: DerivedRows) -> pa.Table:
         """Return the keys and values of the messages of a transform's result, after their schemas are registered."""
-        value = self._registered("value", self.derived.value_schema_file, derived)
-        keyed = DerivationSettings.of(self.topic).key
-        key = self._registered("key", self.derived.key_schema_file, derived, keyed) if keyed else None
-        return derived.messages(key, value)
+        with transform_errors(self.topic):
+            value = self._registered("value", self.derived.value_schema_file, derived)
+            keyed = DerivationSettings.of(self.topic).key
+            key = self._registered("key", self.derived.key_schema_file, derived, keyed) if keyed else None
+            return derived.messages(key, value)
 
     def _registered(
         self, side: Literal["key", "value"], file: str, derived: DerivedRows, columns: Sequence[str] | None = None

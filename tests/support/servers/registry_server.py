@@ -96,7 +96,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.after(path)
         status = 404 if response is None and self.server.status == 200 else self.server.status
         if status != 200:
-            is_unknown_path = not self.server.knows_guids and GUID.fullmatch(path)
+            paths = [ID, SUBJECTS, VERSION, VERSIONS, *([GUID] if self.server.knows_guids else [])]
+            is_unknown_path = not any(known.fullmatch(path) for known in paths)
             response = {"error_code": 404 if is_unknown_path else status * 100 + 3, "message": "as the test asked"}
         body = json.dumps(response).encode()
         self.send_response(status)
