@@ -77,7 +77,8 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     # The processes of another table must not be fenced off.
     before = DerivedTopic(config, topic, clients, topic_id(kafka, topic.topic))
     chain = before.chain()
-    if not chain.existing:
+    if not before.has_rows(chain):
+        # Nothing can be derived. An operator could not set a bookmark either, if the topic is that of another table.
         return Produced(0, None)
     before.read_bookmark(chain, settled=False)
     limit = message_limit(kafka, topic.topic)

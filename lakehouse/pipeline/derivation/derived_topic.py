@@ -50,6 +50,14 @@ class DerivedTopic:
         source, clients = self.source, self.clients
         return catalog_of(source, clients).chain(table_of(self.config, source, clients))
 
+    def has_rows(self, chain: TableChain) -> bool:
+        """Return whether rows may have been published in the tables of its source.
+
+        Raises:
+            UnclearState: A table has rows, and its position is unknown.
+        """
+        return bool(chain.published and (chain.last_batch or not self.source.is_ingested))
+
     def read_bookmark(self, chain: TableChain, *, settled: bool = True) -> Bookmark | None:
         """Return its newest bookmark; None if it has none.
 
