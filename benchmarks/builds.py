@@ -17,9 +17,9 @@ from typing import Any, TextIO
 from rich.console import Console
 from rich.table import Table
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local.home import Home
 from lakehouse.local.processes import ports
+from tools.repository import PROJECT
 
 WORKER = Path(__file__).with_name("ingest_worker.py")
 

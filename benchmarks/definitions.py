@@ -20,8 +20,8 @@ from pathlib import Path
 import yaml
 from builds import print_comparison, python_of
 
-from lakehouse.config import loader
-from lakehouse.config.model import PROJECT
+from lakehouse.config.discovery import config_path
+from tools.repository import PROJECT
 
 LOAD = """
 import time
@@ -43,7 +43,7 @@ def main() -> None:
     if arguments.against:
         checkout = arguments.against.resolve()
         builds["other"] = python_of(checkout), checkout
-    environments = yaml.safe_load(loader.config_path().read_text())["environments"]
+    environments = yaml.safe_load(config_path().read_text())["environments"]
     topics = {f"topic_{number}": {"key": "id"} for number in range(arguments.topics)}
     seconds: dict[str, list[float]] = {name: [] for name in builds}
     with tempfile.TemporaryDirectory() as folder:

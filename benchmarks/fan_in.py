@@ -16,13 +16,14 @@ from typing import Any
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT, Config, Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.local.servers.synthetic_records import messages
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.streaming.stream import WORKERS, Stream
 from lakehouse.streaming.stream_events import Commit
 from resources.kafka.kafka import Kafka
+from tools.repository import PROJECT
 
 WARM_UP = 10
 ALONE = 10

@@ -29,7 +29,7 @@ from builds import print_comparison, python_of, started
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT, Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.formats.protobuf import protobuf_format
 from lakehouse.formats.schema import RegisteredSchema
@@ -41,6 +41,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.kafka.kafka import Kafka
 from resources.protocols import SparkClient
+from tools.repository import PROJECT
 
 DISTINCT = 20_000
 

@@ -35,9 +35,10 @@ from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT
+from lakehouse.config.discovery import config_path
 from lakehouse.local.servers.synthetic_records import messages
 from resources.kafka.kafka import Kafka
+from tools.repository import PROJECT
 
 DISTINCT = 5_000
 PARTITIONS = 6
@@ -81,7 +82,7 @@ def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
 @contextmanager
 def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[subprocess.Popen[bytes]]:
     """Run `lakehouse stream` in a separate process."""
-    environments = yaml.safe_load(loader.config_path().read_text())["environments"]
+    environments = yaml.safe_load(config_path().read_text())["environments"]
     file = folder / "lakehouse.yaml"
     declared = {topic: {"key": "userid"} for topic in topics}
     file.write_text(yaml.safe_dump({"namespace": namespace, "topics": declared, "environments": environments}))

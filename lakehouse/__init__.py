@@ -1,1 +1,4 @@
 """Kafka topics as audited Apache Iceberg tables."""
+
+DISTRIBUTION = "lakehouse"
+"""The name of the distribution that contains this package."""

@@ -1,6 +1,9 @@
 """The Dagster code location: the assets, checks, sensors and jobs that follow from lakehouse.yaml."""
 
 import gc
+import os
+import sys
+from pathlib import Path
 
 import dagster as dg
 
@@ -15,10 +18,13 @@ from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions, topic_definitions
 from assets.topics.upkeep_assets import nightly
 from lakehouse.config import loader
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import FILE, config_path, environment_name
 from lakehouse.config.model import Config
 from lakehouse.readers import configured
 from resources.build import build_resources
+
+_WORKING_DIRECTORY = Path(sys.path[0])
+"""The working directory of the code location, which is first while Dagster imports this module, and only then."""
 
 JOB = "all_topics"
 """The job that materializes the assets of every topic, from Kafka to the readers."""
@@ -26,7 +32,13 @@ JOB = "all_topics"
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """Return all definitions for the environment in LAKEHOUSE_ENV."""
+    """Return all definitions for the environment in LAKEHOUSE_ENV.
+
+    The project is in the working directory of the code location, which differs from the current folder in a workspace
+    of several projects.
+    """
+    if Path.cwd() != _WORKING_DIRECTORY and (_WORKING_DIRECTORY / FILE).is_file():
+        os.environ.setdefault("LAKEHOUSE_CONFIG", str(config_path(_WORKING_DIRECTORY)))
     # A thousand topics are millions of objects, none of which is garbage yet, so collecting would only cost time.
     gc.disable()
     try:

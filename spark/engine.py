@@ -71,7 +71,7 @@ from lakehouse.pipeline.engine_values import (
     WrongNewest,
 )
 from resources.protocols import KafkaClient, SparkClient
-from spark import avro_schema, column_lineage, derive
+from spark import avro_schema, column_lineage, derive, user_modules
 from spark import records as kafka_records
 from spark.decoding import control, decode, explain
 from spark.decoding.decode import Codec
@@ -430,6 +430,7 @@ class SparkEngine(_Jobs):
         return result
 
     def derive(self, rows: Rows, transform: Transform) -> SparkDerived:
+        user_modules.ship(transform)
         return SparkDerived(self._rows(rows), transform)
 
     def check(

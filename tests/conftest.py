@@ -23,7 +23,6 @@ from moto.backends import list_of_moto_modules
 from assets import factories
 from assets.factories import RETRY
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.local import stack as local_stack
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
@@ -32,6 +31,7 @@ from resources.aws import secret_reader
 from resources.build import build_resources
 from tests.support.replaceable import require_replaceable
 from tests.support.sleepless import Sleepless
+from tools.repository import PROJECT
 
 pytest_plugins = [
     "tests.support.clouds.rest.server",

@@ -12,10 +12,10 @@ from pathlib import Path
 import requests
 from packageurl import PackageURL
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from tools import leaks, sbom
+from tools.repository import PROJECT
 
 INCOMPLETE = 3
 OSV = "https://api.osv.dev"

@@ -15,7 +15,7 @@ from detect_secrets.plugins.base import RegexBasedDetector
 from detect_secrets.plugins.basic_auth import BasicAuthDetector
 from detect_secrets.plugins.keyword import KeywordDetector
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 BASELINE = Path(__file__).with_name("leaks.baseline")
 _TOO_WEAK = {"Base64HighEntropyString", "HexHighEntropyString", "IPPublicDetector"}

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from jgo.maven import MavenContext
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
 from tools import locks
 from tools.locks import Wheel
+from tools.repository import PROJECT
 
 PATH = PROJECT / "THIRD_PARTY_LICENSES.md"
 _HEAD = """\

@@ -12,9 +12,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
+from tools.repository import PROJECT
 
 WHEEL_LOCK = PROJECT / "requirements.lock"
 _ENTRY = re.compile(

@@ -21,11 +21,11 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
 from tools import locks
 from tools.locks import Wheel
+from tools.repository import PROJECT
 
 PATH = PROJECT / "dist" / "sbom.cdx.json"
 LISTING = "quarkus-app-dependencies.txt"

@@ -13,7 +13,7 @@ import dagster as dg
 from assets.entry import hourly
 from assets.factories import CheckDefinition, dagster_failures
 from lakehouse.config.checks import TABLEFLOW
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, is_transient
 from lakehouse.core.text import escaped

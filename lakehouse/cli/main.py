@@ -1,11 +1,16 @@
 """The command line `lakehouse`, with the list of its commands."""
 
+import os
 import sys
+from contextlib import suppress
+from pathlib import Path
 from pkgutil import resolve_name
 
 import click
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse import DISTRIBUTION
+from lakehouse.config import discovery
+from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.terminal import print_traceback, visible
 from lakehouse.core.text import did_you_mean
 
@@ -36,6 +41,11 @@ COMMANDS = {
     "deploy": ("commands.deploy:deploy", "Create and delete the cloud set-up."),
 }
 """The function of each command, and its line in `lakehouse --help`."""
+
+CHANGING = frozenset(
+    {"demo", "up", "down", "stream", "pause", "unpause", "redrive", "replay", "resume", "bookmark", "maintain"}
+)
+"""Commands that change a stack or tables. They print which configuration they use unless it is obvious."""
 
 
 class _Commands(click.Group):
@@ -79,7 +89,17 @@ class _Commands(click.Group):
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
-def main() -> None:
+@click.option(
+    "--config",
+    metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Use this configuration, like the variable LAKEHOUSE_CONFIG. Default: the nearest lakehouse.yaml.",
+)
+@click.option("--env", metavar="NAME", help="Use this environment, like the variable LAKEHOUSE_ENV. Default: local.")
+@click.option("-v", "--verbose", is_flag=True, help="Print which configuration and environment are used.")
+@click.version_option(package_name=DISTRIBUTION, message="%(package)s %(version)s")
+@click.pass_context
+def main(ctx: click.Context, config: Path | None, env: str | None, verbose: bool) -> None:
     """Turn Kafka topics into audited Apache Iceberg tables.
 
     \b
@@ -95,9 +115,18 @@ def main() -> None:
     Diagnose a problem:       lakehouse doctor
 
     \b
-    Topics and environments are declared in lakehouse.yaml (LAKEHOUSE_CONFIG names another file).
-    LAKEHOUSE_ENV selects the environment, and LAKEHOUSE_HOME the directory of the embedded stack's state.
+    Topics and environments are declared in lakehouse.yaml, in the current folder or one above it. The embedded stack
+    keeps its state in .lakehouse beside that file, or in the folder LAKEHOUSE_HOME.
     """
+    is_explicit = config is not None or env is not None
+    # Processes that the command starts inherit the variables.
+    if config:
+        os.environ["LAKEHOUSE_CONFIG"] = os.path.abspath(config)
+    if env:
+        os.environ["LAKEHOUSE_ENV"] = env
+    with suppress(ConfigError):  # the command reports it, unless it only prints its help
+        if verbose or (ctx.invoked_subcommand in CHANGING and not is_explicit and not discovery.is_obvious()):
+            click.echo(f"Using {discovery.config_path()}, environment {discovery.environment_name()}", err=True)
 
 
 if __name__ == "__main__":

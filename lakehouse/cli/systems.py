@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 import click
 import dagster as dg
 
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.tables.naming import TableRef

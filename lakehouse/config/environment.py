@@ -1,6 +1,5 @@
 """Environments of lakehouse.yaml: the settings of the systems of each."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
@@ -78,8 +77,3 @@ class EnvRef(ConfigModel):
 
 
 SettingValue = str | int | EnvRef
-
-
-def environment_name() -> str:
-    """Return the name of the environment in use: LAKEHOUSE_ENV, or `local`."""
-    return os.environ.get("LAKEHOUSE_ENV") or "local"

@@ -1,6 +1,5 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
-import os
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,8 @@ from pydantic import ValidationError
 
 from lakehouse.config import validation
 from lakehouse.config.base import Fault, Location
-from lakehouse.config.environment import environment_name
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.discovery import config_path, environment_name
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
 
 LOADER: type = type(
@@ -36,11 +35,6 @@ _TYPES = {
 
 Validation = Callable[[Config], list[Fault]]
 """A function that returns faults, by location."""
-
-
-def config_path() -> Path:
-    """Return the path of the configuration: LAKEHOUSE_CONFIG, or lakehouse.yaml of this project."""
-    return Path(os.environ.get("LAKEHOUSE_CONFIG") or PROJECT / "lakehouse.yaml")
 
 
 def load(path: Path | None = None, environment: str | None = None, *, validations: Iterable[Validation] = ()) -> Config:

@@ -13,6 +13,7 @@ from lakehouse.config import sources
 from lakehouse.config.base import one_of
 from lakehouse.config.checks import Check, RowCheck
 from lakehouse.config.deployment import Deployment
+from lakehouse.config.discovery import FILE
 from lakehouse.config.environment import SettingValue, System
 from lakehouse.config.settings import Declarations, TopicSettings
 from lakehouse.config.sources import Existing, Source
@@ -27,10 +28,6 @@ if TYPE_CHECKING:
 else:
     DeclaredCheck = one_of(check_types.registered().values())
     DeclaredSource = one_of(sources.registered().values())
-
-
-PROJECT = Path(__file__).resolve().parent.parent.parent
-"""The folder that contains lakehouse.yaml, schemas/ and workspace.yaml."""
 
 
 class Topic(TopicSettings):
@@ -135,10 +132,8 @@ class Config(Declarations):
     deployments: dict[str, Deployment] = Field(
         {}, description="Cloud set-up by environment, which `lakehouse deploy` creates and deletes."
     )
-    file: Path = Field(
-        PROJECT / "lakehouse.yaml", exclude=True, json_schema_extra={"readOnly": True}, description="This file."
-    )
-    root: Path = Field(PROJECT, exclude=True, json_schema_extra={"readOnly": True}, description="Folder of the file.")
+    file: Path = Field(Path(FILE), exclude=True, json_schema_extra={"readOnly": True}, description="This file.")
+    root: Path = Field(Path(), exclude=True, json_schema_extra={"readOnly": True}, description="Folder of the file.")
 
     def topic(self, name: str) -> Topic:
         """Return the topic with a name."""

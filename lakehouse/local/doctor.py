@@ -46,10 +46,10 @@ def _java(home: Home) -> Iterator[Diagnostic]:
 
 def _configuration(home: Home) -> Iterator[Diagnostic]:
     try:
-        topics = loader.load().topics
-        yield Diagnostic("Configuration", True, f"{loader.config_path()}, {len(topics)} topics")
+        config = loader.load()
+        yield Diagnostic("Configuration", True, f"{config.file}, {len(config.topics)} topics")
     except LakehouseError as error:
-        yield Diagnostic("Configuration", False, str(error), f"Correct {loader.config_path()}")
+        yield Diagnostic("Configuration", False, str(error), "Correct it, and run `lakehouse validate`")
 
 
 def _disk(home: Home) -> Iterator[Diagnostic]:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.model import PROJECT
+from lakehouse.config import discovery
 from lakehouse.core.errors import LakehouseError
 
 NEEDED_BYTES = 2 * 1024**3
@@ -46,8 +46,8 @@ class Home:
 
     @classmethod
     def default(cls) -> Home:
-        """Return the folder at LAKEHOUSE_HOME, or .lakehouse in the project's folder."""
-        path = Path(os.environ.get("LAKEHOUSE_HOME") or PROJECT / ".lakehouse").resolve()
+        """Return the folder at LAKEHOUSE_HOME, or .lakehouse beside the configuration."""
+        path = Path(os.environ.get("LAKEHOUSE_HOME") or discovery.project() / discovery.STATE).resolve()
         try:
             (path / "lock").exists()
         except PermissionError as error:
@@ -72,7 +72,9 @@ class Home:
         this method creates."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         folder = self.path
-        folder.mkdir(exist_ok=True, mode=0o700)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            (folder / ".gitignore").write_text("*\n")
         for part in Path(name).parts:
             folder /= part
             folder.mkdir(exist_ok=True, mode=0o700)

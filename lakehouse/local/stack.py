@@ -12,8 +12,7 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from lakehouse.config.loader import config_path
-from lakehouse.config.model import PROJECT
+from lakehouse.config.discovery import config_path, project
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.client_environment import context as context_of
@@ -50,10 +49,10 @@ def _datagen(context: Context) -> Server:
     return Server(
         name="datagen",
         command=(sys.executable, "-m", "lakehouse.local.servers.datagen_process"),
-        folder=PROJECT,
+        folder=project(),
         address="",
         ready=lambda: True,
-        env={**context.environment, "LAKEHOUSE_CONFIG": str(config_path().resolve()), "PYTHONUNBUFFERED": "1"},
+        env={**context.environment, "LAKEHOUSE_CONFIG": str(config_path()), "PYTHONUNBUFFERED": "1"},
         inherits=for_project_code,
         after=("kafka", "registry"),
     )

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming

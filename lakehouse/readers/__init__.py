@@ -7,7 +7,8 @@ distribution names its class as an entry point of the group `lakehouse.readers`.
 from functools import cache
 from pkgutil import resolve_name
 
-from lakehouse.config.environment import SYSTEMS, environment_name
+from lakehouse.config.discovery import environment_name
+from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations

@@ -11,11 +11,12 @@ import pytest
 
 from assets.topics.iceberg_asset import tableflow_asset
 from assets.topics.kafka_asset import topic_asset
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.model import Config
 from lakehouse.pipeline.clients import CLIENTS
 from resources.aws.glue import Glue
 from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ConfluentServer, Fault
+from tools.repository import PROJECT
 
 pytestmark = pytest.mark.stack
 

@@ -8,10 +8,10 @@ from itertools import islice
 import pytest
 
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError
 from lakehouse.local.servers.synthetic_records import headers, messages, records
 from tests.support.clouds.confluent.deployment import Lake
+from tools.repository import PROJECT
 
 pytestmark = pytest.mark.stack
 

@@ -19,8 +19,9 @@ from click.testing import CliRunner
 from lakehouse.cli.main import main
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
+from lakehouse.config.discovery import config_path
 from lakehouse.config.environment import EnvRef
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 from lakehouse.deploy.credentials import CloudCredentials
@@ -29,6 +30,7 @@ from lakehouse.deploy.settings import settings
 from lakehouse.deploy.snowflake.catalogs import client_of
 from resources.build import build_resources, lazy_resource
 from tests.support.servers.listener import Listener
+from tools.repository import PROJECT
 
 CANARY = "canary-51aa"
 SECONDS = 120
@@ -38,7 +40,7 @@ SECONDS = 120
 @pytest.fixture
 def declared(tmp_path, monkeypatch):
     """A lakehouse.yaml with a deployment of its environment `aws`, without reachable clouds."""
-    text = yaml.safe_load(loader.config_path().read_text())
+    text = yaml.safe_load(config_path().read_text())
     text["topics"]["orders"] = {"engine": "tableflow"}
     text["deployments"] = {
         "aws": {
@@ -91,7 +93,7 @@ def test_dependency_order_missing_dependency_raises(declared):
 
 def test_environment_has_all_settings_and_no_secret(declared, monkeypatch):
     environment = settings(administrator(declared).names)
-    text = yaml.safe_load(loader.config_path().read_text())
+    text = yaml.safe_load(config_path().read_text())
     text["environments"]["created"] = environment
     config = Config.model_validate({**declared.model_dump(by_alias=True), "environments": text["environments"]})
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1")
@@ -102,7 +104,7 @@ def test_environment_has_all_settings_and_no_secret(declared, monkeypatch):
 
 
 def test_environment_with_storage_of_confluent_has_its_catalog(declared, monkeypatch):
-    file = loader.config_path()
+    file = config_path()
     text = yaml.safe_load(file.read_text())
     text["deployments"]["aws"]["tableflow"] = {"storage": "confluent"}
     file.write_text(yaml.safe_dump(text))
@@ -127,7 +129,7 @@ def test_environment_with_storage_of_confluent_has_its_catalog(declared, monkeyp
     [({"namespace": "staging"}, "staging"), ({"existing": {"glue_database": "theirs"}}, "theirs")],
 )
 def test_namespace_of_deployment_replaces_that_of_file(declared, monkeypatch, settings, namespace):
-    file = loader.config_path()
+    file = config_path()
     text = yaml.safe_load(file.read_text())
     text["deployments"]["aws"] |= settings
     file.write_text(yaml.safe_dump(text))

@@ -14,7 +14,6 @@ import yaml
 
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment, ExistingObjects, OpenCatalog, TableflowStorage
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError, LakehouseError, UnclearState
 from lakehouse.deploy.confluent.key_rotation import rotate
 from lakehouse.deploy.names import Names
@@ -25,6 +24,7 @@ from tests.support.clouds.confluent.deployment import ACCOUNT, REGION, SMALL, La
 from tests.support.clouds.confluent.server import Fault
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.documentation import block
+from tools.repository import PROJECT
 
 pytestmark = pytest.mark.stack
 

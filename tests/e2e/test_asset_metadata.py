@@ -7,12 +7,12 @@ import pytest
 
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from resources.build import build_resources
 from resources.spark.spark import Progress
 from spark.column_lineage import columns_read
 from spark.totals import totals
 from tests.support.topics import TRADES, Stream, framed, trade
+from tools.repository import PROJECT
 
 
 @pytest.fixture(scope="module")

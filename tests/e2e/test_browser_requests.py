@@ -9,13 +9,13 @@ import pytest
 
 from assets.results import as_table
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.core.text import escaped
 from lakehouse.definitions import defs
 from resources.build import build_resources
 from tests.support.processes.dagster_stack import DAGSTER, dagster_of
 from tests.support.processes.pages import log_in
 from tests.support.topics import Stream, framed, register
+from tools.repository import PROJECT
 
 IMAGE = "![](/canary-image)"
 HOSTILE = (

@@ -9,9 +9,9 @@ import uuid
 
 import yaml
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.polling import poll
 from tests.support.topics import TRADES, consume
+from tools.repository import PROJECT
 
 DEADLINE_SECONDS = 60
 

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, trade
+from tools.repository import PROJECT
 
 STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
 CHECKS = {

@@ -10,11 +10,11 @@ import psutil
 import pytest
 from pyspark.sql import functions
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local.processes import ports, process
 from tests.support.processes.dagster_stack import dagster_of
 from tests.support.servers import strangers
 from tests.support.topics import Stream
+from tools.repository import PROJECT
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.config.model import PROJECT
 from tests.support.topics import Stream
+from tools.repository import PROJECT
 
 PLUGIN = PROJECT / "tests/support/plugins"
 MATERIALIZE = """

@@ -7,12 +7,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local import stack as local_stack
 from lakehouse.local.processes import process
 from tests.conftest import CANARIES
 from tests.e2e.test_stack import secrets_of
+from tools.repository import PROJECT
 
 
 @pytest.fixture(scope="module")

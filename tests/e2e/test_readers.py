@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
 from resources.iceberg.rest_catalog import RestCatalog
 from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
 from tests.support.topics import Stream
+from tools.repository import PROJECT
 
 TEXT = (PROJECT / "docs/readers.md").read_text()
 BLOCKS = re.findall(r"^## ([^\n]*)\n|^```(\w+) run\n(.*?)^```", TEXT, re.MULTILINE | re.DOTALL)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.polling import poll
 from lakehouse.local.client_environment import environment
 from tests.support.documentation import pattern
 from tests.support.topics import admin, registry
+from tools.repository import PROJECT
 
 BLOCK = re.compile(r'^```(\w+)(?: title="([^"]+)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 TEXT = (PROJECT / "docs/tutorial.md").read_text()

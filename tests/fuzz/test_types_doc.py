@@ -4,13 +4,13 @@ import re
 
 import pytest
 
-from lakehouse.config.model import PROJECT
 from tests.support.fuzz.avro_examples import EXAMPLES as AVRO
 from tests.support.fuzz.checking import compare
 from tests.support.fuzz.decoding import columns
 from tests.support.fuzz.json_examples import EXAMPLES as JSON
 from tests.support.fuzz.json_examples import PLAIN
 from tests.support.fuzz.protobuf_examples import EXAMPLES as PROTOBUF
+from tools.repository import PROJECT
 
 EXAMPLES = {"Avro": AVRO, "JSON Schema": JSON, "Protobuf": PROTOBUF, "plain": PLAIN}
 

@@ -6,12 +6,12 @@ import pytest
 from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from resources.build import build_resources
 from resources.spark.spark import Spark
 from spark.engine import SparkEngines
 from tests.support.intercepted import InterceptedEngines, miscounted
 from tests.support.topics import Stream
+from tools.repository import PROJECT
 
 
 def materialize(stream, instance, **kwargs):

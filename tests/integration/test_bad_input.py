@@ -14,7 +14,6 @@ from pyspark.sql import functions as F
 
 from assets.topics.iceberg_asset import table_asset
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import BadRecords, IncompatibleSchema, LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.dead_letters.dead_letter_topic import publish_dead_letters, try_publish_dead_letters
@@ -38,6 +37,7 @@ from tests.support.topics import (
     with_checks,
     with_types,
 )
+from tools.repository import PROJECT
 
 NANOSECONDS = 1_790_000_000_000_000_000
 """A timestamp in nanoseconds, which Kafka takes for milliseconds."""

@@ -5,7 +5,7 @@ import pytest
 
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT, Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import BadRecords, ConfigError
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.commits.audit import AuditFailed
@@ -13,6 +13,7 @@ from lakehouse.pipeline.redrive import redrive
 from lakehouse.pipeline.replay import replay
 from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, recreate, trade, with_checks, with_types
+from tools.repository import PROJECT
 
 CHECKS = {
     "price_sane": {"type": "range", "column": "price", "min": 0, "max": 1000},

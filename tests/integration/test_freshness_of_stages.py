@@ -12,11 +12,11 @@ from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli.main import main
 from lakehouse.cli.status import status
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.readers.reader_lag import stages_of
 from resources.build import build_resources
 from resources.schema_registry import SchemaRegistry
 from tests.support.topics import TRADES, Stream, admin, framed, recreate, trade
+from tools.repository import PROJECT
 
 AN_HOUR_MS = 3_600_000
 

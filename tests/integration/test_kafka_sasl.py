@@ -21,7 +21,7 @@ from moto import mock_aws
 from pyspark.errors import PySparkException
 
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT, Topic
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import client_environment
@@ -37,6 +37,7 @@ from spark.engine import SparkEngines
 from tests.support.processes.cluster import free_ports
 from tests.support.servers import strangers
 from tests.support.topics import TRADES, framed, trade
+from tools.repository import PROJECT
 
 SPECIAL_PASSWORD = "canary-7f3a \"'\\;$#{},=\\"
 """A password with every character that is special in JAAS, in a properties file or in Spark."""

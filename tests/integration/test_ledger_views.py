@@ -10,10 +10,10 @@ from assets.factories import asset_checks
 from assets.topics.upkeep_assets import ledger_asset, ledger_check
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from resources.build import build_resources
 from tests.support.ledger import ingest, sql
 from tests.support.topics import Stream
+from tools.repository import PROJECT
 
 
 def materialize(stream):

@@ -8,12 +8,12 @@ from click.testing import CliRunner
 
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.redrive import redrive
 from lakehouse.readers.reader_lag import measure_lag
 from tests.support.topics import CHEAP, consume, with_checks
 from tests.support.totals import Totals
+from tools.repository import PROJECT
 
 FIRST_MS = 1_790_000_000_000
 TOTALS = fastavro.parse_schema(json.loads((PROJECT / "schemas/stock_trades_with_totals-value.avsc").read_text()))

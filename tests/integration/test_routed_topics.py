@@ -9,10 +9,11 @@ from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT, Config, Route
+from lakehouse.config.model import Config, Route
 from resources.build import build_resources
 from tests.support.declared import EMBEDDED_READERS
 from tests.support.topics import TRADES, Stream, admin, framed, register, trade
+from tools.repository import PROJECT
 
 
 def test_route_new_topics_become_partitions_with_tables(resources):

@@ -8,7 +8,6 @@ import yaml
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.config.settings import Metadata
 from lakehouse.core.errors import LakehouseError, SchemaError, UnclearState
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
@@ -24,6 +23,7 @@ from tests.support.topics import (
     framed,
     trade,
 )
+from tools.repository import PROJECT
 
 FLAGS = {"type": "derived", "transform": "spark.flags:flagged"}
 
@@ -175,6 +175,43 @@ def test_derived_topic_needs_ten_lines_of_user_code(resources, tmp_path, monkeyp
     rows = stream.table(topic.table).scan().to_arrow().to_pylist()
     assert sorted(row["dollars"] for row in rows) == [3.0, 4.0, 5.0]
     assert PROJECT not in tmp_path.parents
+
+
+def test_function_of_transform_runs_on_workers_without_its_folder(resources, tmp_path, monkeypatch):
+    """A user's function for single values, with a module of the project's folder that Spark's workers do not have."""
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema()
+    stream.produce([{"value": framed(schema_id, TRADES, trade(n))} for n in range(3)])
+    stream.ingest()
+    declared = yaml.safe_load(stream.declare(tmp_path).read_text())
+    (tmp_path / "transforms").mkdir()
+    (tmp_path / "helpers_of_workers.py").write_text("def shout(text): return text.upper() + '!'\n")
+    (tmp_path / "transforms" / "worker_names.py").write_text(
+        dedent("""\
+            import helpers_of_workers
+            from pyspark.sql.functions import udf
+
+            loud = udf(lambda name: helpers_of_workers.shout(name), "string")
+
+            def names(trades):
+                return trades.select("userid", loud("userid").alias("name"))
+        """)
+    )
+    name = f"names_{stream.namespace}"
+    declared["topics"][name] = {
+        "source": {"type": "derived", "from": stream.name, "transform": "transforms.worker_names:names"}
+    }
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    config = load(tmp_path / "lakehouse.yaml")
+    topic = config.topic(name)
+    resources.kafka.ensure_topic(topic.topic, topic.partitions)
+
+    assert derive(config, topic, stream.systems).messages == 3
+    (published,) = ingest(config.namespace, topic, stream.systems)
+    assert published.counts.rows == 3
+    rows = stream.table(topic.table).scan().to_arrow().to_pylist()
+    assert rows and all(row["name"] == f"{row['userid'].upper()}!" for row in rows)
 
 
 def test_derive_into_upsert_table_keeps_one_row_per_key(resources):

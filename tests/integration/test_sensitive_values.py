@@ -15,13 +15,13 @@ from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.lineage import lineage_sensor
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.definitions import defs
 from resources.build import build_resources
 from resources.open_lineage import OpenLineage
 from resources.webhook import Webhook
 from tests.support.servers.listener import Listener
 from tests.support.topics import Stream, framed, register
+from tools.repository import PROJECT
 
 TEXT, NUMBER = "canary7q4x", 471_100_815
 """Values in every sensitive column. CANARIES has the digits of the number with and without separators."""

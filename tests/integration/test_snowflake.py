@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.expressions import LessThan
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from resources.snowflake.session import dagster_application
 from tests.support.clouds.snowflake.server import BIG, TRADES, Lake, Server, trades
+from tools.repository import PROJECT
 
 pytestmark = pytest.mark.stack
 

@@ -20,7 +20,7 @@ from dagster._core.storage.asset_check_execution_record import AssetCheckExecuti
 from assets.streaming.service import StreamService, select_topics
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT, Config, Route, Topic
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
 from lakehouse.core.tables import naming
 from lakehouse.streaming import stream as streams
@@ -32,6 +32,7 @@ from tests.support.faults import oracle
 from tests.support.faults.proxied import ProxiedStream, proxied
 from tests.support.servers.proxy import REGISTRY_ERROR, S3_SLOW_DOWN, Fault
 from tests.support.topics import Stream, admin, consume
+from tools.repository import PROJECT
 
 STAGES = ("iceberg", "glue", "snowflake")
 SECONDS = 300

@@ -5,10 +5,10 @@ import random
 
 import pytest
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import SchemaError
 from resources.iceberg.snapshots import commits, live_rows
 from tests.support.topics import TRADES, Stream, framed, register, trade
+from tools.repository import PROJECT
 
 
 def newest(stream):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 REST = "…"
 """A placeholder for any text within a line, or for any number of lines if it is the whole line."""

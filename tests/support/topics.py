@@ -25,7 +25,7 @@ from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyiceberg.catalog import load_catalog
 
-from lakehouse.config.model import PROJECT, Config, Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.polling import poll
 from lakehouse.core.table_protocol import BOOKMARKS
 from lakehouse.pipeline.clients import Clients
@@ -37,6 +37,7 @@ from tests.support.declared import EMBEDDED_READERS
 from tests.support.intercepted import InterceptedEngines, Interceptor, acting_once
 from tests.support.processes import killed
 from tests.support.processes.forked import Forked, fork
+from tools.repository import PROJECT
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 METADATA = ("kafka_partition", "kafka_offset", "kafka_timestamp", "kafka_schema_id")

@@ -3,10 +3,11 @@
 from collections import defaultdict
 from decimal import ROUND_HALF_UP, Decimal
 
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.model import Config
 from lakehouse.pipeline.derivation.derivation import derive
 from tests.support.declared import EMBEDDED_READERS
 from tests.support.topics import TRADES, Stream, framed, trade
+from tools.repository import PROJECT
 
 KEY = ["trade_timestamp", "userid", "side", "symbol"]
 

@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import main
-from lakehouse.config.model import PROJECT
 from tests.unit.test_production_install import WITHOUT_MODULES
+from tools.repository import PROJECT
 
 STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
 

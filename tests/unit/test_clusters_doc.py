@@ -10,9 +10,9 @@ import pytest
 from botocore.validate import ParamValidator
 from pyspark.sql.connect.client import DefaultChannelBuilder
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from lakehouse.local.servers.spark_server import SETTINGS, spark_environment, spark_java
+from tools.repository import PROJECT
 
 TEXT = (PROJECT / "docs/clusters.md").read_text()
 

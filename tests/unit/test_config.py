@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.model import Config
 from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import ConfigError
+from tools.repository import PROJECT
 
 ENVIRONMENTS = "environments: {local: {}}\n"
 CHECK = "  a:\n    checks: {c: {type: "

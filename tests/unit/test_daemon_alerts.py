@@ -14,8 +14,8 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._daemon.types import DaemonHeartbeat
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
-from lakehouse.config.model import PROJECT
 from tests.support.servers.listener import Listener
+from tools.repository import PROJECT
 
 WATCHED = PROJECT / "tests/support/processes/watched_definitions.py"
 LOG = logging.getLogger("test_daemon_alerts")

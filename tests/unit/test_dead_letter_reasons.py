@@ -1,9 +1,9 @@
 """Documentation and messages about records that cannot be decoded."""
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import BadRecords
 from lakehouse.core.tables.letter_columns import letter_schema
 from lakehouse.pipeline.engine_values import REASONS
+from tools.repository import PROJECT
 
 
 def test_docs_dead_letter_columns_and_reasons_are_complete():

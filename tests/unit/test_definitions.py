@@ -8,10 +8,12 @@ import dagster as dg
 import pytest
 
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT, Config, Route, Topic
+from lakehouse.config.discovery import config_path
+from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import definitions_of, defs
 from resources.build import build_resources
+from tools.repository import PROJECT
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def test_defs_alert_sensors_run_by_default(loaded):
 
 
 def test_defs_topic_of_other_producer_is_external_asset(tmp_path, monkeypatch):
-    text = loader.config_path().read_text()
+    text = config_path().read_text()
     for name in ("schemas", "lakehouse.yaml"):
         (tmp_path / name).symlink_to(PROJECT / name)
     (tmp_path / "with_theirs.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {}", 1))
@@ -82,7 +84,7 @@ def test_defs_topic_of_other_producer_is_external_asset(tmp_path, monkeypatch):
 
 
 def test_defs_continuous_topic_is_left_to_running_stream(tmp_path, monkeypatch, loaded):
-    text = loader.config_path().read_text()
+    text = config_path().read_text()
     for name in ("schemas", "lakehouse.yaml"):
         (tmp_path / name).symlink_to(PROJECT / name)
     (tmp_path / "with_stream.yaml").write_text(text.replace("topics:", "topics:\n  theirs: {continuous: true}", 1))
@@ -120,7 +122,7 @@ def test_stream_supervisor_starts_one_run_and_backs_off(loaded):
 
 
 def test_defs_route_has_partitioned_assets(tmp_path, monkeypatch):
-    text = loader.config_path().read_text()
+    text = config_path().read_text()
     route = r"routes: {shop: {pattern: 'shop\.(?P<entity>\w+)', table: 'shop_{entity}', errors: log}}"
     for name in ("schemas", "lakehouse.yaml"):
         (tmp_path / name).symlink_to(PROJECT / name)

@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 LAKEHOUSE = """#!/bin/bash
 printf '%s ' "$@" >> "$RUNNER_TEMP/calls"

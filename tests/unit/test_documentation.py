@@ -11,8 +11,9 @@ import yaml
 from lakehouse.cli.main import main
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT, Config, Topic
+from lakehouse.config.model import Config, Topic
 from resources.build import build_resources
+from tools.repository import PROJECT
 
 FILES = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
 GENERATED = {"dist/sbom.cdx.json"}

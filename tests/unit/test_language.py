@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 FILES = subprocess.run(["git", "ls-files"], cwd=PROJECT, capture_output=True, text=True, check=True).stdout.split()
 CODE = [name for name in FILES if name.endswith(".py")]

@@ -15,7 +15,6 @@ import dagster as dg
 import pytest
 
 from assets.embedded_stack import disk_space
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import doctor, show, stack
 from lakehouse.local import home as home_module
@@ -23,6 +22,7 @@ from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Credentials, Home, explain_full_disk, write_atomically
 from lakehouse.local.java import property_value
 from lakehouse.local.processes import ports
+from tools.repository import PROJECT
 
 AS_USER = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
 """Command prefix with which root is subject to the modes of files like other users, and can still start Python from a

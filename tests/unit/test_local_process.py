@@ -15,13 +15,13 @@ from threading import Event
 import pytest
 import yaml
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import Home
 from lakehouse.local.java import java
 from lakehouse.local.processes import process
 from lakehouse.local.processes.description import Server, for_project_code, inherited_variables
 from tests.support.waiting import wait_until
+from tools.repository import PROJECT
 
 SLEEPER = (sys.executable, "-c", "import time; time.sleep(60)")
 WITH_CHILD = (sys.executable, "-c", f"import subprocess; subprocess.run({list(SLEEPER)!r})")

@@ -7,9 +7,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from tools import locks
+from tools.repository import PROJECT
 
 
 def test_lock_has_every_required_package():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 
 @pytest.mark.parametrize(

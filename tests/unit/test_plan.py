@@ -9,13 +9,14 @@ from pyiceberg.types import LongType, NestedField, StructType
 
 from lakehouse.cli import schema_plan
 from lakehouse.cli.main import main
-from lakehouse.config.model import PROJECT, Config, Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import columns
 from tests.support.declared import declare
+from tools.repository import PROJECT
 
 TRADES = json.loads((PROJECT / "schemas/stock_trades.avsc").read_text())
 

@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from lakehouse.cli.main import COMMANDS
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 WITHOUT_MODULES = """
 import json, sys

@@ -8,9 +8,9 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import main
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from tools.reference import PAGES
+from tools.repository import PROJECT
 
 
 @cache

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 TEXT = (PROJECT / "SECURITY.md").read_text()
 NAMED = sorted(set(re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", TEXT)))

@@ -4,7 +4,7 @@ import re
 import subprocess
 import tomllib
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 
 def test_ruff_selects_security_rules():

@@ -7,13 +7,14 @@ import pytest
 from lakehouse.config import loader
 from lakehouse.config.deployment import Deployment
 from lakehouse.config.environment import EnvRef
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError, Unreachable
 from lakehouse.deploy.credentials import CloudCredentials
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.settings import settings_of
 from resources.build import build_resources
 from resources.spark.servers import Connect, registered
+from tools.repository import PROJECT
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from itertools import islice
 import fastavro
 import pytest
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import ConfigError
 from lakehouse.local.servers.synthetic_records import messages, records
+from tools.repository import PROJECT
 
 TRADES = (PROJECT / "schemas/stock_trades.avsc").read_text()
 USERS = (PROJECT / "schemas/users.avsc").read_text()

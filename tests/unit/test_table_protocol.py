@@ -5,9 +5,9 @@ import re
 
 import pytest
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core import table_protocol
 from lakehouse.core.table_protocol import BRANCH_AGE, NAMES, OWN
+from tools.repository import PROJECT
 
 CONSTANTS = {value: key for key, value in vars(table_protocol).items() if key.isupper() and isinstance(value, str)}
 PATHS = [path for folder in ("lakehouse", "assets", "resources", "spark") for path in (PROJECT / folder).rglob("*.py")]

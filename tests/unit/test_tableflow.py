@@ -7,10 +7,11 @@ from click.testing import CliRunner
 from assets.streaming.service import select_topics
 from lakehouse.cli.main import main
 from lakehouse.config import loader
-from lakehouse.config.model import PROJECT
+from lakehouse.config.discovery import config_path
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import defs
 from lakehouse.deploy.confluent.declared import tableflow_config
+from tools.repository import PROJECT
 
 REFERENCES = "{{type: references, column: k, table: {}}}"
 
@@ -20,7 +21,7 @@ def declare(tmp_path, monkeypatch):
     """Return a function that configures a lakehouse.yaml with further topics."""
 
     def declare(topics):
-        text = loader.config_path().read_text()
+        text = config_path().read_text()
         for folder in ("schemas",):
             if not (tmp_path / folder).exists():
                 (tmp_path / folder).symlink_to(PROJECT / folder)

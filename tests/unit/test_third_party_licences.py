@@ -3,9 +3,9 @@
 import re
 import tomllib
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local import jars
 from tools import locks
+from tools.repository import PROJECT
 
 TEXT = (PROJECT / "THIRD_PARTY_LICENSES.md").read_text()
 

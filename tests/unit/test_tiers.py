@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lakehouse.config.model import PROJECT
 from tests import tiers
+from tools.repository import PROJECT
 
 SCRIPT = "import sys; from tests import run_tier; sys.exit(run_tier.run('tried', [[path] for path in sys.argv[1:]]))"
 

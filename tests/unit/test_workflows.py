@@ -5,7 +5,7 @@ import re
 import pytest
 import yaml
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 FOLDER = PROJECT / ".github" / "workflows"
 WORKFLOWS = {path.name: yaml.safe_load(path.read_text()) for path in FOLDER.iterdir()}

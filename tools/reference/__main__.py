@@ -1,7 +1,7 @@
 """Write the generated reference pages."""
 
-from lakehouse.config.model import PROJECT
 from tools.reference import PAGES
+from tools.repository import PROJECT
 
 for path, page in PAGES.items():
     (PROJECT / "docs" / path).write_text(page())

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.errors import LakehouseError
 from tools.reference.markdown import page
+from tools.repository import PROJECT
 
 _INTRODUCTION = """\
 Every error names the problem, the effect on data, and the remedy. The command line prints the message without a

@@ -8,7 +8,7 @@ import click
 from lakehouse.cli import console
 from lakehouse.cli.systems import open_clients, require_table
 from lakehouse.config import loader
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.terminal import echo
 from lakehouse.query.engines import ENGINES, run

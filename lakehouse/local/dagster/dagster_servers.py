@@ -7,8 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from lakehouse.config.loader import config_path
-from lakehouse.config.model import PROJECT
+from lakehouse.config.discovery import config_path, project
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard
 from lakehouse.local.dagster import ui_login
@@ -39,11 +38,11 @@ def code_server(context: Context) -> Server:
     Its clients can execute code as its user and it has no authentication, so it listens on a Unix socket only.
     """
     socket = _socket(context)
-    definitions = ("-m", "lakehouse.definitions", "-d", str(PROJECT), "--location-name", LOCATION)
+    definitions = ("-m", "lakehouse.definitions", "-d", str(project()), "--location-name", LOCATION)
     return Server(
         name="dagster-code",
         command=_dagster("dagster", "code-server", "start", "--socket", str(socket), *definitions),
-        folder=PROJECT,
+        folder=project(),
         address=f"unix:{socket}",
         ready=lambda: accepts_connections(socket),  # it listens once the definitions are loaded
         env=_env(context),
@@ -58,7 +57,7 @@ def webserver(context: Context) -> Server:
     return Server(
         name="dagster",
         command=(sys.executable, "-m", "lakehouse.local.dagster.webserver", str(port), str(_workspace(context))),
-        folder=PROJECT,
+        folder=project(),
         address=url,
         ready=lambda: responds(f"{url}/server_info") and _definitions_loaded(url, token),
         env={**_env(context), **guard.variables(), TOKEN_VARIABLE: token},
@@ -83,7 +82,7 @@ def daemon(context: Context) -> Server:
     return Server(
         name="dagster-daemon",
         command=_dagster("dagster-daemon", "run", "-w", str(_workspace(context))),
-        folder=PROJECT,
+        folder=project(),
         address="",
         ready=lambda: _daemons_healthy(url, token, started),
         env=_env(context),
@@ -100,7 +99,7 @@ def _dagster(tool: str, *arguments: str) -> tuple[str, ...]:
 def _env(context: Context) -> dict[str, str]:
     # Dagster fails a run that its code server did not start within 60 s by default, which a busy laptop may exceed.
     timeout = {"DAGSTER_GRPC_TIMEOUT_SECONDS": os.environ.get("DAGSTER_GRPC_TIMEOUT_SECONDS", "180")}
-    config = {"LAKEHOUSE_CONFIG": str(config_path().resolve())}
+    config = {"LAKEHOUSE_CONFIG": str(config_path())}
     return {**context.environment, **timeout, **config, "PYTHONUNBUFFERED": "1"}
 
 

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from lakehouse.config import loader
-from lakehouse.config.environment import EnvRef, environment_name
+from lakehouse.config.discovery import environment_name
+from lakehouse.config.environment import EnvRef
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import Credentials, Home
 

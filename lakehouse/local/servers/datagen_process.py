@@ -16,7 +16,7 @@ import dagster as dg
 from confluent_kafka import Producer
 
 from lakehouse.config import loader
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Datagen
 from lakehouse.local.servers.synthetic_records import headers, messages

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import resources.kafka.transactions
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.pipeline.bookmarks import set_derived_bookmark

@@ -11,7 +11,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV2
 from pyiceberg.table.snapshots import Snapshot
 
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config
 from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.core.offsets.lag import Lag

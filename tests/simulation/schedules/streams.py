@@ -11,7 +11,7 @@ from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata
 
-from lakehouse.config.environment import environment_name
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import BadRecords, CommitConflict, UnclearState
 from lakehouse.core.table_protocol import TOKEN

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from lakehouse.config.deployment import Deployment, TableflowStorage
-from lakehouse.config.model import PROJECT, Config
+from lakehouse.config.model import Config
 from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
 from lakehouse.deploy.graph import deployment_resources
 from lakehouse.deploy.resource import Resource
@@ -20,6 +20,7 @@ from tests.support.clouds.confluent.server import ADMIN, ConfluentServer
 from tests.support.clouds.rest.stand_in import RestStandIn
 from tests.support.clouds.snowflake.server import Server
 from tests.support.sleepless import Sleepless
+from tools.repository import PROJECT
 
 TOPICS = {
     "stock_trades": {

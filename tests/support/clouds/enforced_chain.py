@@ -24,7 +24,7 @@ from moto.backends import get_backend
 from pyiceberg.catalog.glue import GlueCatalog
 
 from lakehouse.cli.main import main
-from lakehouse.config.model import PROJECT, Config, Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.deploy.aws import iam_policies
@@ -44,6 +44,7 @@ from tests.support.clouds.aws.world import ACCOUNT, REGION
 from tests.support.clouds.confluent.state import ORGANIZATION_ID
 from tests.support.processes.cluster import free_ports
 from tests.support.topics import Stream
+from tools.repository import PROJECT
 
 
 @dataclass

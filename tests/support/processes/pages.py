@@ -5,9 +5,9 @@ from urllib.parse import urlsplit
 
 import dagster as dg
 
-from lakehouse.config.model import PROJECT
 from lakehouse.core.polling import poll
 from lakehouse.local.dagster import ui_login
+from tools.repository import PROJECT
 
 CHECKS = {"side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]}}
 """A blocking check of trades."""

