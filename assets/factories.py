@@ -19,9 +19,9 @@ NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
 
 
 def asset_spec(entry: Topic, system: str, deps: Sequence[Sequence[str]], **attributes: Any) -> dg.AssetSpec:
-    """Return the spec of the asset `system/<entry>`, with further attributes of Dagster's AssetSpec."""
+    """Return the spec of the asset `<entry>/<system>`, with further attributes of Dagster's AssetSpec."""
     return dg.AssetSpec(
-        key=[system, entry.name],
+        key=[entry.name, system],
         deps=deps,
         group_name=group(entry),
         partitions_def=partitions(entry),
@@ -115,12 +115,12 @@ class CheckDefinition:
 
 
 def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -> dg.AssetChecksDefinition:
-    """Return the checks of the asset `system/<entry>`, in one step.
+    """Return the checks of the asset `<entry>/<system>`, in one step.
 
     One step per check would take a third of the load time of the definitions. If a check raises an error, the other
     checks still report.
     """
-    key = dg.AssetKey([system, entry.name])
+    key = dg.AssetKey([entry.name, system])
     specs = [
         dg.AssetCheckSpec(
             check.name,
@@ -150,7 +150,7 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
 
     node = dg.OpDefinition(
         run_checks,
-        naming.node_name("checks", *key.path),
+        naming.node_name(*key.path, "checks"),
         ins={key.to_python_identifier(): NOTHING_IN},
         outs={spec.get_python_identifier(): OPTIONAL_OUT for spec in specs},
         required_resource_keys=set().union(*(check.needs for check in checks)),

@@ -38,7 +38,7 @@ def freshness_check(config: Config, entry: Topic, stage: str) -> CheckDefinition
             lags += rejected_topics(config, context.resources.kafka).get(entry.name, [])
         return dg.AssetCheckResult(
             check_name=FRESH,
-            asset_key=[stage, entry.name],
+            asset_key=[entry.name, stage],
             passed=all(lag.is_fresh for lag in lags),
             description=escaped(summary(lags)),
             metadata=numbers(entry, lags),
@@ -163,7 +163,7 @@ def _evaluations(
     """Yield the verdicts that differ from those in Dagster, and those that were last reported REPEAT_SECONDS ago."""
     for stage in stages:
         of_stage = [lag for lag in lags if lag.stage == stage]
-        key, passed = dg.AssetCheckKey(dg.AssetKey([stage, entry.name]), FRESH), all(lag.is_fresh for lag in of_stage)
+        key, passed = dg.AssetCheckKey(dg.AssetKey([entry.name, stage]), FRESH), all(lag.is_fresh for lag in of_stage)
         if of_stage and not _is_reported(instance, key, passed, [lag.topic for lag in of_stage if lag.paused]):
             yield AssetCheckEvaluation(
                 asset_key=key.asset_key,
@@ -209,7 +209,7 @@ def _run_requests(
         is_paused = any(lag.paused for lag in of_topic)
         if stale is None or is_paused or now - cursor.asked.get(topic, 0) < entry.max_lag_seconds:
             continue
-        keys = [dg.AssetKey([stage, entry.name]) for stage in stages[stages.index(stale.stage) :]]
+        keys = [dg.AssetKey([entry.name, stage]) for stage in stages[stages.index(stale.stage) :]]
         if _is_in_progress(instance, keys, topic if partitions(entry) else None):
             continue
         cursor.asked[topic] = now

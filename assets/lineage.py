@@ -62,11 +62,11 @@ def _materialized(
 ) -> tuple[Topic, Materialization] | None:
     """Return the topic and its materialization; None for reports without a run and assets of other projects."""
     event = entry.get_dagster_event().step_materialization_data.materialization
-    stage, *rest = event.asset_key.path
+    name, *_, stage = event.asset_key.path
     if stage not in NAMES or not entry.run_id or (run := instance.get_run_by_id(entry.run_id)) is None:
         return None
     try:
-        topic = config.topic(event.partition or rest[0])
+        topic = config.topic(event.partition or name)
     except ConfigError:
         return None
     metadata: dict[str, Any] = {name: value.value for name, value in event.metadata.items()}
@@ -78,7 +78,7 @@ def _materialized(
         seconds=entry.timestamp,
         columns={column.name: column.type for column in schema.columns} if schema else {},
         lineage={
-            name: [(*dep.asset_key.path, dep.column_name) for dep in deps]
+            name: [(*reversed(dep.asset_key.path), dep.column_name) for dep in deps]
             for name, deps in (lineage.deps_by_column if lineage else {}).items()
         },
         rows=sum(written) if (written := [metadata[name] for name in WRITTEN if name in metadata]) else None,

@@ -22,6 +22,7 @@ from lakehouse.config.discovery import FILE, config_path, environment_name
 from lakehouse.config.model import Config
 from lakehouse.readers import configured
 from resources.build import build_resources
+from resources.fixed_settings import with_fixed_settings
 
 _WORKING_DIRECTORY = Path(sys.path[0])
 """The working directory of the code location, which is first while Dagster imports this module, and only then."""
@@ -59,7 +60,7 @@ def definitions_of(config: Config) -> dg.Definitions:
         minimum_interval_seconds=30,
     )
     stages = ["kafka", "iceberg", *(reader.name for reader in configured(config))]
-    chain = dg.AssetSelection.assets(*([stage, topic] for topic in config.topics for stage in stages))
+    chain = dg.AssetSelection.assets(*([topic, stage] for topic in config.topics for stage in stages))
     common = dg.Definitions(
         jobs=[dg.define_asset_job(JOB, chain.materializable(), description="All topics, from Kafka to the readers.")],
         sensors=[
@@ -72,7 +73,7 @@ def definitions_of(config: Config) -> dg.Definitions:
             alert_failed_ticks,
             heartbeat,
         ],
-        resources=build_resources(config, environment_name()),
+        resources=with_fixed_settings(build_resources(config, environment_name())),
         executor=dg.in_process_executor,
     )
     chains = [topic_definitions(config, topic) for topic in config.topics.values()]

@@ -15,7 +15,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import is_transient, reason
 from lakehouse.core.text import escaped, plain
 
-KAFKA = ("stream", "kafka")
+KAFKA = ("stream", "kafka_clients")
 """The asset that represents Kafka, which all topics of a stream need."""
 
 PATIENCE_SECONDS = 60.0
@@ -107,9 +107,9 @@ def streaming_check(entry: Topic, stage: str) -> CheckDefinition:
     """
 
     def streaming(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        failing = failure(context.instance, (stage, entry.name))
+        failing = failure(context.instance, (entry.name, stage))
         return dg.AssetCheckResult(
-            check_name=CHECK, asset_key=[stage, entry.name], passed=not failing, description=escaped(failing) or PASSED
+            check_name=CHECK, asset_key=[entry.name, stage], passed=not failing, description=escaped(failing) or PASSED
         )
 
     return CheckDefinition(CHECK, "Streams can ingest and publish the table.", frozenset(), streaming)

@@ -103,7 +103,7 @@ class StreamService:
             if topic.source.upstream and topic.source.upstream not in self.stream.topics:
                 source, name = topic.source.upstream, topic.name
                 problem = f"{name}: this stream does not ingest '{source}', so it derives nothing from its new rows"
-                self._log(f"{problem}. Materialize kafka/{name}, or stream both")
+                self._log(f"{problem}. Materialize {name}/kafka, or stream both")
         for publisher in self._publishers:
             publisher.start()
         self._reporter.start()
@@ -155,17 +155,17 @@ class StreamService:
 
     def _on_publication(self, outcome: TablePublished | PublicationFailed) -> None:
         if isinstance(outcome, PublicationFailed):
-            self._unpublished[f"{outcome.stage}/{outcome.topic}"] = outcome.error
-            message = f"{outcome.stage}/{outcome.topic}: {outcome.error} ({type(outcome.error).__name__})"
+            self._unpublished[f"{outcome.topic}/{outcome.stage}"] = outcome.error
+            message = f"{outcome.topic}/{outcome.stage}: {outcome.error} ({type(outcome.error).__name__})"
             self._log(f"{message}. Retry in {outcome.seconds:.0f} s")
             self._verdicts.failed(*self._part(outcome.stage, outcome.topic), outcome.error)
             return
         stage, topic, snapshot_id, seconds = outcome.stage, outcome.topic, outcome.snapshot_id, outcome.seconds
-        self._unpublished.pop(f"{stage}/{topic.name}", None)
-        self._log(f"{stage}/{topic.name}: exposes snapshot {snapshot_id} ({seconds:.1f} s)")
+        self._unpublished.pop(f"{topic.name}/{stage}", None)
+        self._log(f"{topic.name}/{stage}: exposes snapshot {snapshot_id} ({seconds:.1f} s)")
         numbers = {"seconds": round(seconds, 2), "snapshot_id": str(snapshot_id)}
         event = self._materialization(stage, topic, snapshot_id, registration_metadata(outcome.registration) | numbers)
-        self._reporter.report_latest(f"{stage}/{topic.name}", event)
+        self._reporter.report_latest(f"{topic.name}/{stage}", event)
         self._verdicts.passed(*self._part(stage, topic.name))
 
     def _materialization(
@@ -174,7 +174,7 @@ class StreamService:
         """Return a materialization to report without a run, because the event log of an endless run grows forever."""
         route = self._route(topic)
         return dg.AssetMaterialization(
-            asset_key=[stage, route or topic.name],
+            asset_key=[route or topic.name, stage],
             partition=topic.name if route else None,
             metadata=dict(metadata),
             tags={"dagster/data_version": str(snapshot_id)},
@@ -192,7 +192,7 @@ class StreamService:
             for result in check_results(changed):
                 assert result.check_name is not None
                 evaluation = AssetCheckEvaluation(
-                    asset_key=dg.AssetKey(["iceberg", topic.name]),
+                    asset_key=dg.AssetKey([topic.name, "iceberg"]),
                     check_name=result.check_name,
                     passed=result.passed,
                     severity=result.severity,
@@ -204,7 +204,7 @@ class StreamService:
     def _part(self, stage: str, name: str, work: str = "") -> tuple[tuple[str, str], str]:
         """Return the key of the topic's asset and the name of its part: the topic, if it is a route's, and the work."""
         route = self._route(self.stream.topics[name])
-        return (stage, route or name), ", ".join(filter(None, [name if route else "", work]))
+        return (route or name, stage), ", ".join(filter(None, [name if route else "", work]))
 
     def _route(self, topic: Topic) -> str | None:
         """Return the name of the topic's route, or None for a declared topic."""

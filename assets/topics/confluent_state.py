@@ -94,7 +94,7 @@ def _standing(
     entry: Topic, system: str, check: str, description: str, read: Callable[[ConfluentCloud], ConfluentState]
 ) -> CheckDefinition:
     def run(context: dg.AssetCheckExecutionContext) -> dg.AssetCheckResult:
-        return read(context.resources.confluent_cloud).result(dg.AssetKey([system, entry.name]), check)
+        return read(context.resources.confluent_cloud).result(dg.AssetKey([entry.name, system]), check)
 
     return CheckDefinition(check, description, frozenset({RESOURCE}), run, by_clock=True)
 

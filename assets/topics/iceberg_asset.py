@@ -59,13 +59,13 @@ class Replay(dg.Config):
 
 
 def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """Return the asset `iceberg/<topic>`. Its audit runs as blocking checks: a batch that fails is not published."""
-    key, namespace = dg.AssetKey(["iceberg", entry.name]), config.namespace
+    """Return the asset `<topic>/iceberg`. Its audit runs as blocking checks: a batch that fails is not published."""
+    key, namespace = dg.AssetKey([entry.name, "iceberg"]), config.namespace
 
     spec = asset_spec(
         entry,
         "iceberg",
-        deps=[["kafka", entry.name]],
+        deps=[[entry.name, "kafka"]],
         description=entry.description,
         kinds={"iceberg", "spark", "s3"},
         automation_condition=unless_continuous(entry),
@@ -185,7 +185,7 @@ def table_metadata(table: "Table", topic: Topic) -> dict[str, Any]:
         for field in table.schema().fields
     ]
     from_record = [column.name for column in columns if column.name not in topic.metadata.names.values()]
-    source = dg.AssetKey(["kafka", topic.name])
+    source = dg.AssetKey([topic.name, "kafka"])
     metadata: dict[str, Any] = {
         "dagster/row_count": live_rows(table),
         "dagster/column_schema": dg.TableSchema(columns=columns),
@@ -219,12 +219,12 @@ def _metadata(published: "list[Published]") -> dict[str, Any]:
 
 
 def tableflow_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """Return the asset `iceberg/<topic>` of a table by Tableflow, with the declared checks on its newest snapshot."""
-    key = dg.AssetKey(["iceberg", entry.name])
+    """Return the asset `<topic>/iceberg` of a table by Tableflow, with the declared checks on its newest snapshot."""
+    key = dg.AssetKey([entry.name, "iceberg"])
     spec = asset_spec(
         entry,
         "iceberg",
-        deps=[["kafka", entry.name]],
+        deps=[[entry.name, "kafka"]],
         description=f"{entry.description} Written by Confluent's Tableflow.".strip(),
         kinds={"iceberg", "confluent", "s3"},
         automation_condition=on_upstream_change(),

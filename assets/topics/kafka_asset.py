@@ -30,12 +30,12 @@ REQUESTED = frozenset({"dagster/from_automation_condition", "dagster/sensor_name
 
 
 def topic_asset(config: Config, entry: Topic) -> dg.AssetsDefinition | dg.AssetSpec:
-    """Return the asset `kafka/<topic>`; for a topic that others create, an external asset that the sensor reports."""
+    """Return the asset `<topic>/kafka`; for a topic that others create, an external asset that the sensor reports."""
     source = entry.source
     spec = asset_spec(
         entry,
         "kafka",
-        deps=[["iceberg", source.upstream]] if source.upstream else [],
+        deps=[[source.upstream, "iceberg"]] if source.upstream else [],
         description=entry.description,
         kinds={"kafka", entry.value_format} | ({"spark"} if source.upstream else set()),
         automation_condition=on_upstream_change() if source.upstream else None,
@@ -81,7 +81,7 @@ def _sources(config: Config, entry: Topic) -> list[Topic]:
 
 
 def _lineage(source: str, columns: Mapping[str, list[str]]) -> dg.TableColumnLineage:
-    key = dg.AssetKey(["iceberg", source])
+    key = dg.AssetKey([source, "iceberg"])
     return dg.TableColumnLineage(
         {name: [dg.TableColumnDep(key, column) for column in inputs] for name, inputs in columns.items()}
     )
@@ -101,7 +101,7 @@ def data_version(offsets: dict[int, Offsets]) -> dg.DataVersion:
 
 
 def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
-    """Return the sensor that reports each topic with new end offsets as a materialization of `kafka/<topic>`.
+    """Return the sensor that reports each topic with new end offsets as a materialization of `<topic>/kafka`.
 
     It does not report observations, because only materializations trigger the automation conditions of assets
     downstream. A new topic that a route matches becomes a partition of the route's assets. A derived topic that was
@@ -130,7 +130,7 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
             elif topic_or_fault.table not in paused:
                 entries.append((route, name, name))
         requests = [
-            dg.RunRequest(asset_selection=[dg.AssetKey(["kafka", name])], tags={"lakehouse/reason": "resumed"})
+            dg.RunRequest(asset_selection=[dg.AssetKey([name, "kafka"])], tags={"lakehouse/reason": "resumed"})
             for name, topic in config.topics.items()
             if topic.source.upstream and _is_resumed(versions, topic.table, paused)
         ]
@@ -146,7 +146,7 @@ def topic_offsets_sensor(config: Config) -> dg.SensorDefinition:
                 continue
             events.append(
                 dg.AssetMaterialization(
-                    asset_key=["kafka", entry.name],
+                    asset_key=[entry.name, "kafka"],
                     partition=partition,
                     metadata=offset_metadata(offsets[topic]),
                     tags={"dagster/data_version": version},

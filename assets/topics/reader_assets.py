@@ -27,7 +27,7 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
     spec = asset_spec(
         entry,
         reader.name,
-        deps=[[reader.upstream, entry.name]],
+        deps=[[entry.name, reader.upstream]],
         description=f"{entry.description} {reader.description}".strip(),
         kinds=set(reader.kinds),
         automation_condition=unless_continuous(entry),
@@ -76,7 +76,7 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
             comparison = f"; {registration.rows:,} rows, Iceberg {expected:,}" if expected is not None else ""
         return dg.AssetCheckResult(
             check_name=reader.check,
-            asset_key=[reader.name, topic.name],
+            asset_key=[topic.name, reader.name],
             passed=lag.is_fresh and expected == registration.rows,
             description=escaped(lag.description + comparison),
             metadata={
@@ -131,7 +131,7 @@ def engines_check(config: Config, topic: Topic, place: str) -> CheckDefinition:
             compared.append(queried)
         return dg.AssetCheckResult(
             check_name=AGREE,
-            asset_key=[place, topic.name],
+            asset_key=[topic.name, place],
             passed=not problems,
             description=escaped("; ".join(problems))
             or f"{compared[-1].rows:,} rows and {len(compared[-1].sums)} sums are the same everywhere",

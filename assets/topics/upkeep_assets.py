@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """Return the asset `dead_letters/<topic>`.
+    """Return the asset `<topic>/dead_letters`.
 
     It is materialized manually, after the producer, the schema or the registry was repaired.
     """
     spec = asset_spec(
         entry,
         "dead_letters",
-        deps=[["iceberg", entry.name]],
+        deps=[[entry.name, "iceberg"]],
         description=f"Records of {entry.name} that could not be decoded or that a check quarantined. `lakehouse "
         f"dead-letters` lists them. To decode them again, remove the reason, then materialize this asset.",
         kinds={"iceberg", "spark"},
@@ -49,7 +49,7 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         if result.recovered:
             # Only a materialization of the table triggers the assets downstream of it.
             partition = context.partition_key if context.has_partition_key else None
-            key = ["iceberg", entry.name]
+            key = [entry.name, "iceberg"]
             metadata = {"redriven": result.recovered}
             context.log_event(dg.AssetMaterialization(key, partition=partition, metadata=metadata))
         return dg.MaterializeResult(metadata={"attempted": result.attempted, "recovered": result.recovered})
@@ -65,14 +65,15 @@ class Depth(dg.Config):
 
 
 def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """Return the asset `ledger/<topic>`, a reconciliation, whose check `reconciled` fails on any difference."""
-    key, namespace = dg.AssetKey(["ledger", entry.name]), config.namespace
+    """Return the asset `<topic>/ledger`, a reconciliation, whose check `reconciled` fails on any difference."""
+    key, namespace = dg.AssetKey([entry.name, "ledger"]), config.namespace
 
     spec = asset_spec(
         entry,
         "ledger",
-        deps=[["iceberg", entry.name]],
-        description=f"Records that each commit of {group(entry)} ingested, reconciled with rows and dead letters.",
+        deps=[[entry.name, "iceberg"]],
+        description=f"Records that each commit of {group(entry)} ingested, reconciled with rows and dead letters. The "
+        "job ledger does it every day at 03:17 UTC.",
         kinds={"iceberg", "spark"},
     )
 
@@ -128,7 +129,7 @@ def ledger_check(config: Config, topic: Topic) -> CheckDefinition:
         report = check_ledger(context.resources.catalog, config.namespace, topic)
         return dg.AssetCheckResult(
             check_name=LEDGER,
-            asset_key=["iceberg", topic.name],
+            asset_key=[topic.name, "iceberg"],
             passed=report.is_consistent,
             description=ledger_page.summary(report.entries, report.findings),
             metadata={"commits": len(report.entries)} | _findings(report),
@@ -143,12 +144,13 @@ def _findings(report: "ReconciliationReport") -> dict[str, Any]:
 
 
 def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
-    """Return the asset `maintenance/<topic>`, which shares the writer's pool, so that only one of them runs."""
+    """Return the asset `<topic>/maintenance`, which shares the writer's pool, so that only one of them runs."""
     spec = asset_spec(
         entry,
         "maintenance",
-        deps=[["iceberg", entry.name]],
-        description=f"Compacts {group(entry)}, expires its snapshots and deletes orphan files.",
+        deps=[[entry.name, "iceberg"]],
+        description=f"Compacts {group(entry)}, expires its snapshots and deletes orphan files. The job maintenance "
+        "does it every day at 02:17 UTC.",
         kinds={"iceberg", "spark"},
     )
 
@@ -179,7 +181,7 @@ RUNNING = dg.DefaultScheduleStatus.RUNNING
 
 def nightly(config: Config, prefix: str, cron: str, description: str) -> dg.Definitions:
     """Return jobs and schedules that materialize all assets under a key prefix, at the times of a cron expression."""
-    topics = dg.AssetSelection.assets(*([prefix, topic] for topic in config.spark_topics))
+    topics = dg.AssetSelection.assets(*([topic, prefix] for topic in config.spark_topics))
     job = dg.define_asset_job(prefix, topics, description=description)
     schedules = [dg.ScheduleDefinition(job=job, cron_schedule=cron, description=description, default_status=RUNNING)]
     schedules += [_of_route(route, prefix, cron, description) for route in config.routes.values()]
@@ -191,7 +193,7 @@ def _of_route(route: Route, prefix: str, cron: str, description: str) -> dg.Sche
     assert topics is not None
     job = dg.define_asset_job(
         f"{prefix}_{naming.node_name(route.name)}",
-        dg.AssetSelection.assets([prefix, route.name]),
+        dg.AssetSelection.assets([route.name, prefix]),
         description=description,
     )
 

@@ -31,7 +31,7 @@ Verdict = Literal["passed", "warned", "failed", "error"]
 
 @dataclass(frozen=True)
 class Outcome:
-    """The verdict of one check of an asset, such as `iceberg/users`. A check that did not report is an error."""
+    """The verdict of one check of an asset, such as `users/iceberg`. A check that did not report is an error."""
 
     asset: str
     check: str
@@ -62,7 +62,7 @@ def run_asset_checks(
     chosen = [
         check
         for check in definitions.asset_checks or ()
-        if everything or all(key.asset_key.path[1] in entries for key in check.check_keys)
+        if everything or all(key.asset_key.path[0] in entries for key in check.check_keys)
     ]
     job = dg.define_asset_job("check", dg.AssetSelection.checks(*chosen))
     quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
@@ -105,7 +105,7 @@ def run_declared_checks(config: Config, topics: Sequence[Topic], resources: Reso
     """Run the checks of lakehouse.yaml on all published rows of the topics' tables."""
     for topic in topics:
         checks = {name: check for name, check in topic.checks.items() if not isinstance(check, RowCount)}
-        asset = f"iceberg/{topic.name}"
+        asset = f"{topic.name}/iceberg"
         try:
             catalog = catalog_of(topic, resources)
             if not checks:
@@ -141,7 +141,7 @@ def run_acceptance_checks(config: Config, topics: Sequence[Topic], resources: Re
     from lakehouse.pipeline.schemas.schema_decision import decide_schema
 
     for topic in (topic for topic in topics if topic.is_ingested):
-        asset, check = f"iceberg/{topic.name}", "schema_and_settings"
+        asset, check = f"{topic.name}/iceberg", "schema_and_settings"
         try:
             if topic.source.upstream:
                 own_bookmark(config, topic, resources, topic.topic)

@@ -199,9 +199,9 @@ def _stream_checks(config: Config, names: Collection[str]) -> Iterator[tuple[tup
             continue
         topic = "" if entry.name == name else name
         stages = "iceberg", *(reader.name for reader in configured(config))
-        yield from (((stage, entry.name), STREAMING, topic) for stage in stages)
+        yield from (((entry.name, stage), STREAMING, topic) for stage in stages)
         blocking = [check for check, one in entry.checks.items() if one.severity == "blocking"]
-        yield from ((("iceberg", entry.name), check, topic) for check in (RECORD_COUNT, KEY_NOT_NULL, *blocking))
+        yield from (((entry.name, "iceberg"), check, topic) for check in (RECORD_COUNT, KEY_NOT_NULL, *blocking))
     if any(entry.continuous for entry in (*config.topics.values(), *config.routes.values())):
         yield KAFKA, STREAMING, ""
 
@@ -210,14 +210,14 @@ def _last_runs(
     instance: dg.DagsterInstance, config: Config, names: Collection[str]
 ) -> Iterator[tuple[str, dg.AssetKey, str]]:
     """Yield each topic with its asset and the id of its last run, without routed topics whose last run succeeded."""
-    keys = {dg.AssetKey(["iceberg", name]): name for name in names if name in config.topics}
+    keys = {dg.AssetKey([name, "iceberg"]): name for name in names if name in config.topics}
     for record in instance.get_asset_records([*keys]):
         key = record.asset_entry.asset_key
         yield keys[key], key, record.asset_entry.last_run_id or ""
     attempts = instance.event_log_storage.get_latest_asset_partition_materialization_attempts_without_materializations
     routes = {name: route.name for route, name, _ in config.match_routes(names)}
     for route in dict.fromkeys(routes.values()):
-        key = dg.AssetKey(["iceberg", route])
+        key = dg.AssetKey([route, "iceberg"])
         yield from ((name, key, run_id) for name, (run_id, _) in attempts(key).items() if routes.get(name) == route)
 
 

@@ -65,10 +65,10 @@ class Check(ConfigModel):
 
     @property
     def statement(self) -> str:
-        """The description, or else the condition, or else the summary of this type of check."""
+        """The description, or else the condition, or else the summary of this type of check, without Markdown."""
         summary = (type(self).__doc__ or "").partition("\n")[0]
         summary = f"{', '.join(self.columns)}: {summary}" if self.columns else summary
-        return self.description or getattr(self, "condition", "").replace("`", "") or summary
+        return (self.description or getattr(self, "condition", "") or summary).replace("`", "")
 
     @property
     def tables(self) -> tuple[str, ...]:

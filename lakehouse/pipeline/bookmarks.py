@@ -170,7 +170,7 @@ def _read_position(config: Config, clients: Clients, source: Topic, target: str,
     if table is None or not has_rows or target_topic is None:
         raise LakehouseError(
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
-            f"was changed. Materialize iceberg/{source.name} first"
+            f"was changed. Materialize {source.name}/iceberg first"
         )
     return _Position(log, offsets, is_latest, chain, ref, table, last, target_topic.topic_id)
 

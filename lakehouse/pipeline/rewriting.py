@@ -73,7 +73,7 @@ def ingested(namespace: str, topic: Topic, clients: Clients, *, in_place: bool) 
     last = last_batch(table)
     if table is None or last is None:
         raise LakehouseError(
-            f"No record of '{topic.name}' was ingested yet. Nothing was changed. Materialize iceberg/{topic.name} first"
+            f"No record of '{topic.name}' was ingested yet. Nothing was changed. Materialize {topic.name}/iceberg first"
         )
     if in_place and RECREATED in table.properties:
         raise UnclearState(

@@ -80,7 +80,7 @@ def completed(config: Config, topic: Topic, materialized: Materialization, resou
     from openlineage.client.event_v2 import InputDataset, Job, OutputDataset, Run, RunEvent, RunState
     from openlineage.client.facet_v2 import job_type_job, output_statistics_output_dataset, parent_run
 
-    job = f"{materialized.stage}/{topic.name}"
+    job = f"{topic.name}/{materialized.stage}"
     parent = parent_run.ParentRunFacet(
         run=parent_run.Run(materialized.run_id),
         job=parent_run.Job(config.namespace, materialized.job),

@@ -147,7 +147,7 @@ class Reader(ABC):
                             f"{self.label} does not show snapshot {last.snapshot_id} of {self.table_name(earlier)}, "
                             f"the last one before topic '{topic.name}' rolled over, because {self.upstream} does not "
                             f"expose it. {self.table_name(ref)} was not exposed. Materialize "
-                            f"{self.upstream}/{topic.name}, then {self.name}/{topic.name}"
+                            f"{topic.name}/{self.upstream}, then {topic.name}/{self.name}"
                         )
         return expose(ref, table)
 
@@ -172,7 +172,7 @@ class Reader(ABC):
         registration = (self.counted if count else self.current)(ref, resources)
         if registration is None:
             missing = f"{self.label} has no table {self.table_name(ref)}"
-            raise LakehouseError(f"{missing}. Nothing was changed. Materialize {self.name}/{topic.name}")
+            raise LakehouseError(f"{missing}. Nothing was changed. Materialize {topic.name}/{self.name}")
         return registration
 
 

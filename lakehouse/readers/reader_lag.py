@@ -62,7 +62,7 @@ def measure_lag(stage: str, config: Config, topic: Topic, resources: Resources) 
         else:
             behind, shows = _iceberg(config, topic, resources, now_ms)
     except Exception as error:
-        return replace(stage_lag, failure=logged_reason(f"{stage}/{topic.name} could not be measured", error))
+        return replace(stage_lag, failure=logged_reason(f"{topic.name}/{stage} could not be measured", error))
     return replace(stage_lag, behind=behind, shows=shows)
 
 
@@ -86,18 +86,18 @@ def _derived(config: Config, topic: Topic, resources: Resources, now_ms: int) ->
             raise LakehouseError(
                 f"'{topic.name}' is not yet derived from rows of '{source.name}' (partition {partition}, from offset "
                 f"{position}) whose records Kafka no longer has. How long they have waited is unknown. "
-                f"Materialize kafka/{topic.name}"
+                f"Materialize {topic.name}/kafka"
             )
     if not pending_offsets and bookmark is None and _has_rows(chain):
         raise LakehouseError(
             f"'{source.name}' has rows of a topic that was recreated, and nothing records that '{topic.name}' was "
-            f"derived from them. How long they have waited is unknown. Materialize kafka/{topic.name}"
+            f"derived from them. How long they have waited is unknown. Materialize {topic.name}/kafka"
         )
     if bookmark and _may_lack_replayed_rows(chain, bookmark):
         raise LakehouseError(
             f"'{topic.name}' is not yet derived from rows that a redrive, a replay or ingestion after a rollback added "
             f"to '{source.name}' behind its position. How long their records have waited is unknown. Materialize "
-            f"kafka/{topic.name}"
+            f"{topic.name}/kafka"
         )
     oldest = resources.kafka.oldest_timestamp(source.topic, pending_offsets, last.end) if pending_offsets else {}
     return lag(pending_offsets, last.end, oldest, now_ms), None
@@ -132,7 +132,7 @@ def _derived_from_tableflow(config: Config, topic: Topic, source: Topic, resourc
     if behind is None:
         raise LakehouseError(
             f"'{topic.name}' was derived from snapshot {derived_from} of '{source.name}', which is expired. How long "
-            f"newer rows have waited is unknown. Materialize kafka/{topic.name}"
+            f"newer rows have waited is unknown. Materialize {topic.name}/kafka"
         )
     return behind
 

@@ -53,7 +53,7 @@ class TableChain:
             ref = self.newest[0]
             name = ref.first or ref.name
             raise LakehouseError(
-                f"Table {ref.namespace}.{name} has no published snapshot. Materialize iceberg/{name} first"
+                f"Table {ref.namespace}.{name} has no published snapshot. Materialize {name}/iceberg first"
             )
         return self.published
 

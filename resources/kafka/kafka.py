@@ -89,7 +89,7 @@ class Kafka(KafkaConnection):
         """Return the error for a topic that does not exist."""
         return LakehouseError(
             f"Topic '{topic}' does not exist at {self.servers}. Nothing was changed. "
-            f"Create it, or correct its name in lakehouse.yaml; the asset kafka/{topic} creates one that has a source"
+            f"Create it, or correct its name in lakehouse.yaml; the asset {topic}/kafka creates one that has a source"
         )
 
     def offsets_at(self, topic: str, timestamp_ms: int) -> dict[int, int]:

@@ -22,7 +22,7 @@ from lakehouse.definitions import defs
 from resources.confluent.confluent_cloud import ConfluentCloud
 from tests.support.clouds.confluent.server import ADMIN, ConfluentServer, Fault
 
-CONNECTOR, TABLE, CLUSTER = "kafka/trades:connector", "iceberg/trades:tableflow", "confluent/kafka_cluster:provisioned"
+CONNECTOR, TABLE, CLUSTER = "trades/kafka:connector", "trades/iceberg:tableflow", "confluent/kafka_cluster:provisioned"
 TOPIC = {"key": "userid", "engine": "tableflow", "source": {"type": "datagen", "schema_file": "schemas/users.avsc"}}
 ERROR, WARN = dg.AssetCheckSeverity.ERROR, dg.AssetCheckSeverity.WARN
 
@@ -268,7 +268,7 @@ def test_environment_without_confluent_has_no_such_check(monkeypatch: pytest.Mon
         for environment, definitions in loaded.items()
     }
     datagen = {
-        f"kafka/{name}:connector" for name, topic in loader.load().topics.items() if topic.source.connector(name)
+        f"{name}/kafka:connector" for name, topic in loader.load().topics.items() if topic.source.connector(name)
     }
     assert len(datagen) == 2
     assert checks["aws"] - checks["local"] == {*datagen, CLUSTER}

@@ -120,8 +120,8 @@ def test_environment_with_storage_of_confluent_has_its_catalog(declared, monkeyp
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
     monkeypatch.setenv("SPARK_REMOTE", "sc://localhost:1")
     graph = defs().resolve_asset_graph()
-    assert {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "orders"} == {"kafka", "iceberg"}
-    assert {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "users"} >= {"glue", "snowflake"}
+    assert {key.path[1] for key in graph.get_all_asset_keys() if key.path[0] == "orders"} == {"kafka", "iceberg"}
+    assert {key.path[1] for key in graph.get_all_asset_keys() if key.path[0] == "users"} >= {"glue", "snowflake"}
 
 
 @pytest.mark.parametrize(

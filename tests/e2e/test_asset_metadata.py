@@ -23,7 +23,7 @@ def published(resources):
     (asset,) = (
         asset
         for asset in topic_definitions(stream.config, stream.topic).assets
-        if asset.key == dg.AssetKey(["iceberg", stream.name])
+        if asset.key == dg.AssetKey([stream.name, "iceberg"])
     )
     result = dg.materialize([asset], resources=build_resources(load(PROJECT / "lakehouse.yaml"), "local"))
     (event,) = result.get_asset_materialization_events()
@@ -40,7 +40,7 @@ def test_table_metadata_has_sizes_and_no_sensitive_value(published):
     assert metadata["dagster/row_count"].value == 30
     assert {c.name: bool(c.description) for c in metadata["dagster/column_schema"].value.columns}["kafka_offset"]
     lineage = metadata["dagster/column_lineage"].value.deps_by_column
-    assert lineage["price"] == [dg.TableColumnDep(dg.AssetKey(["kafka", stream.name]), "price")]
+    assert lineage["price"] == [dg.TableColumnDep(dg.AssetKey([stream.name, "kafka"]), "price")]
     assert "kafka_offset" not in lineage
 
 

@@ -136,7 +136,7 @@ def test_ui_shows_chain_that_a_failed_check_stops(page, stream, token):
 
     schema_id = stream.schema()
     stream.produce([{"value": framed(schema_id, TRADES, trade(2, side="HOLD"))}])
-    status = materialize(page, f"assets/iceberg/{stream.name}")
+    status = materialize(page, f"assets/{stream.name}/iceberg")
     keep(page, "run-stopped-by-a-check")
     assert status == "Failure"
     assert verdict(page, stream, "side_known") == "Failed"

@@ -70,7 +70,7 @@ def stream(stack, resources, tmp_path_factory):
         spark = resources.spark.session(resources.catalog.spark_settings())
         table = f"lake.`{stream.namespace}`.`{stream.topic.table}`"
         spark.sql(f"INSERT INTO {table} SELECT * FROM {table} LIMIT 1")
-        materialize(instance, dg.AssetSelection.assets(["ledger", stream.name]))
+        materialize(instance, dg.AssetSelection.assets([stream.name, "ledger"]))
         yield stream
 
 
@@ -121,16 +121,16 @@ def test_asset_pages_request_no_url_of_records_or_schemas(page, requested, strea
     )
     for system in ("iceberg", "ledger", "dead_letters", "snowflake"):
         for view in ("overview", "events", "checks"):
-            visit(page, f"assets/{system}/{stream.name}?view={view}", expected_texts.get((system, view), ""))
-    visit(page, f"assets/iceberg/{stream.name}?view=lineage")
+            visit(page, f"assets/{stream.name}/{system}?view={view}", expected_texts.get((system, view), ""))
+    visit(page, f"assets/{stream.name}/iceberg?view=lineage")
     for column in ("text", "nested"):
-        visit(page, f"assets/iceberg/{stream.name}?view=overview&column={column}")
+        visit(page, f"assets/{stream.name}/iceberg?view=overview&column={column}")
     for system, check in (
         *(("iceberg", name) for name in (*CHECKS, "ledger")),
         ("ledger", "reconciled"),
         ("snowflake", "engines_agree"),
     ):
-        visit(page, f"assets/{system}/{stream.name}?view=checks&checkDetail={check}", expected_texts.get(check, ""))
+        visit(page, f"assets/{stream.name}/{system}?view=checks&checkDetail={check}", expected_texts.get(check, ""))
     with dg.DagsterInstance.get() as instance:
         for run in instance.get_runs():
             visit(page, f"runs/{run.run_id}")
@@ -147,8 +147,8 @@ def test_markdown_metadata_would_request_urls(page, requested, stream):
         "table": as_table([image.format("name")], [[image.format("value")]]),
     }
     with dg.DagsterInstance.get() as instance:
-        instance.report_runless_asset_event(dg.AssetMaterialization(["glue", stream.name], metadata=metadata))
-    page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/assets/glue/{stream.name}?view=overview")
+        instance.report_runless_asset_event(dg.AssetMaterialization([stream.name, "glue"], metadata=metadata))
+    page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/assets/{stream.name}/glue?view=overview")
     page.get_by_text("control-value").first.wait_for()
     page.wait_for_load_state("networkidle")
     assert {url.rpartition("/")[2] for url in requested if "control" in url} == {"control-raw"}

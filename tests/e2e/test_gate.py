@@ -43,7 +43,7 @@ def produce(stream, *changes):
 def materialize_chain(stream):
     built = build_resources(load(PROJECT / "lakehouse.yaml"), "local")
     assets = topic_definitions(stream.config, stream.topic).assets
-    selected = [asset for asset in assets if asset.key.path[0] in ("iceberg", "glue", "snowflake")]
+    selected = [asset for asset in assets if asset.key.path[1] in ("iceberg", "glue", "snowflake")]
     assert dg.materialize(selected, resources=built).success
 
 

@@ -66,7 +66,7 @@ def kill(*processes):
 
 def test_run_killed_in_batch_is_retried(stack, stream, instance):
     def is_materialized():
-        return instance.get_latest_materialization_event(dg.AssetKey(["iceberg", stream.name]))
+        return instance.get_latest_materialization_event(dg.AssetKey([stream.name, "iceberg"]))
 
     killed = set()
     for servers in ALSO_KILLED.values():

@@ -19,14 +19,14 @@ MATERIALIZE = """
 import json, sys
 import dagster as dg
 from lakehouse.definitions import defs
-keys = [dg.AssetKey([stage, sys.argv[1]]) for stage in sys.argv[2:]]
+keys = [dg.AssetKey([sys.argv[1], stage]) for stage in sys.argv[2:]]
 selected = dg.AssetSelection.assets(*keys) | dg.AssetSelection.checks_for_assets(*keys)
 job = dg.Definitions.merge(defs(), dg.Definitions(jobs=[dg.define_asset_job("one", selected)])).resolve_job_def("one")
 with dg.DagsterInstance.ephemeral() as instance:
     result = job.execute_in_process(instance=instance, raise_on_error=False)
     if failures := [str(event.event_specific_data.error) for event in result.all_events if event.is_step_failure]:
         sys.exit("\\n".join(failures))
-    evaluations = {"/".join([e.asset_key.path[0], e.check_name]): e for e in result.get_asset_check_evaluations()}
+    evaluations = {"/".join([e.asset_key.path[1], e.check_name]): e for e in result.get_asset_check_evaluations()}
     print(json.dumps({name: [e.passed, e.description] for name, e in evaluations.items()}))
 """
 

@@ -161,8 +161,8 @@ def test_reader_setting_defines_the_assets(block, trades, tmp_path, monkeypatch)
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
     assert load().environments["local"]["rest_catalog"]
     graph = defs().resolve_asset_graph()
-    assert f"rest/{stream.name}" in {key.to_user_string() for key in graph.get_all_asset_keys()}
-    assert any(key.asset_key.path[0] == "rest" for key in graph.asset_check_keys)
+    assert f"{stream.name}/rest" in {key.to_user_string() for key in graph.get_all_asset_keys()}
+    assert any(key.asset_key.path[1] == "rest" for key in graph.asset_check_keys)
 
 
 def test_readers_all_have_a_recipe():

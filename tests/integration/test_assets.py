@@ -53,21 +53,21 @@ def test_materialize_chain_passes_all_checks(resources, stream):
     assert result.success
     name = stream.name
     assert evaluations(result) == {
-        (f"iceberg/{name}", "record_count"): (True, True),
-        (f"iceberg/{name}", "key_not_null"): (True, True),
-        (f"iceberg/{name}", "fresh"): (True, False),
-        (f"iceberg/{name}", "ledger"): (True, False),
-        (f"ledger/{name}", "reconciled"): (True, False),
-        (f"glue/{name}", "registration_current"): (True, True),
-        (f"glue/{name}", "fresh"): (True, False),
-        (f"snowflake/{name}", "fresh"): (True, False),
-        (f"snowflake/{name}", "engines_agree"): (True, False),
-        (f"snowflake/{name}", "matches_iceberg"): (True, False),
+        (f"{name}/iceberg", "record_count"): (True, True),
+        (f"{name}/iceberg", "key_not_null"): (True, True),
+        (f"{name}/iceberg", "fresh"): (True, False),
+        (f"{name}/iceberg", "ledger"): (True, False),
+        (f"{name}/ledger", "reconciled"): (True, False),
+        (f"{name}/glue", "registration_current"): (True, True),
+        (f"{name}/glue", "fresh"): (True, False),
+        (f"{name}/snowflake", "fresh"): (True, False),
+        (f"{name}/snowflake", "engines_agree"): (True, False),
+        (f"{name}/snowflake", "matches_iceberg"): (True, False),
     }
     [event] = [
         e.step_materialization_data.materialization
         for e in result.all_events
-        if e.is_step_materialization and e.asset_key.path[0] == "iceberg"
+        if e.is_step_materialization and e.asset_key.path[1] == "iceberg"
     ]
     assert event.metadata["dagster/row_count"].value == 300
     sql = f'SELECT COUNT(*), SUM(PRICE * QUANTITY) FROM {stream.namespace}."{stream.topic.table.upper()}"'
@@ -81,7 +81,7 @@ def test_materialize_reports_check_that_fails_in_either_batch(resources):
     declared = {name: {"type": "expression", "sql": sql, "severity": "warn"} for name, sql in checks.items()}
     stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 20, "checks": declared})
     stream.produce_trades(range(40))
-    table = dg.AssetKey(["iceberg", stream.name])
+    table = dg.AssetKey([stream.name, "iceberg"])
     with dg.DagsterInstance.ephemeral() as instance:
         result = materialize(stream, instance, asset_selection=[table])
 
@@ -94,14 +94,14 @@ def test_materialize_reports_batch_before_a_refused_one(resources):
     stream = Stream(resources, partitions=1, settings={"max_records_per_batch": 10, "errors": "suspend"})
     stream.produce_trades(range(10))
     stream.produce([{"value": b"bad"}])
-    table = dg.AssetKey(["iceberg", stream.name])
+    table = dg.AssetKey([stream.name, "iceberg"])
     with dg.DagsterInstance.ephemeral() as instance:
         result = materialize(stream, instance, asset_selection=[table])
         event = instance.get_latest_materialization_event(table)
 
     assert not result.success
     assert event is not None and event.asset_materialization.metadata["dagster/row_count"].value == 10
-    assert evaluations(result)[f"iceberg/{stream.name}", "record_count"] == (True, True)
+    assert evaluations(result)[f"{stream.name}/iceberg", "record_count"] == (True, True)
     assert [row["kafka_offset"] for row in stream.rows()] == [*range(10)]
 
 
@@ -112,10 +112,10 @@ def test_materialize_failed_audit_publishes_nothing(resources, stream, monkeypat
 
     assert not result.success
     assert evaluations(result) == {
-        (f"iceberg/{stream.name}", "record_count"): (False, True),
-        (f"iceberg/{stream.name}", "key_not_null"): (True, True),
+        (f"{stream.name}/iceberg", "record_count"): (False, True),
+        (f"{stream.name}/iceberg", "key_not_null"): (True, True),
     }
-    materialized = {e.asset_key.path[0] for e in result.all_events if e.is_step_materialization}
+    materialized = {e.asset_key.path[1] for e in result.all_events if e.is_step_materialization}
     assert not materialized
     table = stream.table()
     assert table.current_snapshot() is None
@@ -148,5 +148,5 @@ def test_sensor_reports_only_topics_with_new_offsets(resources, stream):
         cursor = tick.cursor
         reported.append([(event.asset_key.path, event.metadata["offsets"].value) for event in tick.asset_events])
 
-    key = ["kafka", stream.name]
+    key = [stream.name, "kafka"]
     assert reported == [[(key, 300)], [(key, 305)], [], [(key, 308)]]

@@ -185,7 +185,7 @@ def test_dagster_blocking_check_stops_chain_warning_does_not(resources):
     }
     stream = Stream(resources, partitions=1, settings={"checks": checks})
     assets = list(topic_definitions(stream.config, stream.topic).assets)
-    chain = [asset for asset in assets if asset.key.path[0] in ("iceberg", "glue")]
+    chain = [asset for asset in assets if asset.key.path[1] in ("iceberg", "glue")]
     built = build_resources(load(PROJECT / "lakehouse.yaml"), "local")
 
     def run():
@@ -204,7 +204,7 @@ def test_dagster_blocking_check_stops_chain_warning_does_not(resources):
     assert not second.success
     blocked = {e.check_name: e.passed for e in second.get_asset_check_evaluations()}
     assert (blocked["price_sane"], blocked["record_count"]) == (False, True)
-    assert [e.asset_key.path[0] for e in second.get_asset_materialization_events()] == []
+    assert [e.asset_key.path[1] for e in second.get_asset_materialization_events()] == []
     assert len(stream.rows()) == 2
 
 

@@ -106,7 +106,7 @@ def test_check_reports_edited_settings_as_ingestion_does(resources, edited, verd
     result = CliRunner().invoke(main, ["check", stream.name, "--json"])
 
     [reported] = [one for one in json.loads(result.stdout)["checks"] if one["check"] == "schema_and_settings"]
-    assert reported["asset"] == f"iceberg/{stream.name}" and reported["verdict"] == verdict
+    assert reported["asset"] == f"{stream.name}/iceberg" and reported["verdict"] == verdict
     assert re.search(message, reported["message"])
 
 

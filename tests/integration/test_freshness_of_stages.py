@@ -41,19 +41,19 @@ def test_freshness_stale_stage_is_reported_and_run_requested(resources):
             result = sensor.evaluate_tick(context)
         for event in result.asset_events:
             instance.report_runless_asset_event(event)
-        verdicts = {event.asset_key.path[0]: (event.passed, event.description) for event in result.asset_events}
-        requested = [[key.path[0] for key in request.asset_selection] for request in result.run_requests]
+        verdicts = {event.asset_key.path[1]: (event.passed, event.description) for event in result.asset_events}
+        requested = [[key.path[1] for key in request.asset_selection] for request in result.run_requests]
         return verdicts, requested, result.cursor
 
     def checked():
         keys = [
-            dg.AssetCheckKey(dg.AssetKey([stage, stream.name]), "fresh")
+            dg.AssetCheckKey(dg.AssetKey([stream.name, stage]), "fresh")
             for stage in stages_of(stream.config, stream.topic)
         ]
         job = dg.define_asset_job("checks", dg.AssetSelection.checks(*keys))
         job_checks = dg.Definitions.merge(definitions, dg.Definitions(jobs=[job])).resolve_job_def("checks")
         result = job_checks.execute_in_process(instance=instance)
-        return {e.asset_key.path[0]: e.passed for e in result.get_asset_check_evaluations()}
+        return {e.asset_key.path[1]: e.passed for e in result.get_asset_check_evaluations()}
 
     with dg.DagsterInstance.ephemeral() as instance:
         produce(stream, 5, ago_ms=AN_HOUR_MS)
@@ -83,7 +83,7 @@ def test_freshness_stale_stage_is_reported_and_run_requested(resources):
         ).success
         assert tick(cursor)[0].keys() == {"iceberg", "glue", "snowflake"}
 
-        chain = [asset for asset in declared.assets if asset.key.path[0] in ("iceberg", "glue", "snowflake")]
+        chain = [asset for asset in declared.assets if asset.key.path[1] in ("iceberg", "glue", "snowflake")]
         assert dg.materialize(chain, resources=built, instance=instance).success
         verdicts, requested, cursor = tick(cursor)
         assert (verdicts, requested) == ({"iceberg": (True, "topic → Iceberg: up to date")}, [])

@@ -274,5 +274,5 @@ def test_status_and_sensor_report_lag_of_rest_catalog(resources, stream, polaris
         dg.build_sensor_context(instance=instance, resources=systems, definitions=dg.Definitions()) as context,
     ):
         result = freshness_sensor(config).evaluate_tick(context)
-    descriptions = {event.asset_key.path[0]: event.description for event in result.asset_events}
+    descriptions = {event.asset_key.path[1]: event.description for event in result.asset_events}
     assert "1 snapshot behind" in descriptions["rest"]

@@ -100,7 +100,7 @@ class World:
 
     def materialize(self, *systems):
         """Run the topic's assets of these systems, or of all, and their checks; then the alert and lineage sensors."""
-        keys = [[system, self.stream.name] for system in systems]
+        keys = [[self.stream.name, system] for system in systems]
         assets = dg.AssetSelection.assets(*keys) if keys else dg.AssetSelection.all(include_sources=False)
         definitions = dg.Definitions.merge(defs(), dg.Definitions(jobs=[dg.define_asset_job("whole", assets)]))
         run = definitions.resolve_job_def("whole").execute_in_process(
@@ -193,7 +193,7 @@ def _duplicate_row(stream):
 
 def samples(world, check):
     """Return the columns of the samples that a check shows."""
-    key = dg.AssetKey(["iceberg", world.stream.name])
+    key = dg.AssetKey([world.stream.name, "iceberg"])
     events = [event.dagster_event.event_specific_data for event in world.logs() if event.is_dagster_event]
     evaluated = [
         evaluation
@@ -271,7 +271,7 @@ def test_misspelt_sensitive_column_stops_topic(resources, tmp_path):
     produce(stream, BEFORE, 1, secret="maiden_name")
     with pytest.MonkeyPatch.context() as patch, dg.DagsterInstance.ephemeral() as instance:
         patch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
-        asset = next(a for a in defs().assets if dg.AssetKey(["iceberg", stream.name]) in getattr(a, "keys", ()))
+        asset = next(a for a in defs().assets if dg.AssetKey([stream.name, "iceberg"]) in getattr(a, "keys", ()))
         built = build_resources(load(), "local")
         run = dg.materialize([asset], instance=instance, resources=built, raise_on_error=False)
         [failure] = [event for event in run.all_events if event.is_step_failure]

@@ -209,12 +209,12 @@ def test_stream_commit_requests_derived_topic(resources):
         StreamService(config, [source.topic], resources, [].append, instance, once=True).run()
         after = dg.evaluate_automation_conditions(definitions, instance, cursor=before.cursor)
 
-    key = dg.AssetKey(["kafka", derived.name])
+    key = dg.AssetKey([derived.name, "kafka"])
     assert (before.get_num_requested(key), after.get_num_requested(key)) == (0, 1)
     checks = {
         result.key for result in after.results if isinstance(result.key, dg.AssetCheckKey) and result.true_subset.size
     }
-    assert not [check for check in checks if check.asset_key == dg.AssetKey(["iceberg", source.name])]
+    assert not [check for check in checks if check.asset_key == dg.AssetKey([source.name, "iceberg"])]
 
 
 def test_stream_route_topics_are_partitions_in_dagster(resources):
@@ -228,7 +228,7 @@ def test_stream_route_topics_are_partitions_in_dagster(resources):
     with dg.instance_for_test() as instance:
         existing = [*names, "of_somebody_else"]
         StreamService(config, select_topics(config, [], existing), resources, [].append, instance, once=True).run()
-        partitions = {stage: instance.get_materialized_partitions(dg.AssetKey([stage, "both"])) for stage in STAGES}
+        partitions = {stage: instance.get_materialized_partitions(dg.AssetKey(["both", stage])) for stage in STAGES}
 
     assert partitions == dict.fromkeys(STAGES, set(names))
     tables = {name: one.table(f"of_{naming.table_name(name)}").scan().to_arrow() for name in names}
@@ -256,7 +256,7 @@ def test_stream_blocking_check_is_reported_failed_and_passed(resources):
     users.produce_trades(range(3))
     users.ingest()
     stream.produce_trades(range(9))
-    check = dg.AssetCheckKey(dg.AssetKey(["iceberg", stream.name]), "known")
+    check = dg.AssetCheckKey(dg.AssetKey([stream.name, "iceberg"]), "known")
     with dg.instance_for_test() as instance:
 
         def verdicts():

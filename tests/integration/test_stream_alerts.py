@@ -84,21 +84,21 @@ def test_bad_record_is_one_alert_and_one_recovery(stack, resources, tmp_path, mo
             lambda: watched.messages() and sum("BadRecords" in line for line in lines) > 1,
         )
         [message] = watched.messages()
-        assert message.startswith(f"*Check failed (ERROR): streaming of iceberg/{stream.name}*\n1 record of ")
+        assert message.startswith(f"*Check failed (ERROR): streaming of {stream.name}/iceberg*\n1 record of ")
         assert "cannot be decoded" in message and "partition" in message
 
         checked = CliRunner().invoke(main, ["check", stream.name, "--json"])
         failed = {
             check["check"]: check for check in json.loads(checked.output)["checks"] if check["verdict"] == "failed"
         }
-        assert (checked.exit_code, failed["streaming"]["asset"]) == (1, f"iceberg/{stream.name}")
+        assert (checked.exit_code, failed["streaming"]["asset"]) == (1, f"{stream.name}/iceberg")
         assert "cannot be decoded" in failed["streaming"]["message"]
         assert "a stream reports that 'streaming' fails" in CliRunner().invoke(main, ["status"]).output
 
         corrected = stream.topic.model_copy(update={"errors": "log"})
         StreamService(stream.config, [corrected], resources, lines.append, instance, once=True).run()
         assert [text.partition("\n")[0] for text in watched.messages()[1:]] == [
-            f"*Check recovered: streaming of iceberg/{stream.name}*"
+            f"*Check recovered: streaming of {stream.name}/iceberg*"
         ]
     assert "streaming" not in CliRunner().invoke(main, ["check", stream.name]).output
     assert len(stream.rows()) == 3
@@ -125,13 +125,13 @@ def test_reader_failure_is_one_alert_and_one_recovery(resources):
             lambda: watched.messages() and sum(REFUSED in line for line in lines) > 1,
         )
         [message] = watched.messages()
-        assert message == f"*Check failed (ERROR): streaming of snowflake/{stream.name}*\n{REFUSED}"
+        assert message == f"*Check failed (ERROR): streaming of {stream.name}/snowflake*\n{REFUSED}"
 
         errors = StreamService(stream.config, [stream.topic], systems, lines.append, instance, once=True).run()
-        assert {name: str(error) for name, error in errors.items()} == {f"snowflake/{stream.name}": REFUSED}
+        assert {name: str(error) for name, error in errors.items()} == {f"{stream.name}/snowflake": REFUSED}
 
         stream.produce_trades(range(3, 5))
         assert StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run() == {}
         assert [text.partition("\n")[0] for text in watched.messages()[1:]] == [
-            f"*Check recovered: streaming of snowflake/{stream.name}*"
+            f"*Check recovered: streaming of {stream.name}/snowflake*"
         ]

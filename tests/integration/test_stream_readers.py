@@ -17,7 +17,7 @@ def test_stream_commit_is_in_dagster_glue_and_snowflake(resources):
     with dg.instance_for_test() as instance:
         errors = StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
         events = {
-            stage: instance.get_latest_materialization_event(dg.AssetKey([stage, stream.name])) for stage in STAGES
+            stage: instance.get_latest_materialization_event(dg.AssetKey([stream.name, stage])) for stage in STAGES
         }
 
     assert errors == {} and any("70 records → 70 rows" in line for line in lines)

@@ -76,7 +76,7 @@ def test_tableflow_asset_checks_rows_and_keeps_snapshot(resources, published, na
     evaluations = {e.check_name: e for e in result.get_asset_check_evaluations()}
     assert evaluations["has_id"].passed and not evaluations["is_paid"].passed
     assert evaluations["is_paid"].metadata["failing_rows"].value == 1
-    [event] = result.asset_materializations_for_node("iceberg__orders")
+    [event] = result.asset_materializations_for_node("orders__iceberg")
     assert event.metadata["dagster/row_count"].value == 3
     columns = event.metadata["dagster/column_lineage"].value.deps_by_column.keys()
     assert {"orderid", "paid"} <= columns and not columns & set(NAMINGS[naming][:2])

@@ -64,7 +64,7 @@ def test_stream_status_and_check_report_stages_of_table_only(ingested):
     status = run("status")
     assert "topic → Iceberg" in status and "Glue" not in status and "Snowflake" not in status
     report = json.loads(run("check", "--json"))
-    assert {check["asset"] for check in report["checks"]} == {f"iceberg/{ingested.name}"}
+    assert {check["asset"] for check in report["checks"]} == {f"{ingested.name}/iceberg"}
     assert {check["verdict"] for check in report["checks"]} == {"passed"}
 
 
@@ -105,4 +105,4 @@ def test_main_job_and_checks_of_dagster_succeed(ingested):
     assert result.success
     checks = {evaluation.check_name for evaluation in result.get_asset_check_evaluations() if evaluation.passed}
     assert {"fresh", "price_set"} <= checks and "engines_agree" not in checks
-    assert {event.asset_key.path[0]: event.passed for event in tick.asset_events} == {"iceberg": True}
+    assert {event.asset_key.path[1]: event.passed for event in tick.asset_events} == {"iceberg": True}

@@ -60,13 +60,13 @@ def test_definitions_have_parts_of_declared_readers_only(environment, readers, s
     dg.Definitions.validate_loadable(loaded)
     graph, common = (
         loaded.resolve_asset_graph(),
-        {"kafka", "iceberg", "dead_letters", "ledger", "maintenance", "stream"},
+        {"kafka", "iceberg", "dead_letters", "ledger", "maintenance", "kafka_clients"},
     )
-    assert {key.path[0] for key in graph.get_all_asset_keys()} == common | stages
-    agreeing = {key.asset_key.path[0] for key in graph.asset_check_keys if key.name == "engines_agree"}
+    assert {key.path[1] for key in graph.get_all_asset_keys()} == common | stages
+    agreeing = {key.asset_key.path[1] for key in graph.asset_check_keys if key.name == "engines_agree"}
     assert agreeing == ({compared} if compared else set())
-    steps = {node.name.partition("__")[0] for node in loaded.resolve_job_def(JOB).nodes}
-    assert steps == {"iceberg", "checks", *stages}
+    steps = {node.name.partition("__")[2] for node in loaded.resolve_job_def(JOB).nodes}
+    assert steps == {stage + step for stage in ("iceberg", *stages) for step in ("", "__checks")} | {"kafka__checks"}
     assert set(READERS) & set(loaded.resources) == set(readers)
 
 

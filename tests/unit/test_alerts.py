@@ -223,15 +223,15 @@ def test_alert_check_without_run_is_sent_per_partition(instance, slack):
     checks.tick()
     # Dagster 1.13 stores one evaluation without a run for each partition of a check, and rejects the next.
     for passed, partition in [(False, "a"), (True, "b"), (False, "c"), (False, None), (False, None), (True, None)]:
-        report(instance, "iceberg/shop", passed, partition)
+        report(instance, "shop/iceberg", passed, partition)
     checks.tick()
     assert slack.texts() == [
-        "*Check failed (WARN): fresh of iceberg/shop [a]*",
-        "*Check failed (WARN): fresh of iceberg/shop [c]*",
-        "*Check failed (WARN): fresh of iceberg/shop*",
-        "*Check recovered: fresh of iceberg/shop*",
+        "*Check failed (WARN): fresh of shop/iceberg [a]*",
+        "*Check failed (WARN): fresh of shop/iceberg [c]*",
+        "*Check failed (WARN): fresh of shop/iceberg*",
+        "*Check recovered: fresh of shop/iceberg*",
     ]
-    assert json.loads(checks.cursor)["failing"] == ["fresh of iceberg/shop [a]", "fresh of iceberg/shop [c]"]
+    assert json.loads(checks.cursor)["failing"] == ["fresh of shop/iceberg [a]", "fresh of shop/iceberg [c]"]
 
 
 def test_alert_check_of_other_code_location_is_not_sent(instance, slack):

@@ -5,7 +5,7 @@ import pytest
 
 from assets.entry import on_upstream_change, with_the_asset
 
-KAFKA, ICEBERG, GLUE, SNOWFLAKE = (dg.AssetKey([system, "t"]) for system in ("kafka", "iceberg", "glue", "snowflake"))
+KAFKA, ICEBERG, GLUE, SNOWFLAKE = (dg.AssetKey(["t", system]) for system in ("kafka", "iceberg", "glue", "snowflake"))
 
 
 class Ticks:

@@ -112,17 +112,17 @@ def test_freshness_broken_topics_leave_others_measured(config, systems, instance
         result = tick(sensor, instance, systems, cursor)
         cursor = result.cursor
         checks = {event.asset_key.to_user_string(): event for event in result.asset_events}
-        assert checks.keys() == {f"{stage}/{name}" for name in NAMES for stage in ("iceberg", "glue", "snowflake")}
+        assert checks.keys() == {f"{name}/{stage}" for name in NAMES for stage in ("iceberg", "glue", "snowflake")}
         assert {key for key, event in checks.items() if not event.passed} == {
-            "glue/orders",
-            "glue/trades",
-            "snowflake/carts",
+            "orders/glue",
+            "trades/glue",
+            "carts/snowflake",
         }
-        assert UNCLEAR in plain(checks["glue/orders"].description)
-        assert "lacks USAGE" in checks["snowflake/carts"].description
+        assert UNCLEAR in plain(checks["orders/glue"].description)
+        assert "lacks USAGE" in checks["carts/snowflake"].description
         # The text may quote a row, so only the type is shown.
-        assert "ValueError" in checks["glue/trades"].description
-        assert ROW not in str(checks["glue/trades"]) + caplog.text
+        assert "ValueError" in checks["trades/glue"].description
+        assert ROW not in str(checks["trades/glue"]) + caplog.text
         assert "in registration" in caplog.text
         assert json.loads(cursor)["after"] == f"{NAMES[-1]}/{NAMES[-1]}"
 
@@ -130,7 +130,7 @@ def test_freshness_broken_topics_leave_others_measured(config, systems, instance
 def test_freshness_failed_measurement_is_stored_as_failed_check(config, systems, instance):
     for event in tick(freshness_sensor(config), instance, systems).asset_events:
         instance.report_runless_asset_event(event)
-    key = dg.AssetCheckKey(dg.AssetKey(["glue", "orders"]), "fresh")
+    key = dg.AssetCheckKey(dg.AssetKey(["orders", "glue"]), "fresh")
     record = instance.get_latest_asset_check_evaluation_record(key)
     assert record.status == AssetCheckExecutionRecordStatus.FAILED
 
@@ -138,11 +138,11 @@ def test_freshness_failed_measurement_is_stored_as_failed_check(config, systems,
 def test_topic_offsets_unreadable_topic_leaves_others_reported(config, systems, instance):
     systems["kafka"].broken["orders"] = "Topic 'orders' does not exist"
     result = tick(topic_offsets_sensor(config), instance, systems)
-    assert [event.asset_key.path[1] for event in result.asset_events] == ["carts", "trades", "users"]
+    assert [event.asset_key.path[0] for event in result.asset_events] == ["carts", "trades", "users"]
     # Once readable, the topic is reported like any topic with new records.
     del systems["kafka"].broken["orders"]
     result = tick(topic_offsets_sensor(config), instance, systems, result.cursor)
-    assert [event.asset_key.path[1] for event in result.asset_events] == ["orders"]
+    assert [event.asset_key.path[0] for event in result.asset_events] == ["orders"]
 
 
 def test_status_broken_topics_show_their_failure(config, systems):
@@ -174,7 +174,7 @@ def test_routed_topic_with_invalid_name_leaves_others_working(config, systems, i
         assert [event.partition for event in result.asset_events] == list(NAMES)
         for request in result.dynamic_partitions_requests:
             instance.add_dynamic_partitions(request.partitions_def_name, list(request.partition_keys))
-        checks = {e.asset_key.path[0]: e for e in tick(freshness_sensor(config), instance, systems).asset_events}
+        checks = {e.asset_key.path[1]: e for e in tick(freshness_sensor(config), instance, systems).asset_events}
         assert "0bad: topic → Iceberg: unknown: Route 'all'" in plain(checks["iceberg"].description)
         failures = {status.topic: status.failure for status in topic_statuses(config, SimpleNamespace(**systems))}
         assert failures.keys() == {*NAMES, "0bad"} and failures["0bad"].startswith("Route 'all'")

@@ -18,7 +18,7 @@ CONFIG = Config(
 KAFKA = ["shop.a", "shop.b", "users"]
 
 
-@dg.asset_check(asset=["iceberg", "shop"])
+@dg.asset_check(asset=["shop", "iceberg"])
 def fresh(context: dg.AssetCheckExecutionContext):
     """Pass for each topic, and name those of the route."""
     assert not {"shop", "shop.a", "shop.b"}.isdisjoint(context.run.tags[ONLY].split(","))
@@ -35,7 +35,7 @@ def refuses(context):
     raise LakehouseError("Glue has no table n.users")
 
 
-@dg.asset_check(asset=["iceberg", "users"])
+@dg.asset_check(asset=["users", "iceberg"])
 def ledger():
     return dg.AssetCheckResult(passed=True)
 
@@ -48,16 +48,16 @@ def provisioned():
 @pytest.mark.parametrize(
     ("names", "expected"),
     [
-        (["shop.b"], {"iceberg/shop": "shop.b"}),
-        (["shop.a", "users"], {"iceberg/shop": "shop.a", "iceberg/users": ""}),
-        (["shop"], {"iceberg/shop": "shop.a, shop.b"}),
-        (["shop", "shop.b"], {"iceberg/shop": "shop.a, shop.b"}),
-        (["users"], {"iceberg/users": ""}),
-        (["users", "shop"], {"iceberg/users": "", "iceberg/shop": "shop.a, shop.b", "confluent/kafka_cluster": ""}),
+        (["shop.b"], {"shop/iceberg": "shop.b"}),
+        (["shop.a", "users"], {"shop/iceberg": "shop.a", "users/iceberg": ""}),
+        (["shop"], {"shop/iceberg": "shop.a, shop.b"}),
+        (["shop", "shop.b"], {"shop/iceberg": "shop.a, shop.b"}),
+        (["users"], {"users/iceberg": ""}),
+        (["users", "shop"], {"users/iceberg": "", "shop/iceberg": "shop.a, shop.b", "confluent/kafka_cluster": ""}),
     ],
 )
 def test_check_of_routed_topic_runs_the_checks_of_its_route(names, expected):
-    specs = [dg.AssetSpec(key) for key in (["iceberg", "shop"], ["iceberg", "users"], ["confluent", "kafka_cluster"])]
+    specs = [dg.AssetSpec(key) for key in (["shop", "iceberg"], ["users", "iceberg"], ["confluent", "kafka_cluster"])]
     checks = [fresh, ledger, provisioned]
     definitions = dg.Definitions(assets=specs, asset_checks=checks)
     outcomes = list(run_asset_checks(definitions, CONFIG, names, KAFKA))
@@ -69,7 +69,7 @@ def test_checks_that_raise_have_reasons_of_their_own():
     runs = {"first": breaks, "second": refuses}
     checks = [CheckDefinition(name, "", frozenset(), run) for name, run in runs.items()]
     definition = asset_checks(CONFIG.topics["users"], "iceberg", checks)
-    assets = [dg.AssetSpec(["iceberg", "users"])]
+    assets = [dg.AssetSpec(["users", "iceberg"])]
     definitions = dg.Definitions(assets=assets, asset_checks=[definition])
     outcomes = list(run_asset_checks(definitions, CONFIG, ["users"], KAFKA))
     assert {one.check: (one.verdict, one.message) for one in outcomes} == {

@@ -16,7 +16,7 @@ def test_reserved_names_include_every_built_in_check(continuous):
     resources = dg.Definitions(resources=dict.fromkeys(SYSTEMS, dg.ResourceDefinition.none_resource()))
     graph = dg.Definitions.merge(topic_definitions(config, topic), resources).resolve_asset_graph()
 
-    assert {key.name for key in graph.asset_check_keys if key.asset_key.path[0] == "iceberg"} <= set(RESERVED)
+    assert {key.name for key in graph.asset_check_keys if key.asset_key.path[1] == "iceberg"} <= set(RESERVED)
 
 
 @pytest.mark.parametrize("type_", registered())

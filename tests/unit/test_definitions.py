@@ -26,7 +26,16 @@ def test_defs_declared_topic_has_assets_of_every_system(loaded):
     topics = loader.load().topics
     keys = {key.to_user_string() for key in loaded.resolve_asset_graph().get_all_asset_keys()}
     systems = ("kafka", "iceberg", "glue", "snowflake", "ledger", "maintenance")
-    assert keys == {f"{system}/{topic}" for topic in topics for system in systems}
+    assert keys == {f"{topic}/{system}" for topic in topics for system in systems}
+
+
+def test_run_configuration_has_no_settings_of_systems(loaded):
+    job = loaded.resolve_job_def("all_topics")
+    elsewhere = {"resources": {"kafka": {"config": {"bootstrap_servers": "elsewhere:9092"}}}}
+    with pytest.raises(
+        dg.DagsterInvalidConfigError, match=r'Received unexpected config entry "bootstrap_servers" .* Expected: "{ }"'
+    ):
+        dg.validate_run_config(job, elsewhere)
 
 
 def test_defs_ledger_and_maintenance_have_daily_schedules(loaded):
@@ -34,7 +43,7 @@ def test_defs_ledger_and_maintenance_have_daily_schedules(loaded):
         return {node.name for node in loaded.resolve_job_def(job).nodes}
 
     for job in ("ledger", "maintenance"):
-        assert nodes(job) == {f"{job}__{topic}" for topic in loader.load().topics}
+        assert nodes(job) == {f"{topic}__{job}" for topic in loader.load().topics}
         assert not nodes("all_topics") & nodes(job)
     running = dg.DefaultScheduleStatus.RUNNING
     schedules = {(schedule.job_name, schedule.default_status) for schedule in loaded.schedules}
@@ -77,10 +86,10 @@ def test_defs_topic_of_other_producer_is_external_asset(tmp_path, monkeypatch):
 
     jobs = {job.name: job for job in loaded.get_repository_def().get_all_jobs()}
     steps = {node.name for node in jobs["all_topics"].nodes if "theirs" in node.name and "checks" not in node.name}
-    assert steps == {"iceberg__theirs", "glue__theirs", "snowflake__theirs"}
+    assert steps == {"theirs__iceberg", "theirs__glue", "theirs__snowflake"}
     graph = loaded.resolve_asset_graph()
-    assert graph.get(dg.AssetKey(["kafka", "theirs"])).is_external
-    assert graph.get(dg.AssetKey(["iceberg", "theirs"])).parent_keys == {dg.AssetKey(["kafka", "theirs"])}
+    assert graph.get(dg.AssetKey(["theirs", "kafka"])).is_external
+    assert graph.get(dg.AssetKey(["theirs", "iceberg"])).parent_keys == {dg.AssetKey(["theirs", "kafka"])}
 
 
 def test_defs_continuous_topic_is_left_to_running_stream(tmp_path, monkeypatch, loaded):
@@ -95,10 +104,10 @@ def test_defs_continuous_topic_is_left_to_running_stream(tmp_path, monkeypatch, 
     dg.Definitions.validate_loadable(with_stream)
     graph = with_stream.resolve_asset_graph()
     for stage in ("iceberg", "glue", "snowflake"):
-        assert graph.get(dg.AssetKey([stage, "theirs"])).automation_condition is None
-        assert graph.get(dg.AssetKey([stage, "users"])).automation_condition is not None
+        assert graph.get(dg.AssetKey(["theirs", stage])).automation_condition is None
+        assert graph.get(dg.AssetKey(["users", stage])).automation_condition is not None
     streamed = {check.asset_key.to_user_string() for check in graph.asset_check_keys if check.name == "streaming"}
-    assert streamed == {"iceberg/theirs", "glue/theirs", "snowflake/theirs", "stream/kafka"}
+    assert streamed == {"theirs/iceberg", "theirs/glue", "theirs/snowflake", "stream/kafka_clients"}
     locations = {dg.DefaultSensorStatus.STOPPED: loaded, dg.DefaultSensorStatus.RUNNING: with_stream}
     for expected, location in locations.items():
         sensor = location.get_repository_def().get_sensor_def("stream_supervisor")
@@ -134,7 +143,7 @@ def test_defs_route_has_partitioned_assets(tmp_path, monkeypatch):
     dg.Definitions.validate_loadable(loaded)
     assert undescribed(loaded) == set()
     graph = loaded.resolve_asset_graph()
-    systems = {key.path[0] for key in graph.get_all_asset_keys() if key.path[1] == "shop"}
+    systems = {key.path[1] for key in graph.get_all_asset_keys() if key.path[0] == "shop"}
     assert systems == {"kafka", "iceberg", "glue", "snowflake", "dead_letters", "ledger", "maintenance"}
     for job, partitioned in [
         ("all_topics", False),
@@ -154,16 +163,16 @@ def test_defs_every_table_and_stage_has_checks(loaded):
     graph = loaded.resolve_asset_graph()
     checks = {(key.asset_key.to_user_string(), key.name): graph.get_check_spec(key) for key in graph.asset_check_keys}
     for topic in loader.load().topics:
-        assert checks[f"iceberg/{topic}", "record_count"].blocking
-        assert checks[f"iceberg/{topic}", "key_not_null"].blocking
-        assert checks[f"glue/{topic}", "registration_current"].blocking
-        assert {(f"iceberg/{topic}", "fresh"), (f"iceberg/{topic}", "ledger")} <= set(checks)
-        assert {(f"ledger/{topic}", "reconciled"), (f"snowflake/{topic}", "matches_iceberg")} <= set(checks)
+        assert checks[f"{topic}/iceberg", "record_count"].blocking
+        assert checks[f"{topic}/iceberg", "key_not_null"].blocking
+        assert checks[f"{topic}/glue", "registration_current"].blocking
+        assert {(f"{topic}/iceberg", "fresh"), (f"{topic}/iceberg", "ledger")} <= set(checks)
+        assert {(f"{topic}/ledger", "reconciled"), (f"{topic}/snowflake", "matches_iceberg")} <= set(checks)
 
 
 def test_defs_derived_topic_depends_on_its_source_table(loaded):
-    totals = loaded.resolve_asset_graph().get(dg.AssetKey(["kafka", "stock_trades_with_totals"]))
-    assert totals.parent_keys == {dg.AssetKey(["iceberg", "stock_trades"])}
+    totals = loaded.resolve_asset_graph().get(dg.AssetKey(["stock_trades_with_totals", "kafka"]))
+    assert totals.parent_keys == {dg.AssetKey(["stock_trades", "iceberg"])}
 
 
 def test_defs_each_table_has_one_pool(loaded):
@@ -172,8 +181,8 @@ def test_defs_each_table_has_one_pool(loaded):
         if (node := loaded.resolve_asset_graph().get(key))
     }  # fmt: skip
     assert all(len(pool) == 1 for pool in pools.values())
-    maintenance = {key: pool for key, pool in pools.items() if key.path[0] == "maintenance"}
-    assert all(pool == pools[dg.AssetKey(["iceberg", key.path[1]])] for key, pool in maintenance.items())
+    maintenance = {key: pool for key, pool in pools.items() if key.path[1] == "maintenance"}
+    assert all(pool == pools[dg.AssetKey([key.path[0], "iceberg"])] for key, pool in maintenance.items())
     assert len(set().union(*pools.values())) == len(pools) - len(maintenance)
 
 
@@ -258,4 +267,4 @@ def test_defs_of_similar_names_load_together():
     similar = definitions_of(config)
     dg.Definitions.validate_loadable(similar)
     keys = {key.to_user_string() for key in similar.resolve_asset_graph().get_all_asset_keys()}
-    assert {f"iceberg/{name}" for name in (*topics, *routes)} <= keys
+    assert {f"{name}/iceberg" for name in (*topics, *routes)} <= keys

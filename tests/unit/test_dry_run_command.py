@@ -17,8 +17,8 @@ def test_dry_run_topic_that_fails_is_an_error_of_its_own(monkeypatch, tmp_path):
 
     report = json.loads(result.stdout)
     assert [(one["asset"], one["verdict"]) for one in report["checks"]] == [
-        ("iceberg/broken", "error"),
-        ("iceberg/orders", "error"),
+        ("broken/iceberg", "error"),
+        ("orders/iceberg", "error"),
     ]
     assert result.exit_code == report["exit_code"] == 2
     assert junit.read_text().count("Kafka does not answer") == 2

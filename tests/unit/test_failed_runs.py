@@ -24,18 +24,18 @@ class Outcome:
     error: Exception | None = None
 
 
-@dg.asset(key=["iceberg", "payments"])
+@dg.asset(key=["payments", "iceberg"])
 def payments():
     if Outcome.error:
         with dagster_failures():
             raise Outcome.error
 
 
-@dg.asset(key=["iceberg", "users"])
+@dg.asset(key=["users", "iceberg"])
 def users(): ...
 
 
-@dg.asset(key=["iceberg", "shop"], partitions_def=partitions(ROUTE))
+@dg.asset(key=["shop", "iceberg"], partitions_def=partitions(ROUTE))
 def shop():
     if Outcome.error:
         with dagster_failures():

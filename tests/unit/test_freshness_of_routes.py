@@ -62,9 +62,9 @@ def measured(monkeypatch):
     return names
 
 
-ASSETS = [dg.AssetSpec([stage, "users"]) for stage in ("iceberg", "glue", "snowflake")]
+ASSETS = [dg.AssetSpec(["users", stage]) for stage in ("iceberg", "glue", "snowflake")]
 ASSETS += [
-    dg.AssetSpec([stage, "shop"], partitions_def=partitions(ROUTE)) for stage in ("iceberg", "glue", "snowflake")
+    dg.AssetSpec(["shop", stage], partitions_def=partitions(ROUTE)) for stage in ("iceberg", "glue", "snowflake")
 ]
 
 
@@ -77,7 +77,7 @@ def tick(sensor, instance, cursor, catalog):
         instance=instance, cursor=cursor, resources=resources, definitions=definitions
     ) as context:
         result = sensor.evaluate_tick(context)
-    events = [event for event in result.asset_events if event.asset_key.path[0] == "iceberg"]
+    events = [event for event in result.asset_events if event.asset_key.path[1] == "iceberg"]
     return SimpleNamespace(cursor=result.cursor, asset_events=events)
 
 
@@ -90,7 +90,7 @@ def test_route_with_many_topics_is_measured_in_several_ticks(measured, catalog):
             result = tick(sensor, instance, cursor, catalog)
             cursor = result.cursor
             assert len(measured) == 2 * number, "the tick has to end after 35 s"
-            reported += [(e.asset_key.path[1], e.passed, e.description) for e in result.asset_events]
+            reported += [(e.asset_key.path[0], e.passed, e.description) for e in result.asset_events]
             for event in result.asset_events:
                 instance.report_runless_asset_event(event)
 
@@ -104,7 +104,7 @@ def test_route_without_topics_reports_those_that_no_table_can_have(measured, mon
     monkeypatch.setattr(Cluster, "rejected", ["shop.x__dead_letters"])
     with dg.instance_for_test() as instance:
         result = tick(sensor_module.freshness_sensor(CONFIG), instance, None, catalog)
-    [event] = [event for event in result.asset_events if event.asset_key.path[1] == "shop"]
+    [event] = [event for event in result.asset_events if event.asset_key.path[0] == "shop"]
     assert not event.passed and "are dead" in event.description
 
 

@@ -66,7 +66,7 @@ def test_reader_that_is_behind_tableflow_is_reported(monkeypatch, catalog, glue)
     names = dict.fromkeys(("account", "user", "role", "warehouse", "database", "aws_role_arn"), "x")
     snowflake = Behind(**names, glue_catalog_id="1", region="us-east-1", private_key_path="none.p8")
     resources = {"kafka": Cluster(bootstrap_servers="none:1"), "catalog": catalog, "glue": glue, "snowflake": snowflake}
-    definitions = dg.Definitions(assets=[dg.AssetSpec([stage, "orders"]) for stage in ("glue", "snowflake")])
+    definitions = dg.Definitions(assets=[dg.AssetSpec(["orders", stage]) for stage in ("glue", "snowflake")])
     with (
         dg.instance_for_test() as instance,
         dg.build_sensor_context(
@@ -76,7 +76,7 @@ def test_reader_that_is_behind_tableflow_is_reported(monkeypatch, catalog, glue)
         ) as context,
     ):
         events = sensor.evaluate_tick(context).asset_events
-    assert {event.asset_key.path[0]: event.passed for event in events} == {"glue": True, "snowflake": False}
+    assert {event.asset_key.path[1]: event.passed for event in events} == {"glue": True, "snowflake": False}
     assert "2 snapshots behind" in events[1].description
 
 

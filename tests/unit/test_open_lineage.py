@@ -78,9 +78,9 @@ def tick(server, instance):
     return tick
 
 
-@dg.asset(key=["iceberg", "stock_trades"])
+@dg.asset(key=["stock_trades", "iceberg"])
 def trades():
-    kafka = dg.AssetKey(["kafka", "stock_trades"])
+    kafka = dg.AssetKey(["stock_trades", "kafka"])
     return dg.MaterializeResult(
         metadata={
             "dagster/row_count": 300,
@@ -93,14 +93,14 @@ def trades():
     )
 
 
-@dg.asset(key=["kafka", "stock_trades_with_totals"])
+@dg.asset(key=["stock_trades_with_totals", "kafka"])
 def totals():
-    source = dg.AssetKey(["iceberg", "stock_trades"])
+    source = dg.AssetKey(["stock_trades", "iceberg"])
     sources = [dg.TableColumnDep(source, "price"), dg.TableColumnDep(source, "quantity")]
     return dg.MaterializeResult(metadata={"dagster/column_lineage": dg.TableColumnLineage({"total": sources})})
 
 
-@dg.asset(key=["snowflake", "stock_trades"])
+@dg.asset(key=["stock_trades", "snowflake"])
 def in_snowflake(): ...
 
 
@@ -118,11 +118,11 @@ def test_event_has_schema_statistics_and_column_lineage(tick, server, instance):
         ("/api/v1/lineage", f"Bearer {KEY}")
     }
     events = {event["job"]["name"]: event for event in server.events}
-    assert set(events) == {"iceberg/stock_trades", "kafka/stock_trades_with_totals", "snowflake/stock_trades"}
+    assert set(events) == {"stock_trades/iceberg", "stock_trades_with_totals/kafka", "stock_trades/snowflake"}
     for event in events.values():
         assert event["eventType"] == "COMPLETE" and event["job"]["namespace"] == "trading"
         assert event["run"]["facets"]["parent"]["run"]["runId"] == run.run_id
-    ingested = events["iceberg/stock_trades"]
+    ingested = events["stock_trades/iceberg"]
     assert dataset_names(ingested["inputs"]) == [("kafka://b-1.example:9092", "stock_trades")]
     assert dataset_names(ingested["outputs"]) == [TRADES]
     [table] = ingested["outputs"]
@@ -130,14 +130,14 @@ def test_event_has_schema_statistics_and_column_lineage(tick, server, instance):
     assert fields == [("price", "int"), ("side", "string")]
     statistics = table["outputFacets"]["outputStatistics"]
     assert (statistics["rowCount"], statistics.get("size")) == (7, None), "written by the run, not in the table"
-    derived = events["kafka/stock_trades_with_totals"]
+    derived = events["stock_trades_with_totals/kafka"]
     assert dataset_names(derived["inputs"]) == [TRADES]
     sources = derived["outputs"][0]["facets"]["columnLineage"]["fields"]["total"]["inputFields"]
     assert [(field["namespace"], field["name"], field["field"]) for field in sources] == [
         (*TRADES, "price"),
         (*TRADES, "quantity"),
     ]
-    assert dataset_names(events["snowflake/stock_trades"]["outputs"]) == [
+    assert dataset_names(events["stock_trades/snowflake"]["outputs"]) == [
         ("snowflake://org-acct", "lakehouse.TRADING.STOCK_TRADES")
     ]
 
@@ -159,7 +159,7 @@ def test_event_rejected_by_server_is_sent_at_next_tick_once(tick, server, instan
     dg.materialize([in_snowflake], instance=instance)
     tick()
 
-    assert [event["job"]["name"] for event in server.events] == ["iceberg/stock_trades", "snowflake/stock_trades"]
+    assert [event["job"]["name"] for event in server.events] == ["stock_trades/iceberg", "stock_trades/snowflake"]
 
 
 @pytest.mark.parametrize("status", [413, 422])
@@ -170,11 +170,11 @@ def test_event_that_no_retry_can_deliver_does_not_block_others(tick, server, ins
     server.responses.append((status, "", {}))
     for _ in range(2):
         tick()
-    assert [event["job"]["name"] for event in server.events] == ["snowflake/stock_trades"]
+    assert [event["job"]["name"] for event in server.events] == ["stock_trades/snowflake"]
 
 
 def test_event_with_invalid_metadata_does_not_block_others(tick, server, instance):
-    @dg.asset(key=["glue", "stock_trades"])
+    @dg.asset(key=["stock_trades", "glue"])
     def invalid():
         return dg.MaterializeResult(metadata={"dagster/column_schema": "not a schema"})
 
@@ -184,7 +184,7 @@ def test_event_with_invalid_metadata_does_not_block_others(tick, server, instanc
     tick()
     tick()
 
-    assert [event["job"]["name"] for event in server.events] == ["snowflake/stock_trades"]
+    assert [event["job"]["name"] for event in server.events] == ["stock_trades/snowflake"]
 
 
 def test_dataset_of_rest_catalog_has_no_credentials_of_its_address():
@@ -196,7 +196,7 @@ def test_dataset_of_rest_catalog_has_no_credentials_of_its_address():
 
 def test_event_without_run_is_not_sent(tick, server, instance):
     tick()
-    instance.report_runless_asset_event(dg.AssetMaterialization(["kafka", "stock_trades"]))
+    instance.report_runless_asset_event(dg.AssetMaterialization(["stock_trades", "kafka"]))
     assert "Events sent: 0" in str(tick().skip_message)
     assert not server.events
 

@@ -171,7 +171,7 @@ def test_stream_paused_topic_is_resumed_after_unpause(config, systems, instance,
 
     def verdicts(name):
         history = instance.event_log_storage
-        key = dg.AssetCheckKey(dg.AssetKey(["iceberg", name]), "streaming")
+        key = dg.AssetCheckKey(dg.AssetKey([name, "iceberg"]), "streaming")
         return [record.status.value for record in history.get_asset_check_execution_history(key, limit=9)]
 
     try:
@@ -199,21 +199,21 @@ def test_sensors_paused_topic_requests_no_run(config, systems, instance, monkeyp
     monkeypatch.setattr("assets.freshness.BUDGET_SECONDS", 600)  # one tick measures all topics
     run("pause", "orders", "--reason", "migration")
     offsets = tick(topic_offsets_sensor(config), instance, systems)
-    assert [event.asset_key.path for event in offsets.asset_events] == [["kafka", "carts"]]
+    assert [event.asset_key.path for event in offsets.asset_events] == [["carts", "kafka"]]
 
     result = tick(freshness_sensor(config), instance, systems)
-    requested = {key.path[1] for request in result.run_requests for key in request.asset_selection}
+    requested = {key.path[0] for request in result.run_requests for key in request.asset_selection}
     assert requested == {"carts"}
     fresh = {tuple(event.asset_key.path): event for event in result.asset_events}
-    assert "paused since" in fresh["iceberg", "orders"].description
-    assert fresh["iceberg", "orders"].metadata["paused"].value == ["orders"]
-    assert "paused" not in fresh["iceberg", "carts"].description
+    assert "paused since" in fresh["orders", "iceberg"].description
+    assert fresh["orders", "iceberg"].metadata["paused"].value == ["orders"]
+    assert "paused" not in fresh["carts", "iceberg"].description
 
     run("unpause", "orders")
     offsets = tick(topic_offsets_sensor(config), instance, systems, offsets.cursor)
-    assert [event.asset_key.path for event in offsets.asset_events] == [["kafka", "orders"]]
+    assert [event.asset_key.path for event in offsets.asset_events] == [["orders", "kafka"]]
     requests = tick(freshness_sensor(config), instance, systems).run_requests
-    assert {key.path[1] for request in requests for key in request.asset_selection} == {"carts", "orders"}
+    assert {key.path[0] for request in requests for key in request.asset_selection} == {"carts", "orders"}
 
 
 def test_topic_offsets_unknown_pauses_leave_paused_topic_unreported(config, systems, instance, monkeypatch):
@@ -229,7 +229,7 @@ def test_topic_offsets_unknown_pauses_leave_paused_topic_unreported(config, syst
     offsets = tick(topic_offsets_sensor(config), instance, systems)
     run("unpause", "orders")
     offsets = tick(topic_offsets_sensor(config), instance, systems, offsets.cursor)
-    assert [event.asset_key.path for event in offsets.asset_events] == [["kafka", "orders"]]
+    assert [event.asset_key.path for event in offsets.asset_events] == [["orders", "kafka"]]
 
 
 def test_freshness_paused_topic_is_reported_though_still_fresh(config, systems, instance):
@@ -240,7 +240,7 @@ def test_freshness_paused_topic_is_reported_though_still_fresh(config, systems, 
         for event in result.asset_events:
             instance.report_runless_asset_event(event)
         descriptions = {
-            e.asset_key.path[1]: plain(e.description) for e in result.asset_events if e.asset_key.path[0] == "iceberg"
+            e.asset_key.path[0]: plain(e.description) for e in result.asset_events if e.asset_key.path[1] == "iceberg"
         }
         return descriptions, result.cursor
 
@@ -268,7 +268,7 @@ def test_materialization_of_paused_topic_is_refused(config, systems, instance):
     [table] = [
         asset
         for asset in topic_definitions(config, config.topic("orders")).assets
-        if asset.key.path[0] == "iceberg" and isinstance(asset, dg.AssetsDefinition)
+        if asset.key.path[1] == "iceberg" and isinstance(asset, dg.AssetsDefinition)
     ]
     resources = {name: getattr(systems, name) for name in table.required_resource_keys - {"io_manager"}}
     result = dg.materialize([table], resources=resources, instance=instance, raise_on_error=False)

@@ -65,8 +65,8 @@ def test_lineage_names_dataset_and_upstream_of_each_stage(config, clients):
         "rest": ("https://polaris.example/api/catalog", "lake.shop.orders"),
     }
     for stage in stages[1:]:
-        [parent] = graph.get(dg.AssetKey([stage, "orders"])).parent_keys
-        assert parent.path == [upstream(config, stage, topic)[0], "orders"]
+        [parent] = graph.get(dg.AssetKey(["orders", stage])).parent_keys
+        assert parent.path == ["orders", upstream(config, stage, topic)[0]]
     with pytest.raises(KeyError):
         dataset(config, "elsewhere", topic, clients)
 
@@ -74,7 +74,7 @@ def test_lineage_names_dataset_and_upstream_of_each_stage(config, clients):
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_reader_has_resource_label_and_checks(config, reader):
     graph = graph_of(config, "orders")
-    checks = {key.name for key in graph.asset_check_keys if key.asset_key.path[0] == reader.name}
+    checks = {key.name for key in graph.asset_check_keys if key.asset_key.path[1] == reader.name}
     assert reader.resource in SYSTEMS and reader.resource in required_resources(reader.name)
     assert NAMES[reader.name] == f"Iceberg → {reader.label}"
     assert {"fresh", reader.check} <= checks
@@ -83,7 +83,7 @@ def test_reader_has_resource_label_and_checks(config, reader):
 @pytest.mark.parametrize("reader", READERS, ids=lambda reader: reader.name)
 def test_stream_publishes_to_each_reader_instead_of_runs(config, clients, reader):
     graph = graph_of(config, "streamed")
-    key = dg.AssetKey([reader.name, "streamed"])
+    key = dg.AssetKey(["streamed", reader.name])
     assert graph.get(key).automation_condition is None
     assert dg.AssetCheckKey(key, check.CHECK) in graph.asset_check_keys
 

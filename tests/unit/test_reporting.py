@@ -10,12 +10,12 @@ SECONDS = 60
 
 
 def event(stage, number):
-    return dg.AssetMaterialization([stage, "trades"], metadata={"number": number})
+    return dg.AssetMaterialization(["trades", stage], metadata={"number": number})
 
 
 def reported(instance, stage):
     """Return the numbers reported to Dagster, in order."""
-    records = instance.fetch_materializations(dg.AssetKey([stage, "trades"]), limit=1_000, ascending=True).records
+    records = instance.fetch_materializations(dg.AssetKey(["trades", stage]), limit=1_000, ascending=True).records
     return [record.asset_materialization.metadata["number"].value for record in records]
 
 

@@ -30,7 +30,7 @@ def fail(error):
 def test_step_is_repeated_only_after_errors_that_may_pass(end, expected, status):
     attempts = []
 
-    @table_op(dg.AssetSpec(["iceberg", "orders"]), pool="iceberg_orders", resources=())
+    @table_op(dg.AssetSpec(["orders", "iceberg"]), pool="iceberg_orders", resources=())
     def iceberg_table(context, resources):
         attempts.append(context.retry_number)
         if status == "CANCELED":

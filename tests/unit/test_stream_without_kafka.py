@@ -196,5 +196,5 @@ def test_stream_without_the_source_of_a_derived_topic_reports_it(tmp_path):
     StreamService(config, [topic], systems_with(tmp_path), log.append, None, once=True).run()
     assert log[1] == (
         "totals: this stream does not ingest 'orders', so it derives nothing from its new rows. Materialize "
-        "kafka/totals, or stream both"
+        "totals/kafka, or stream both"
     )

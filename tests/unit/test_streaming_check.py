@@ -11,7 +11,7 @@ from lakehouse.core.errors import BadRecords, UnclearState, Unreachable
 from lakehouse.core.text import plain
 from tests.support.declared import EMBEDDED_READERS
 
-TABLE = ("iceberg", "trades")
+TABLE = ("trades", "iceberg")
 BAD = BadRecords("trades", 1, [(0, 7, "no such schema")])
 SILENT = Unreachable("Kafka", "b-1:9092", "the broker")
 
@@ -47,10 +47,10 @@ def test_failed_permanent_error_is_reported_once_and_recovery(verdicts, reports,
     for _ in range(3):
         verdicts.failed(TABLE, "", BAD)
         clock.now += 10
-    assert reports == [("iceberg/trades", False, str(BAD))]
+    assert reports == [("trades/iceberg", False, str(BAD))]
     verdicts.passed(TABLE, "")
     verdicts.passed(TABLE, "")
-    assert reports[1:] == [("iceberg/trades", True, PASSED)]
+    assert reports[1:] == [("trades/iceberg", True, PASSED)]
 
 
 def test_failed_transient_error_is_reported_after_a_minute(verdicts, reports, clock):
@@ -59,12 +59,12 @@ def test_failed_transient_error_is_reported_after_a_minute(verdicts, reports, cl
         verdicts.failed(TABLE, "", SILENT)
         clock.now += 11
     verdicts.passed(TABLE, "")
-    assert reports == [("iceberg/trades", True, PASSED)]
+    assert reports == [("trades/iceberg", True, PASSED)]
 
     for _ in range(7):
         verdicts.failed(TABLE, "", SILENT)
         clock.now += 11
-    assert reports[1:] == [("iceberg/trades", False, str(SILENT))]
+    assert reports[1:] == [("trades/iceberg", False, str(SILENT))]
 
 
 def test_failed_unexpected_error_is_reported_by_type(verdicts, reports, clock):
@@ -72,13 +72,13 @@ def test_failed_unexpected_error_is_reported_by_type(verdicts, reports, clock):
     assert reports == []
     clock.now += 61
     verdicts.failed(TABLE, "", ValueError("row: alice@example.com"))
-    assert reports == [("iceberg/trades", False, "ValueError (unexpected: see the log)")]
+    assert reports == [("trades/iceberg", False, "ValueError (unexpected: see the log)")]
 
 
 def test_passed_first_success_is_reported(verdicts, reports):
     verdicts.passed(TABLE, "")
     verdicts.passed(TABLE, "")
-    assert reports == [("iceberg/trades", True, PASSED)]
+    assert reports == [("trades/iceberg", True, PASSED)]
 
 
 def test_failed_lasting_failure_is_reported_again(verdicts, reports, clock):
@@ -89,7 +89,7 @@ def test_failed_lasting_failure_is_reported_again(verdicts, reports, clock):
 
 
 def test_route_names_each_failing_topic_until_all_recover(verdicts, reports):
-    shop = ("iceberg", "shop")
+    shop = ("shop", "iceberg")
     verdicts.failed(shop, "carts", BAD)
     verdicts.failed(shop, "orders", UnclearState("Topic 'orders' was recreated"))
     verdicts.passed(shop, "users")
@@ -98,9 +98,9 @@ def test_route_names_each_failing_topic_until_all_recover(verdicts, reports):
         f"carts: {BAD}; orders: Topic 'orders' was recreated",
     ]
     verdicts.passed(shop, "carts")
-    assert reports[2:] == [("iceberg/shop", False, "orders: Topic 'orders' was recreated")]
+    assert reports[2:] == [("shop/iceberg", False, "orders: Topic 'orders' was recreated")]
     verdicts.passed(shop, "orders")
-    assert reports[3:] == [("iceberg/shop", True, PASSED)]
+    assert reports[3:] == [("shop/iceberg", True, PASSED)]
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def test_failures_last_until_stream_or_run_succeeds(instance, config):
     verdicts = Verdicts(instance.report_runless_asset_event)
     assert failing_checks(config, ["trades"]) == {}
     verdicts.failed(TABLE, "", BAD)
-    assert failing_checks(config, ["trades"]) == {("iceberg/trades", CHECK): str(BAD)}
+    assert failing_checks(config, ["trades"]) == {("trades/iceberg", CHECK): str(BAD)}
     # A late report of what the stream materialized earlier is no recovery.
     instance.report_runless_asset_event(dg.AssetMaterialization(list(TABLE)))
     assert failure(instance, TABLE) == str(BAD)
@@ -143,7 +143,7 @@ def test_failures_last_until_stream_or_run_succeeds(instance, config):
 
 
 def test_failures_of_routed_topic_are_those_that_may_be_its_own(instance):
-    shop, matched = ("iceberg", "shop"), {("iceberg/shop", CHECK)}
+    shop, matched = ("shop", "iceberg"), {("shop/iceberg", CHECK)}
     route = Route.model_validate({"name": "shop", "pattern": r"shop\..*", "continuous": True})
     config = Config(namespace="shop", topics={}, routes={"shop": route}, environments=EMBEDDED_READERS)
     verdicts = Verdicts(instance.report_runless_asset_event)
@@ -169,7 +169,7 @@ def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
         return dg.AssetCheckEvaluation(dg.AssetKey(TABLE), "key_not_null", passed, description="2 rows without a key")
 
     instance.report_runless_asset_event(audit(False))
-    assert failing_checks(config, ["trades"]) == {("iceberg/trades", "key_not_null"): "2 rows without a key"}
+    assert failing_checks(config, ["trades"]) == {("trades/iceberg", "key_not_null"): "2 rows without a key"}
     instance.report_runless_asset_event(audit(True))
     assert failing_checks(config, ["trades"]) == {}
 
@@ -185,7 +185,7 @@ def test_failures_include_audit_of_stream_but_not_of_run(instance, config):
 def test_streaming_check_run_manually_repeats_reason(instance, config):
     definitions = topic_definitions(config, config.topics["trades"])
     kinds = {key for check in definitions.asset_checks for key in check.check_keys if key.name == CHECK}
-    assert {key.asset_key.path[0] for key in kinds} == {"iceberg", "glue", "snowflake"}
+    assert {key.asset_key.path[1] for key in kinds} == {"iceberg", "glue", "snowflake"}
 
     @dg.asset(key=list(TABLE))
     def table(): ...

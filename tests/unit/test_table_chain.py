@@ -93,7 +93,7 @@ def test_published_before_first_batch_of_successor(catalog):
 def test_require_published_without_snapshot(catalog):
     create(catalog, "orders", successor="orders__v2")
 
-    with pytest.raises(LakehouseError, match="trading.orders has no published snapshot. Materialize iceberg/orders"):
+    with pytest.raises(LakehouseError, match="trading.orders has no published snapshot. Materialize orders/iceberg"):
         catalog.chain(ORDERS).require_published()
 
 

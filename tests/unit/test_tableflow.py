@@ -36,9 +36,9 @@ def test_defs_tableflow_topic_has_chain_of_readers(declare):
     definitions = defs()
     dg.Definitions.validate_loadable(definitions)
     graph = definitions.resolve_asset_graph()
-    systems = {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "orders"}
+    systems = {key.path[1] for key in graph.get_all_asset_keys() if key.path[0] == "orders"}
     assert systems == {"kafka", "iceberg", "glue", "snowflake"}
-    checks = {(key.asset_key.path[0], key.name) for key in graph.asset_check_keys if key.asset_key.path[-1] == "orders"}
+    checks = {(key.asset_key.path[1], key.name) for key in graph.asset_check_keys if key.asset_key.path[0] == "orders"}
     assert checks == {
         ("iceberg", "paid"),
         ("glue", "fresh"),
@@ -48,7 +48,7 @@ def test_defs_tableflow_topic_has_chain_of_readers(declare):
         ("snowflake", "engines_agree"),
     }
     nodes = {node.name for node in definitions.resolve_job_def("all_topics").nodes}
-    assert {"iceberg__orders", "glue__orders", "snowflake__orders"} <= nodes
+    assert {"orders__iceberg", "orders__glue", "orders__snowflake"} <= nodes
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_defs_topic_derived_from_tableflow_needs_its_database(declare):
     definitions = defs()
     dg.Definitions.validate_loadable(definitions)
     graph = definitions.resolve_asset_graph()
-    assert dg.AssetKey(["iceberg", "t"]) in graph.get(dg.AssetKey(["kafka", "d"])).parent_keys
+    assert dg.AssetKey(["t", "iceberg"]) in graph.get(dg.AssetKey(["d", "kafka"])).parent_keys

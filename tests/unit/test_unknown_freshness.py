@@ -212,12 +212,12 @@ def test_standing_check_that_raises_does_not_block_others():
         raise KeyError("unexpected")
 
     def passes(context):
-        return dg.AssetCheckResult(check_name="passes", asset_key=["iceberg", NAME], passed=True)
+        return dg.AssetCheckResult(check_name="passes", asset_key=[NAME, "iceberg"], passed=True)
 
     checks = [CheckDefinition(name, "", frozenset(), run) for name, run in (("breaks", breaks), ("passes", passes))]
     definition = asset_checks(Topic(name=NAME), "iceberg", checks)
     job = dg.define_asset_job("checks", dg.AssetSelection.checks(definition))
-    definitions = dg.Definitions(assets=[dg.AssetSpec(["iceberg", NAME])], asset_checks=[definition], jobs=[job])
+    definitions = dg.Definitions(assets=[dg.AssetSpec([NAME, "iceberg"])], asset_checks=[definition], jobs=[job])
     result = definitions.resolve_job_def("checks").execute_in_process(raise_on_error=False)
     assert not result.success
     assert [(check.check_name, check.passed) for check in result.get_asset_check_evaluations()] == [("passes", True)]

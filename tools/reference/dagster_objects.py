@@ -14,10 +14,10 @@ from tools.reference.markdown import code, page, table
 _INTRODUCTION = """\
 These are all Dagster objects, from a [lakehouse.yaml](../../tools/reference/every_object.yaml) with one entry of each
 kind. `<topic>` is the name of an entry of `topics` or `routes`; the assets of a route are partitioned by topic. A topic
-has only the assets and checks of its settings: `dead_letters/<topic>` requires `errors: log`, `glue/<topic>`,
-`snowflake/<topic>` and `rest/<topic>` the systems `glue`, `snowflake` and `rest_catalog`, checks of Confluent Cloud the
-system `confluent_cloud`, and `streaming` requires `continuous: true`. Without `snowflake`, `glue/<topic>` has the check
-`engines_agree`, and without both, `rest/<topic>` has it. A check that a topic declares has the name of its entry in
+has only the assets and checks of its settings: `<topic>/dead_letters` requires `errors: log`, `<topic>/glue`,
+`<topic>/snowflake` and `<topic>/rest` the systems `glue`, `snowflake` and `rest_catalog`, checks of Confluent Cloud the
+system `confluent_cloud`, and `streaming` requires `continuous: true`. Without `snowflake`, `<topic>/glue` has the check
+`engines_agree`, and without both, `<topic>/rest` has it. A check that a topic declares has the name of its entry in
 `checks`, here `declared_check`.
 """
 _CONFIGURATION = Path(__file__).with_name("every_object.yaml")
@@ -29,7 +29,7 @@ def dagster_objects() -> str:
     repository = definitions.get_repository_def()
     graph = repository.asset_graph
     declared = definitions.resolve_asset_graph()
-    names = {key.path[-1] for key in graph.get_all_asset_keys() if key.path[0] == "kafka"}
+    names = {key.path[0] for key in graph.get_all_asset_keys() if key.path[-1] == "kafka"}
     assets: dict[str, set[str]] = {}
     for key in sorted(graph.get_all_asset_keys()):
         assets.setdefault(_generic(key, names), set()).update(graph.get(key).kinds)

@@ -139,7 +139,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
         with open_clients(declared) as resources:
             clients = Clients.of(resources)
             for topic in named_topics(declared, topics, resources):
-                asset = f"iceberg/{topic.name}"
+                asset = f"{topic.name}/iceberg"
                 try:
                     with hide_values(topic):
                         result = ingest_sample(declared.namespace, topic, clients, records)
@@ -187,7 +187,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
             for topic, reason in failed_runs(declared, [topic.name for topic in selected]).items():
-                outcomes.append(check_runner.Outcome(f"iceberg/{topic}", "last_run", "failed", reason))
+                outcomes.append(check_runner.Outcome(f"{topic}/iceberg", "last_run", "failed", reason))
             for (asset, failing), reason in failing_checks(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))
     report(outcomes, as_json, junit)

@@ -219,7 +219,7 @@ def _pass_on(declared: Config, topic: str, resources: Resources) -> None:
     if failed:
         raise LakehouseError(
             f"The rows are published, and {', '.join(failed)} was not derived from them. Remove the cause, and "
-            f"materialize {', '.join(f'kafka/{name}' for name in failed)}"
+            f"materialize {', '.join(f'{name}/kafka' for name in failed)}"
         )
 
 

@@ -45,7 +45,7 @@ class RecordSource:
 
 
 def prepare(config: Config, topic: Topic, kafka: Kafka, registry: SchemaRegistry) -> RecordSource:
-    """Ensure that the topic and its subject exist, as materializing `kafka/<topic>` does.
+    """Ensure that the topic and its subject exist, as materializing `<topic>/kafka` does.
 
     Returns:
         The source; the records that the topic has less than `initial_records` are due.

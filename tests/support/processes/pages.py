@@ -23,7 +23,7 @@ def log_in(page, token):
 
 def verdict(page, stream, check):
     """Return `Passed` or `Failed` from the page of a check, once it shows either."""
-    page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/assets/iceberg/{stream.name}?view=checks&checkDetail={check}")
+    page.goto(f"{os.environ['LAKEHOUSE_UI_URL']}/assets/{stream.name}/iceberg?view=checks&checkDetail={check}")
     result = page.get_by_text("Passed", exact=True).or_(page.get_by_text("Failed", exact=True)).first
     result.wait_for()
     return result.inner_text()
