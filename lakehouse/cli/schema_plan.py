@@ -23,7 +23,13 @@ from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.bookmark_owners import own_bookmark
 from lakehouse.pipeline.schemas.declared_columns import require_columns
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
-from lakehouse.pipeline.schemas.schema_decision import decide_schema, require_key, require_naming
+from lakehouse.pipeline.schemas.schema_decision import (
+    columns_of_key,
+    decide_schema,
+    require_distinct_key,
+    require_key,
+    require_naming,
+)
 from lakehouse.readers import configured
 from resources.protocols import RegistryClient, Resources
 
@@ -39,7 +45,7 @@ class Plan:
     changes: tuple[SchemaChange, ...] = ()
     """Changes of columns, accepted and refused."""
     readers: tuple[str, ...] = ()
-    """Sentences that name what reads a changed column."""
+    """Sentences that name the columns of the message key, and what reads a changed column."""
     is_new: bool = False
     """The table does not exist yet."""
     invalid: str | None = None
@@ -118,6 +124,7 @@ def plan(
         if table is not None:
             require_naming(topic, table, str(ref))
         schemas.deletion()
+        require_distinct_key(schemas, [field.name for field in table.fields] if table else [])
         shape = Shape(target.as_struct(), schemas.previous_names)
         planned = tuple(changes(table, shape)) if table is not None else ()
         if not topic.key_format and topic.mode != "upsert":
@@ -126,9 +133,9 @@ def plan(
     except SchemaError as error:
         return planned_for(invalid=str(error))
     if table is None:
-        return planned_for(is_new=True)
+        return planned_for(is_new=True, readers=tuple(from_message_key(schemas)))
     planned = (*planned, *_dropped(table, read(file, topic), planned))
-    return planned_for(planned, tuple(readers(config, topic, planned)))
+    return planned_for(planned, (*from_message_key(schemas), *readers(config, topic, planned)))
 
 
 def plan_registered(config: Config, topic: Topic, resources: Resources, file: Path | None = None) -> Plan:
@@ -160,7 +167,13 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
     planned = decision.changes
     if alone and table is not None:
         planned = (*planned, *_dropped(table.schema(), alone, planned))
-    return planned_for(planned, tuple(readers(config, topic, planned)), is_new=table is None)
+    uses = (*from_message_key(decision.schemas), *readers(config, topic, planned))
+    return planned_for(planned, uses, is_new=table is None)
+
+
+def from_message_key(schemas: TopicSchemas) -> Iterator[str]:
+    """Yield a sentence for each column that contains the message key, because the values do not have it."""
+    yield from (f"Column '{name}' comes from the message key" for name in columns_of_key(schemas))
 
 
 @dataclass(frozen=True)

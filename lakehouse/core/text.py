@@ -15,10 +15,24 @@ def pluralize(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
+SHORT, SIMILAR = 4, 0.875
+"""The most characters of names that are compared as a whole, and the similarity of longer ones, up to 1."""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return ` Did you mean 'orders'?`, with a leading space; empty if nothing is similar."""
     close = difflib.get_close_matches(word, list(known), n=1)
     return f" Did you mean '{close[0]}'?" if close else ""
+
+
+def similar_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the name that another one misspells: with other case or separators, or at most an eighth of it differs."""
+    for other in known:
+        folded = [re.sub(r"[^0-9a-z]", "", text.casefold()) for text in (name, other)]
+        ratio = difflib.SequenceMatcher(None, *folded).ratio()
+        if folded[0] == folded[1] or (len(folded[0]) > SHORT and ratio >= SIMILAR):
+            return other
+    return None
 
 
 _MARKUP = re.compile(r"([\\`*_\[\]<>#|~&!])")

@@ -18,7 +18,7 @@ from resources.kafka.jaas import jaas_config
 from resources.masked_field import secret_field
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, Producer
+    from confluent_kafka import Consumer, KafkaError, Producer
     from confluent_kafka.admin import AdminClient
 
 _LOG = logging.getLogger("lakehouse.librdkafka")
@@ -46,6 +46,7 @@ class KafkaConnection(dg.ConfigurableResource):
 
     _client: AdminClient | None = PrivateAttr(default=None)
     _renewed_at: float = PrivateAttr(default=0.0)
+    _reported: str = PrivateAttr(default="")
 
     @property
     def servers(self) -> str:
@@ -118,7 +119,8 @@ class KafkaConnection(dg.ConfigurableResource):
         if self._client is None:
             from confluent_kafka.admin import AdminClient
 
-            self._client, self._renewed_at = AdminClient({**self.client_config()}, logger=_LOG), time.monotonic()
+            config = {**self.client_config(), "error_cb": self._note}
+            self._client, self._renewed_at = AdminClient(config, logger=_LOG), time.monotonic()
         elif time.monotonic() - self._renewed_at > LOGIN_SECONDS:
             self._renewed_at = time.monotonic()
             self.renew_login(self._client)
@@ -134,4 +136,17 @@ class KafkaConnection(dg.ConfigurableResource):
         """Raise Unreachable if no broker responds, and LakehouseError for a refused request."""
         from confluent_kafka import KafkaException
 
-        return translate({KafkaException: lambda error: to_error(error, self.servers)})
+        def translated(error: KafkaException) -> LakehouseError | None:
+            if self._client is not None:
+                self._reported = ""
+                self._client.poll(0)  # it calls `_note`
+            return to_error(error, self.servers, self.security_protocol, self._reported)
+
+        return translate({KafkaException: translated})
+
+    def _note(self, error: KafkaError) -> None:
+        """Store the text of an error of the admin client's connections. The last one says only that all are down."""
+        from confluent_kafka import KafkaError
+
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._reported = error.str()

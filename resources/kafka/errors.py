@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -13,12 +14,22 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
 
-def to_error(error: KafkaException, servers: str) -> LakehouseError | None:
+MISMATCH = re.compile(r"SASL state|handshake failed|SSL listener|SSL connection|incorrect security\.protocol")
+"""Words of librdkafka's errors if a listener has another protocol than the client."""
+LOGIN = re.compile(r"[Aa]uthentication failed|Invalid (username|credentials)|SASL authentication error")
+"""Words of its errors if the broker refuses the user."""
+OTHER_SERVER = re.compile(r"Invalid response size")
+"""Words of its errors if a response is none of Kafka's protocol."""
+
+
+def to_error(error: KafkaException, servers: str, protocol: str = "", reported: str = "") -> LakehouseError | None:
     """Translate an error of a Kafka client; None for any other than a lost connection, permission or transaction.
 
     Args:
         error: The client's error.
         servers: Addresses of the brokers.
+        protocol: The client's `security_protocol`.
+        reported: The last error of a connection that the client reported, which has the reason.
     """
     from confluent_kafka import KafkaError
 
@@ -44,8 +55,20 @@ def to_error(error: KafkaException, servers: str) -> LakehouseError | None:
             "Retry the run or command if the other process failed; a stream retries",
         )
     if cause.code() in unreachable:
+        reason = re.sub(r"^\S+?/(bootstrap|\d+): | \(after .*\)$", "", reported) or cause.str()
+        # They may pass, because a login that was rotated takes time to be known to all brokers.
+        if LOGIN.search(reason):
+            problem, remedy = f"refused the login: {reason}", "Correct the API key or user, and its secret"
+            return TransientError(f"Kafka at {servers} {problem}", "The call did not complete", remedy)
+        if MISMATCH.search(reason):
+            problem = f"refused a connection with `security_protocol: {protocol}`: {reason}"
+            remedy = "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port"
+            return TransientError(f"Kafka at {servers} {problem}", "The call did not complete", remedy)
+        if OTHER_SERVER.search(reason):
+            problem = f"{servers} is no Kafka broker, or its port expects TLS ({reason})"
+            return TransientError(problem, "The call did not complete", "Correct the address, or `security_protocol`")
         check = "that the broker is up (`lakehouse status`), the address, and the API key"
-        return Unreachable("Kafka", servers, check, cause.str())
+        return Unreachable("Kafka", servers, check, reason)
     if cause.code() in refused:
         return LakehouseError(
             f"Kafka at {servers} refuses: {cause.str()}. The call changed nothing. Grant the permission to the user or "

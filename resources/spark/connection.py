@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
-from lakehouse.core.errors import Stalled, TransientError
+from lakehouse.core.errors import RequestRejected, Stalled, TransientError
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.client import SparkConnectClient
@@ -194,7 +194,7 @@ class Retries(DefaultPolicy):
         self.where, self.client = where, client
 
     def can_retry(self, e: BaseException) -> bool:
-        return _is_session_ended(e) or super().can_retry(e)
+        return _is_session_ended(e) or _is_refused(e) or super().can_retry(e)
 
     def to_state(self) -> RetryPolicyState:
         return _State(self)
@@ -213,11 +213,20 @@ class _State(RetryPolicyState):
                 "The operation was cancelled, and nothing that it had not committed is kept",
                 "Retry the run or command",
             ) from exception
+        if _is_refused(exception):
+            code = _code(exception)
+            assert code is not None
+            check = "the token in `spark.remote` (SPARK_REMOTE), with `=` in it written as %3D"
+            raise RequestRejected("Spark Connect", self._where, f"the token ({code.name})", check) from exception
         wait_ms = super().next_attempt(exception)
         if wait_ms is None:
             symptom = "closed the connection, or refuses connections, and all retries failed"
             raise Stalled("Spark Connect", self._where, symptom) from exception
         return wait_ms
+
+
+def _is_refused(error: object) -> bool:
+    return _code(error) in (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def _is_session_ended(error: BaseException) -> bool:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import ClockSkew, Stalled, Unreachable
+from lakehouse.core.errors import ClockSkew, RequestRejected, Stalled, Unreachable
 from resources.iceberg.commits import require_spark_clock
 
 if TYPE_CHECKING:
@@ -208,10 +208,12 @@ class Spark(dg.ConfigurableResource):
                 session.conf.set(name, setting)
             session.version  # noqa: B018  the session is lazy: this is the first round trip
             return session
-        except (OSError, PySparkException, Stalled) as error:
+        except (OSError, PySparkException, Stalled, RequestRejected) as error:
             if session is not None:
                 # Otherwise the process waits for this server again when it ends.
                 session.client.close()
+            if isinstance(error, RequestRejected):
+                raise
             cause = error.symptom if isinstance(error, Stalled) else error
             raise Unreachable("Spark Connect", where, check, cause) from error
 

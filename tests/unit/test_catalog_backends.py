@@ -3,7 +3,7 @@
 import dagster as dg
 import pytest
 
-from lakehouse.core.errors import ConfigError
+from lakehouse.core.errors import ConfigError, RequestRejected, Unreachable
 from lakehouse.core.tables import naming
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalog_types import registered
@@ -83,3 +83,23 @@ def test_spark_settings_have_same_database_as_pyiceberg(tmp_path, monkeypatch):
     for uri, expected in uris.items():
         settings = Catalog(type="sql", warehouse="s3://lake/tables", uri=uri).spark_settings()
         assert settings["spark.sql.catalog.lake.uri"] == expected
+
+
+@pytest.mark.parametrize(
+    ("problem", "type_"),
+    [
+        ("When reading 'x': AWS Error ACCESS_DENIED during HeadObject operation: No response body.", RequestRejected),
+        ("When getting 'x': AWS Error INVALID_ACCESS_KEY_ID during GetObject operation", RequestRejected),
+        ("AWS Error NETWORK_CONNECTION during HeadObject operation: curlCode: 7", Unreachable),
+    ],
+)
+def test_refused_keys_of_s3_are_not_an_outage(problem, type_):
+    catalog = Catalog(type="sql", warehouse="s3://lake", uri="sqlite:////c.db", s3_endpoint="http://s3:9000")
+    error = catalog.backend.to_error(OSError(problem), catalog)
+    assert type(error) is type_ and problem in str(error) and "http://s3:9000" in str(error)
+
+
+def test_catalog_address_has_no_login():
+    catalog = Catalog(type="sql", warehouse="s3://lake", uri="postgresql+psycopg2://me:secret@db/lake")
+    assert catalog.address == "postgresql+psycopg2://db/lake"
+    assert Catalog(type="glue", warehouse="s3://lake", region="eu-west-1").address == "AWS Glue, region eu-west-1"

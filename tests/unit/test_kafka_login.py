@@ -5,16 +5,21 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
 from typing import Any
 
 import boto3
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from moto import mock_aws
 
+from lakehouse.core.errors import TransientError
+from resources.kafka.errors import to_error
 from resources.kafka.kafka import Kafka
 from resources.kafka.stream_group import StreamGroup
 from tests.support.lone_member import LoneMember
+from tests.support.servers.loopback_server import LoopbackServer
 
 SECONDS = 60
 REGION, SECRET = "eu-west-1", "/lakehouse/kafka"
@@ -87,3 +92,53 @@ def test_member_of_stream_group_uses_rotated_key(secrets: Any, monkeypatch: pyte
     leaving.set()
     thread.join(SECONDS)
     assert not thread.is_alive()
+
+
+class Silent(BaseHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Log nothing."""
+
+
+def test_server_with_another_protocol_is_not_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    message = "refused a connection with `security_protocol: SSL`: SSL handshake failed"
+    monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 2)
+    with LoopbackServer(Silent).listening() as server:
+        kafka = Kafka(bootstrap_servers=f"127.0.0.1:{server.server_port}", security_protocol="SSL")
+        with pytest.raises(TransientError, match=message) as raised:
+            kafka.topics()
+    assert "security_protocol" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("reported", "problem", "remedy"),
+    [
+        (
+            "sasl_plaintext://b:9092/bootstrap: SASL PLAIN mechanism handshake failed: Broker: Request not valid in "
+            "current SASL state (after 4ms in state AUTH_HANDSHAKE)",
+            "Kafka at b:9092 refused a connection with `security_protocol: SASL_PLAINTEXT`: SASL PLAIN mechanism "
+            "handshake failed: Broker: Request not valid in current SASL state",
+            "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port",
+        ),
+        (
+            "sasl_ssl://b:9092/1: SASL authentication error: Authentication failed (after 200ms in state AUTH_REQ)",
+            "Kafka at b:9092 refused the login: SASL authentication error: Authentication failed",
+            "Correct the API key or user, and its secret",
+        ),
+        (
+            "b:8081/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000): increase "
+            "receive.message.max.bytes (after 1ms in state APIVERSION_QUERY)",
+            "b:9092 is no Kafka broker, or its port expects TLS (Receive failed: Invalid response size 1213486160 "
+            "(0..100000000): increase receive.message.max.bytes)",
+            "Correct the address, or `security_protocol`",
+        ),
+        (
+            "b:9092/bootstrap: Connect to ipv4#10.0.0.1:9092 failed: Connection refused (after 0ms in state CONNECT)",
+            "Kafka does not answer at b:9092: Connect to ipv4#10.0.0.1:9092 failed: Connection refused",
+            "Check that the broker is up (`lakehouse status`), the address, and the API key",
+        ),
+    ],
+)
+def test_lost_connection_has_the_reason_that_the_client_reported(reported: str, problem: str, remedy: str) -> None:
+    failed = KafkaException(KafkaError(KafkaError._TRANSPORT))
+    error = to_error(failed, "b:9092", "SASL_PLAINTEXT", reported)
+    assert error is not None and (error.problem, error.remedy) == (problem, remedy)

@@ -274,18 +274,35 @@ def test_plan_file_of_another_type_than_values_is_config_error(tmp_path, setting
             "key column 'idd', which its records do not have: the values have the columns id, v.",
         ),
         ({"partition_by": ["idd"]}, "no column 'idd' to partition or sort by"),
+        (
+            {"key": "orderid", "key_format": "string"},
+            "Topic 'orders' declares the key column 'orderid', and its values have 'order_id': the message key would "
+            "become a column of its own. Nothing was ingested. Write `key: order_id` in lakehouse.yaml, or a name for "
+            "the message key that no field resembles, such as 'message_key'",
+        ),
+        ({"key": "Customer", "mode": "upsert"}, "Write `key: customer` in"),
     ],
 )
 def test_plan_column_that_schema_lacks_is_refused(tmp_path, settings, message):
     topic = Topic.model_validate({"name": "orders"} | settings)
     config = Config(namespace="shop", topics={"orders": topic}, environments={})
-    suffix, text = avro(id={}, v={})
+    fields = {"order_id": {}, "customer": {}} if "key" in settings and "idd" not in settings["key"] else {}
+    suffix, text = avro(id={}, v={}, **fields)
     (tmp_path / f"orders.{suffix}").write_text(text)
 
     planned = schema_plan.plan(config, topic, tmp_path / f"orders.{suffix}", None)
 
     assert not planned.is_accepted
     assert message in planned.invalid
+
+
+def test_plan_names_the_columns_of_the_message_key(tmp_path):
+    topic = Topic.model_validate({"name": "orders", "key": "user", "key_format": "string"})
+    config = Config(namespace="shop", topics={"orders": topic}, environments={})
+    suffix, text = avro(id={}, v={})
+    (tmp_path / f"orders.{suffix}").write_text(text)
+    planned = schema_plan.plan(config, topic, tmp_path / f"orders.{suffix}", None)
+    assert planned.is_accepted and list(planned.lines())[-1] == "  Column 'user' comes from the message key"
 
 
 @pytest.mark.parametrize("is_current", [True, False])

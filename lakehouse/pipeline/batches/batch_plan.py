@@ -23,7 +23,7 @@ from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
-from lakehouse.pipeline.schemas.schema_decision import columns, ensure_table, schema_changes
+from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
 
 ROWS: Mapping[Mode, str] = {
@@ -70,11 +70,14 @@ class PrepareTable:
 
     def __str__(self) -> str:
         topic, schemas, table = self.context.topic, self.context.schemas, self.context.table
+        of_key = columns_of_key(schemas)
+        note = f" ({', '.join(of_key)} from the message key)" if of_key else ""
         if table is None:
             names = ", ".join(field.name for field in columns(topic, schemas).fields)
-            return f"create table {self.context.ref} with the columns {names}"
+            return f"create table {self.context.ref} with the columns {names}{note}"
         changes = "; ".join(map(str, schema_changes(topic, schemas, table)))
-        return f"alter table {self.context.ref}: {changes}" if changes else f"keep the columns of {self.context.ref}"
+        action = f"alter table {self.context.ref}: {changes}" if changes else f"keep the columns of {self.context.ref}"
+        return f"{action}{note}"
 
     def run(self) -> Table:
         """Return the table."""

@@ -1,6 +1,7 @@
 """Decide about a topic's newest schema: accept it, decode with an older version, roll over to a new table, or
 refuse."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, get_args
@@ -14,7 +15,8 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
 from lakehouse.core.tables import metadata_columns
 from lakehouse.core.tables.naming import TableRef
-from lakehouse.formats import evolution
+from lakehouse.core.text import similar_name
+from lakehouse.formats import evolution, format_of
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.evolution import SchemaChange
 from lakehouse.formats.schema import Shape
@@ -78,6 +80,7 @@ def decide_schema(
         changed = None if decision.action == "roll_over" else table
         changes = decision.changes if decision.action == "accept" else ()
         new, present = columns(topic, decision.schemas), changed.schema() if changed else None
+        require_distinct_key(decision.schemas, [field.name for field in present.fields] if present else [])
         require_columns(topic, decision.schemas, new, present, changes, changed)
     return decision
 
@@ -121,6 +124,30 @@ def require_key(schemas: TopicSchemas) -> None:
             f"Topic '{topic.name}' declares the key column '{missing}', which its records do not have: the values have "
             f"the columns {', '.join(of_value)}{keys}. Nothing was ingested. Correct 'key' in lakehouse.yaml"
         )
+
+
+def columns_of_key(schemas: TopicSchemas) -> list[str]:
+    """Return the key columns that no value has, so that they contain the message key."""
+    of_value = {field.name for field in schemas.struct.fields}
+    return [name for name in schemas.topic.key if name not in of_value]
+
+
+def require_distinct_key(schemas: TopicSchemas, present: Collection[str]) -> None:
+    """Require that a new column of the message key, whose name is only in lakehouse.yaml, is no misspelled field.
+
+    Raises:
+        SchemaError: A field of the values has nearly the same name.
+    """
+    topic, fields = schemas.topic, [field.name for field in schemas.struct.fields]
+    if not (topic.effective_key_format and format_of(topic.effective_key_format).is_scalar):
+        return
+    for name in columns_of_key(schemas):
+        if name not in present and (similar := similar_name(name, fields)):
+            raise SchemaError(
+                f"Topic '{topic.name}' declares the key column '{name}', and its values have '{similar}': the message "
+                f"key would become a column of its own. Nothing was ingested. Write `key: {similar}` in "
+                f"lakehouse.yaml, or a name for the message key that no field resembles, such as 'message_key'"
+            )
 
 
 def require_naming(topic: Topic, table: Schema, name: str) -> None:
