@@ -17,7 +17,7 @@ from assets.topics.confluent_state import cluster_definitions
 from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import route_definitions, topic_definitions
 from assets.topics.upkeep_assets import nightly
-from lakehouse.config import loader
+from lakehouse.config import snapshots
 from lakehouse.config.discovery import FILE, config_path, environment_name
 from lakehouse.config.model import Config
 from lakehouse.readers import configured
@@ -43,7 +43,7 @@ def defs() -> dg.Definitions:
     # A thousand topics are millions of objects, none of which is garbage yet, so collecting would only cost time.
     gc.disable()
     try:
-        return definitions_of(loader.load())
+        return definitions_of(snapshots.load())
     finally:
         gc.freeze()
         gc.enable()

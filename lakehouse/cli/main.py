@@ -9,8 +9,9 @@ from pkgutil import resolve_name
 import click
 
 from lakehouse import DISTRIBUTION
+from lakehouse.cli import boundary
 from lakehouse.config import discovery
-from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.core.errors import ConfigError
 from lakehouse.core.terminal import print_traceback, visible
 from lakehouse.core.text import did_you_mean
 
@@ -49,7 +50,7 @@ CHANGING = frozenset(
 
 
 class _Commands(click.Group):
-    """A command group that prints this project's errors without a traceback and exits with code 1.
+    """A command group that prints errors without a traceback and exits with code 1.
 
     Control characters in messages are escaped, because errors quote values of records. The module of a command is
     imported when the command runs: the clients of all commands take seconds to import.
@@ -80,11 +81,14 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         sys.excepthook = print_traceback
         try:
-            return super().invoke(ctx)
-        except LakehouseError as error:
-            raise click.ClickException(visible(str(error))) from error
+            with boundary.traces_in_log():
+                return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message)
+            raise
+        except Exception as error:
+            if shown := boundary.to_click(error):
+                raise shown from error
             raise
 
 
@@ -97,9 +101,10 @@ class _Commands(click.Group):
 )
 @click.option("--env", metavar="NAME", help="Use this environment, like the variable LAKEHOUSE_ENV. Default: local.")
 @click.option("-v", "--verbose", is_flag=True, help="Print which configuration and environment are used.")
+@click.option("--debug", is_flag=True, help="Print the traceback of an error.")
 @click.version_option(package_name=DISTRIBUTION, message="%(package)s %(version)s")
 @click.pass_context
-def main(ctx: click.Context, config: Path | None, env: str | None, verbose: bool) -> None:
+def main(ctx: click.Context, config: Path | None, env: str | None, verbose: bool, debug: bool) -> None:  # noqa: ARG001 (the boundary reads `debug`)
     """Turn Kafka topics into audited Apache Iceberg tables.
 
     \b

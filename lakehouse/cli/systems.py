@@ -4,9 +4,9 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-import click
 import dagster as dg
 
+from lakehouse.cli import boundary
 from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
@@ -86,12 +86,10 @@ def missing_table_error(ref: TableRef, catalog: str) -> LakehouseError:
     )
 
 
-class _Unverified(click.ClickException):
-    """An error that prevents a verification. A failed verification exits with 1."""
-
-    exit_code = 2
+UNVERIFIED = 2
+"""Exit code if an error prevents a verification. A failed verification exits with 1."""
 
 
 def verification() -> AbstractContextManager[None]:
-    """Exit with 2 if an error of this project prevents the verification in the body."""
-    return translate({LakehouseError: lambda error: _Unverified(str(error))})
+    """Exit with 2 if an error prevents the verification in the body."""
+    return translate({Exception: lambda error: boundary.to_click(error, UNVERIFIED)})

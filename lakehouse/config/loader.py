@@ -36,21 +36,33 @@ _TYPES = {
 Validation = Callable[[Config], list[Fault]]
 """A function that returns faults, by location."""
 
+Read = Callable[[Path], str]
+"""A function that returns the text of a file."""
 
-def load(path: Path | None = None, environment: str | None = None, *, validations: Iterable[Validation] = ()) -> Config:
+
+def load(
+    path: Path | None = None,
+    environment: str | None = None,
+    *,
+    validations: Iterable[Validation] = (),
+    read: Read = Path.read_text,
+    is_validated: bool = False,
+) -> Config:
     """Read and validate the configuration.
 
     Args:
         path: The file; None reads `config_path`.
         environment: The environment whose deployment may have a namespace of its own; None is the one in use.
         validations: Further validations. They take too long for the start of every process.
+        read: Reads the file, and the JSON schemas that it names.
+        is_validated: Whether the same texts were validated before, so that other files need not exist now.
 
     Raises:
         ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.
     """
     path = path or config_path()
     try:
-        text = path.read_text()
+        text = read(path)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise ConfigError(f"{path}: cannot be read ({reason}). Set LAKEHOUSE_CONFIG to your file") from error
@@ -68,7 +80,7 @@ def load(path: Path | None = None, environment: str | None = None, *, validation
         for kind in ("topics", "routes"):
             if isinstance(raw, dict) and isinstance(raw.get(kind), dict):
                 raw[kind] = {
-                    name: _named(name, entry or {}, path.parent, _line_of(node, (kind, name)))
+                    name: _named(name, entry or {}, path.parent, _line_of(node, (kind, name)), read)
                     if isinstance(entry, dict | None)
                     else entry
                     for name, entry in raw[kind].items()
@@ -77,7 +89,7 @@ def load(path: Path | None = None, environment: str | None = None, *, validation
             config = Config.model_validate(
                 {**raw, "root": path.resolve().parent, "file": path.resolve()} if isinstance(raw, dict) else raw
             )
-            faults = validation.semantic_faults(config)
+            faults = [] if is_validated else validation.semantic_faults(config)
             for validate in validations:
                 faults += validate(config)
         except ValidationError as error:
@@ -91,13 +103,13 @@ def load(path: Path | None = None, environment: str | None = None, *, validation
     return config.model_copy(update={"namespace": namespace}) if namespace else config
 
 
-def _named(name: str, topic: dict[str, Any], folder: Path, line: int) -> dict[str, Any]:
+def _named(name: str, topic: dict[str, Any], folder: Path, line: int, read: Read) -> dict[str, Any]:
     """Return a topic's settings with its name, its line and the content of its schema file.
 
     The content of a file that cannot be read is empty, which the validation reports.
     """
     try:
-        schema = (folder / str(topic.get("value_schema_file", ""))).read_text()
+        schema = read(folder / str(topic["value_schema_file"])) if "value_schema_file" in topic else ""
     except (OSError, ValueError):
         schema = ""
     return {**topic, "name": name, "line": line, "value_schema": schema}

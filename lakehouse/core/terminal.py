@@ -35,6 +35,11 @@ def print_traceback(type_: type[BaseException], error: BaseException, trace: Tra
     sys.stderr.write(visible("".join(traceback.format_exception(type_, error, trace))))
 
 
+def traceback_text(error: BaseException) -> str:
+    """Return the traceback of an error, with control characters replaced."""
+    return visible("".join(traceback.format_exception(error)))
+
+
 def _code(character: re.Match[str]) -> str:
     number = ord(character[0])
     return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}"

@@ -28,9 +28,9 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 def similar_name(name: str, known: Iterable[str]) -> str | None:
     """Return the name that another one misspells: with other case or separators, or at most an eighth of it differs."""
     for other in known:
-        folded = [re.sub(r"[^0-9a-z]", "", text.casefold()) for text in (name, other)]
-        ratio = difflib.SequenceMatcher(None, *folded).ratio()
-        if folded[0] == folded[1] or (len(folded[0]) > SHORT and ratio >= SIMILAR):
+        first, second = (re.sub(r"[^0-9a-z]", "", text.casefold()) for text in (name, other))
+        ratio = difflib.SequenceMatcher(None, first, second).ratio()
+        if first == second or (len(first) > SHORT and ratio >= SIMILAR):
             return other
     return None
 

@@ -6,7 +6,7 @@ import logging
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -119,7 +119,7 @@ class KafkaConnection(dg.ConfigurableResource):
         if self._client is None:
             from confluent_kafka.admin import AdminClient
 
-            config = {**self.client_config(), "error_cb": self._note}
+            config: dict[str, Any] = {**self.client_config(), "error_cb": self._note}
             self._client, self._renewed_at = AdminClient(config, logger=_LOG), time.monotonic()
         elif time.monotonic() - self._renewed_at > LOGIN_SECONDS:
             self._renewed_at = time.monotonic()

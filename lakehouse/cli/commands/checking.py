@@ -35,7 +35,7 @@ def validate() -> None:
     \b
     Exit code 0: the configuration is valid. 1: it is not.
     """
-    from lakehouse.definitions import defs
+    from lakehouse.definitions import definitions_of
 
     validations: list[loader.Validation] = [check_column_faults, transform_faults]
     try:
@@ -47,9 +47,9 @@ def validate() -> None:
         echo(f"Note: {note}, which contains it", err=True)
     # Only terminals show the progress: logs of build servers contain the errors alone.
     with Console(stderr=True).status("Importing transforms, and parsing SQL and patterns of checks") as progress:
-        loader.load(validations=validations)
+        declared = loader.load(validations=validations)
         progress.update("Loading the Dagster definitions")
-        loaded = defs()
+        loaded = definitions_of(declared)
         with warnings.catch_warnings():
             # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
             warnings.simplefilter("ignore", dg.BetaWarning)
@@ -173,7 +173,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     from lakehouse.cli.status import failed_runs, failing_checks
-    from lakehouse.definitions import defs
+    from lakehouse.definitions import definitions_of
 
     with verification():
         declared = loader.load()
@@ -182,7 +182,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             existing = kafka_topics(declared, resources)
             selected = declared.select(names, existing)
             outcomes = [
-                *check_runner.run_asset_checks(defs(), declared, names, existing),
+                *check_runner.run_asset_checks(definitions_of(declared), declared, names, existing),
                 *check_runner.run_acceptance_checks(declared, selected, resources),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+from lakehouse.config import snapshots
 from lakehouse.config.discovery import config_path, project
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard
@@ -45,7 +46,7 @@ def code_server(context: Context) -> Server:
         folder=project(),
         address=f"unix:{socket}",
         ready=lambda: accepts_connections(socket),  # it listens once the definitions are loaded
-        env=_env(context),
+        env={**_env(context), snapshots.VARIABLE: ""},
         inherits=for_project_code,
         prepare=lambda: _prepare(context),
     )

@@ -63,6 +63,8 @@ def partitions(
 
 def summary(entries: Sequence[Entry], findings: Sequence[LedgerFinding]) -> str:
     """Return the whole ledger in one sentence."""
+    if not entries:
+        return "The table does not exist, or has no commit: nothing was verified"
     counts, faults = totals(entries), faults_of(findings)
     outcomes = " + ".join(describe_outcome(name, n) for name, n in counts.outcomes.items() if n or name == "rows")
     sentence = f"{pluralize(counts.consumed, 'record')} consumed {'=' if counts.is_balanced else '≠'} {outcomes}"

@@ -1,0 +1,156 @@
+"""Each command when each system is away or refuses: a short message with the system and a remedy, and no traceback."""
+
+import os
+import stat
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from lakehouse.cli.main import COMMANDS, main
+from tests.support.declared import declare
+from tests.support.servers.registry_server import RegistryServer
+
+SECONDS = 30
+"""Maximum duration of a command that no system answers."""
+
+NONE = "the command asks no system"
+SERVERLESS = {
+    "demo": "it starts the embedded stack",
+    "deploy": "tests/deploy has its errors",
+    "init": NONE,
+    "up": "it starts the embedded stack",
+    "validate": NONE,
+}
+"""Commands that need no running system, and the reason."""
+
+AWAY: dict[str, tuple[list[str], int, str]] = {
+    "bookmark": (["totals", "--at", "latest", "--reason", "r"], 1, "Kafka does not answer at 127.0.0.1:1"),
+    "check": (["orders"], 1, "The table does not exist, or has no commit: nothing was verified"),
+    "dead-letters": (["orders"], 1, "Table shop.orders does not exist in the catalog sqlite:///"),
+    "doctor": (["--env", "here"], 1, "→ "),
+    "down": ([], 0, "Nothing was running"),
+    "dry-run": (["orders"], 2, "Kafka does not answer at 127.0.0.1:1"),
+    "ledger": (["orders"], 2, "Table shop.orders does not exist in the catalog sqlite:///"),
+    "maintain": (["orders"], 0, ""),
+    "pause": (["orders"], 0, "Resume with `lakehouse unpause orders`"),
+    "plan": (["orders"], 2, "The schema registry does not answer at http://127.0.0.1:1"),
+    "query": (["SELECT 1", "--engine", "snowflake"], 1, "Snowflake"),
+    "redrive": (["orders"], 1, "Table shop.orders does not exist in the catalog sqlite:///"),
+    "replay": (["orders", "--since", "earliest"], 1, "No record of 'orders' was ingested yet"),
+    "resume": (["orders", "--at", "latest", "--reason", "r"], 1, "Kafka does not answer at 127.0.0.1:1"),
+    "run": (["no-such-program"], 1, "Program 'no-such-program' was not found"),
+    "status": ([], 1, "Kafka does not answer at 127.0.0.1:1"),
+    "stream": (["--once", "orders"], 1, "Kafka does not answer at 127.0.0.1:1"),
+    "ui": ([], 1, "The UI is not running"),
+    "unpause": (["orders"], 1, "Topic 'orders' is not paused"),
+}
+"""The arguments of each command, its exit code if no server runs, and a part of its message."""
+
+REMEDY = ("Check", "Run `", "See `", "Materialize", "Ingest", "Correct", "Set ", "Grant", "→ ")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A project whose servers do not answer, in an empty state folder."""
+    monkeypatch.setenv("LAKEHOUSE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.delenv("DAGSTER_HOME", raising=False)
+    monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 1)
+    monkeypatch.setattr("lakehouse.streaming.pacing.FIRST_PAUSE_SECONDS", 0.0)
+    derived = {"type": "derived", "from": "orders", "transform": "shop:totals"}
+    topics = {"orders": {"checks": {"known": {"type": "not_null", "column": "id"}}}, "totals": {"source": derived}}
+    return declare(monkeypatch, tmp_path, namespace="shop", topics=topics)
+
+
+def test_each_command_is_tried_without_its_systems():
+    assert {*AWAY, *SERVERLESS} == {*COMMANDS}
+
+
+@pytest.mark.parametrize("command", AWAY)
+@pytest.mark.usefixtures("project")
+def test_command_without_servers_reports_the_system_and_a_remedy(command):
+    arguments, code, message = AWAY[command]
+    began = time.monotonic()
+    result = CliRunner().invoke(main, [command, *arguments])
+    assert (result.exit_code, message in result.output) == (code, True), result.output
+    assert "Traceback" not in result.output and "unexpected" not in result.output
+    assert time.monotonic() - began < SECONDS
+    if code:
+        assert any(word in result.output for word in REMEDY), result.output
+    assert result.stderr.count("\n") <= 3
+
+
+def test_commands_name_a_server_with_another_protocol(monkeypatch, tmp_path):
+    monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 2)
+    with RegistryServer().listening() as server:
+        kafka = {"bootstrap_servers": f"127.0.0.1:{server.server_port}", "security_protocol": "SASL_SSL"}
+        login = {"sasl_mechanism": "PLAIN", "api_key": {"env": "USER_OF_KAFKA"}, "api_secret": {"env": "PASSWORD"}}
+        systems = {"kafka": kafka | login, "schema_registry": {"url": f"{server.address}/api"}}
+        monkeypatch.setenv("USER_OF_KAFKA", "me")
+        monkeypatch.setenv("PASSWORD", "canary-4711")
+        declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {}}, systems=systems)
+        results = [CliRunner().invoke(main, [*command, "orders"]) for command in (["plan"], ["dry-run"])]
+    assert [result.exit_code for result in results] == [2, 2]
+    assert f"{server.address}/api is not the address of a schema registry" in results[0].output
+    assert "refused a connection with `security_protocol: SASL_SSL`: SSL handshake failed" in results[1].output
+    assert not any("canary" in result.output or "Traceback" in result.output for result in results)
+
+
+@click.command()
+@click.option("--text", default="it broke")
+def failing(text: str) -> None:
+    raise KeyError(text) if text == "it broke" else RuntimeError(text)
+
+
+@pytest.fixture
+def broken(project):
+    """A command that raises an error which the project does not know."""
+    main.add_command(failing, "broken")
+    yield
+    main.commands.pop("broken")
+
+
+@pytest.mark.usefixtures("broken")
+def test_unexpected_error_is_three_lines_and_its_traceback_is_in_the_log(tmp_path):
+    result = CliRunner().invoke(main, ["broken"])
+    log = tmp_path / "state" / "logs" / "errors.log"
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"Error: `lakehouse broken` stopped with an unexpected error, KeyError: 'it broke'\n"
+        f"What it had published remains, and nothing else was published\n"
+        f"The traceback is in {log}, and `lakehouse --debug broken` prints it\n",
+    )
+    assert "Traceback (most recent call last)" in log.read_text() and "in failing" in log.read_text()
+    assert stat.S_IMODE(os.stat(log).st_mode) == 0o600
+
+
+@pytest.mark.usefixtures("broken")
+def test_unexpected_error_with_debug_prints_the_traceback():
+    result = CliRunner().invoke(main, ["--debug", "broken"])
+    assert result.exit_code == 1 and "in failing" in result.stderr and "KeyError: 'it broke'" in result.stderr
+
+
+@pytest.mark.usefixtures("broken")
+def test_unexpected_error_quotes_one_line_without_credentials_and_control_characters():
+    result = CliRunner().invoke(main, ["broken", "--text", "at https://me:secret@host/\x1b[2J\nrow 4111"])
+    assert "RuntimeError: at https://host/\\x1b[2J\n" in result.stderr
+    assert "secret" not in result.stderr and "4111" not in result.stderr
+
+
+@pytest.mark.usefixtures("broken")
+def test_unwritable_state_folder_leaves_the_traceback_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LAKEHOUSE_HOME", str(tmp_path / "file"))
+    result = CliRunner().invoke(main, ["broken"])
+    [line] = [line for line in result.stderr.splitlines() if line.startswith("The traceback is in ")]
+    assert Path(line.split()[4].rstrip(",")).exists()
+
+
+@pytest.mark.usefixtures("project")
+def test_known_error_with_debug_has_its_cause():
+    result = CliRunner().invoke(main, ["--debug", "plan", "orders"])
+    assert result.exit_code == 2 and "The above exception was the direct cause" in result.stderr
+    assert "Traceback" not in CliRunner().invoke(main, ["plan", "orders"]).output
