@@ -61,6 +61,7 @@ REST = (
     "tests/deploy/test_tableflow_storage.py",
     "tests/deploy/test_unknown_responses.py",
     "tests/deploy/test_verify.py",
+    "tests/e2e/test_edited_configuration.py",
     "tests/faults/test_dropped_branches.py",
     "tests/faults/test_full_disk.py",
     "tests/faults/test_glue_commits.py",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config import snapshots
-from lakehouse.config.model import PROJECT
+from tools.repository import PROJECT
 
 SCHEMA = '{"type": "object", "properties": {"id": {"type": "integer"}}}'
 FILE = """namespace: shop
