@@ -260,5 +260,5 @@ class SimulatedCatalog(Catalog):
 
 @cache
 def _template() -> SimulatedCatalog:
-    settings: dict[str, Any] = {"type": "sql", "uri": "sqlite://", "warehouse": "memory://"}
+    settings: dict[str, Any] = {"type": "sql", "uri": "sqlite:///simulated", "warehouse": "memory://"}
     return SimulatedCatalog(**settings)
