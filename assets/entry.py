@@ -26,7 +26,8 @@ def group(entry: Topic) -> str:
 
 def code_links(config: Config, entry: Topic) -> dict[str, dg.CodeReferencesMetadataValue]:
     """Return links to the declaration of an entry and, for a derived topic, to the source of its transform."""
-    places = [(config.file, entry.line or 1, config.file.name)]
+    file = entry.file or config.file
+    places = [(file, entry.line or 1, file.name)]
     if isinstance(entry.source, Derived):
         module, _, function = entry.source.transform.partition(":")
         spec = importlib.util.find_spec(module)

@@ -20,10 +20,13 @@ NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
 
 def asset_spec(entry: Topic, system: str, deps: Sequence[Sequence[str]], **attributes: Any) -> dg.AssetSpec:
     """Return the spec of the asset `<entry>/<system>`, with further attributes of Dagster's AssetSpec."""
+    if entry.automation == "none":
+        attributes["automation_condition"] = None
     return dg.AssetSpec(
         key=[entry.name, system],
         deps=deps,
-        group_name=group(entry),
+        group_name=entry.group or group(entry),
+        tags=entry.tags,
         partitions_def=partitions(entry),
         owners=entry.owners,
         **attributes,

@@ -3,19 +3,22 @@
 import gc
 import os
 import sys
+import warnings
 from pathlib import Path
 
 import dagster as dg
 
+from assets import published_tables
 from assets.alerts import alert_failed_checks, alert_failed_runs
 from assets.embedded_stack import disk_space, old_runs_definitions
 from assets.freshness import freshness_sensor
 from assets.lineage import lineage_sensor
 from assets.monitoring import alert_failed_ticks, heartbeat
+from assets.streaming.check import KAFKA
 from assets.streaming.job import stream_definitions
-from assets.topics.confluent_state import cluster_definitions
+from assets.topics.confluent_state import CLUSTER, cluster_definitions
 from assets.topics.kafka_asset import topic_offsets_sensor
-from assets.topics.topic_chain import route_definitions, topic_definitions
+from assets.topics.topic_chain import entry_definitions
 from assets.topics.upkeep_assets import nightly
 from lakehouse.config import snapshots
 from lakehouse.config.discovery import FILE, config_path, environment_name
@@ -51,10 +54,23 @@ def defs() -> dg.Definitions:
 
 def definitions_of(config: Config) -> dg.Definitions:
     """Return all definitions of a configuration."""
+    entries = (*config.topics.values(), *config.routes.values())
+    process = dg.Definitions(executor=dg.in_process_executor)
+    return dg.Definitions.merge(
+        shared_definitions(config), process, *(entry_definitions(config, entry) for entry in entries)
+    )
+
+
+def shared_definitions(config: Config) -> dg.Definitions:
+    """Return the definitions that entries share: resources, sensors, jobs and schedules, and the Kafka cluster."""
+    groups = (*config.topics, *config.routes, CLUSTER.path[0], KAFKA[0])
+    with warnings.catch_warnings():
+        # External assets, such as the Kafka cluster, have checks; to select them is beta in Dagster 1.13.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        assets = dg.AssetSelection.key_prefixes(*([name] for name in groups), include_sources=True)
     automation = dg.AutomationConditionSensorDefinition(
         "automation",
-        # `all()` omits checks of external assets, such as the Kafka cluster.
-        target=dg.AssetSelection.all() | dg.AssetSelection.all_asset_checks(),
+        target=assets,
         description="Requests runs of assets and checks according to their automation conditions.",
         default_status=dg.DefaultSensorStatus.RUNNING,
         minimum_interval_seconds=30,
@@ -73,11 +89,11 @@ def definitions_of(config: Config) -> dg.Definitions:
             alert_failed_ticks,
             heartbeat,
         ],
-        resources=with_fixed_settings(build_resources(config, environment_name())),
-        executor=dg.in_process_executor,
+        resources={
+            **with_fixed_settings(build_resources(config, environment_name())),
+            published_tables.KEY: published_tables.published_tables(config),
+        },
     )
-    chains = [topic_definitions(config, topic) for topic in config.topics.values()]
-    chains += [route_definitions(config, route) for route in config.routes.values()]
     schedules = (
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
         nightly(config, "ledger", "17 3 * * *", "Verify that every table contains its whole topic, once."),
@@ -85,4 +101,4 @@ def definitions_of(config: Config) -> dg.Definitions:
     # Other instances of Dagster have their own cleanup and monitoring.
     local = [old_runs_definitions(), dg.Definitions(sensors=[disk_space])] if environment_name() == "local" else []
     clusters = (stream_definitions(config), cluster_definitions(config))
-    return dg.Definitions.merge(common, *chains, *schedules, *clusters, *local)
+    return dg.Definitions.merge(common, *schedules, *clusters, *local)

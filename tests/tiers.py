@@ -157,6 +157,7 @@ REST = (
     "tests/integration/test_wide_schemas.py",
     "tests/unit/test_check_syntax.py",
     "tests/unit/test_daemon_alerts.py",
+    "tests/unit/test_dg_commands.py",
     "tests/unit/test_stream_group.py",
 )
 

@@ -26,8 +26,8 @@ DEFERRED = {
     "lakehouse/config": {"pyiceberg"},
     # Definitions load the class of each reader.
     "lakehouse/readers": {"duckdb", "lakehouse", "openlineage", "pyiceberg", "resources"},
-    # `status` shares a module with `query`, and loads no library of an engine.
-    "lakehouse/query": {"lakehouse", "pyspark"},
+    # `status` shares a module with `query`, and loads no library of an engine. Polars may not be installed.
+    "lakehouse/query": {"lakehouse", "polars", "pyspark"},
     # Spark's Python workers load the decoder of Protobuf for topics in Protobuf only.
     "spark": {"ptars", "pyiceberg"},
     # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine. Some

@@ -18,6 +18,11 @@ from lakehouse.readers import configured
 from lakehouse.readers.reader_lag import stages_of
 
 
+def entry_definitions(config: Config, entry: Topic) -> dg.Definitions:
+    """Return the assets and checks of an entry of lakehouse.yaml."""
+    return route_definitions(config, entry) if isinstance(entry, Route) else topic_definitions(config, entry)
+
+
 def route_definitions(config: Config, route: Route) -> dg.Definitions:
     """Return the chain of a route: the assets of a topic, with one partition for each topic."""
     return dg.Definitions(assets=_chain(config, route), asset_checks=_checks(config, route, {}))

@@ -51,7 +51,9 @@ def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             partition = context.partition_key if context.has_partition_key else None
             key = [entry.name, "iceberg"]
             metadata = {"redriven": result.recovered}
-            context.log_event(dg.AssetMaterialization(key, partition=partition, metadata=metadata))
+            _, table = resources.catalog.chain(topic.table_in(config.namespace)).newest
+            version = {"dagster/data_version": str(table.metadata.current_snapshot_id)} if table else {}
+            context.log_event(dg.AssetMaterialization(key, partition=partition, metadata=metadata, tags=version))
         return dg.MaterializeResult(metadata={"attempted": result.attempted, "recovered": result.recovered})
 
     return dead_letters

@@ -1,6 +1,6 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from lakehouse.config import validation
 from lakehouse.config.base import Fault, Location
+from lakehouse.config.components import TOPIC, Component, components_around
 from lakehouse.config.discovery import config_path, environment_name
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
@@ -75,36 +76,69 @@ def load(
         if "\t" in text:
             problem += " (the file has tabs; indent with spaces)"
         raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
-    faults = [*_key_faults(node), *validation.reserved_keys(raw)]
+    path = path.resolve()
+    declared = [component for component in components_around(path, LOADER, read) if component.type == TOPIC]
+    components: dict[Location, Component] = {component.location: component for component in declared}
+    faults = [*_key_faults(node), *validation.reserved_keys(raw), *_component_faults(declared, raw)]
     if not faults:
         for kind in ("topics", "routes"):
             if isinstance(raw, dict) and isinstance(raw.get(kind), dict):
                 raw[kind] = {
-                    name: _named(name, entry or {}, path.parent, _line_of(node, (kind, name)), read)
+                    name: _named(name, entry or {}, path.parent, read)
+                    | {"file": path, "line": _line_of(node, (kind, name))}
                     if isinstance(entry, dict | None)
                     else entry
                     for name, entry in raw[kind].items()
                 }
+        for component in components.values():
+            kind, name = component.location
+            if isinstance(raw, dict) and isinstance(raw.setdefault(kind, {}), dict):
+                entry = {key: value for key, value in component.attributes.items() if key not in _OF_COMPONENT[kind]}
+                place = {"file": component.file, "line": component.line}
+                raw[kind][name] = _named(name, entry, path.parent, read) | place
         try:
-            config = Config.model_validate(
-                {**raw, "root": path.resolve().parent, "file": path.resolve()} if isinstance(raw, dict) else raw
-            )
+            config = Config.model_validate({**raw, "root": path.parent, "file": path} if isinstance(raw, dict) else raw)
             faults = [] if is_validated else validation.semantic_faults(config)
             for validate in validations:
                 faults += validate(config)
         except ValidationError as error:
             faults = list(dict.fromkeys(validation.schema_fault(details, Config) for details in error.errors()))
     if faults:
-        raise ConfigError(
-            "\n".join(f"{path.name}:{_line_of(node, at)}: {_dotted(at)}: {fault}" for at, fault in faults)
-        )
+        raise ConfigError("\n".join(f"{_place(path, node, components, at)}: {fault}" for at, fault in faults))
     deployment = config.deployments.get(environment or environment_name())
     namespace = deployment and (deployment.existing.glue_database or deployment.namespace)
     return config.model_copy(update={"namespace": namespace}) if namespace else config
 
 
-def _named(name: str, topic: dict[str, Any], folder: Path, line: int, read: Read) -> dict[str, Any]:
-    """Return a topic's settings with its name, its line and the content of its schema file.
+_OF_COMPONENT = {"topics": ("name", "pattern"), "routes": ("name",)}
+"""Attributes of a component that are no keys of such an entry."""
+
+
+def _component_faults(components: Iterable[Component], raw: object) -> Iterator[Fault]:
+    """Yield faults of the keys of components, which are known before the values are validated."""
+    places: dict[Location, Component] = {}
+    for component in components:
+        kind, name = component.location
+        yield from (((*component.location, *at), fault) for at, fault in _key_faults(component.attributes_node))
+        yield from component.faults()
+        entries = raw.get(kind) if isinstance(raw, dict) else None
+        if isinstance(entries, dict) and name in entries:
+            yield component.location, "lakehouse.yaml has an entry of this name, too. Remove one of them"
+        if (first := places.setdefault(component.location, component)) is not component:
+            place = f"{first.file.parent.name}/{first.file.name} has one, too"
+            yield component.location, f"two components have the name '{name}': {place}. Remove one of them"
+
+
+def _place(path: Path, node: yaml.Node | None, components: Mapping[Location, Component], at: Location) -> str:
+    """Return the file, the line and the key of a location."""
+    if component := components.get(at[:2]):
+        file = component.file.relative_to(path.parent)
+        return f"{file}:{_line_of(component.attributes_node, at[2:])}: {_dotted(at[2:] or at)}"
+    return f"{path.name}:{_line_of(node, at)}: {_dotted(at)}"
+
+
+def _named(name: str, topic: dict[str, Any], folder: Path, read: Read) -> dict[str, Any]:
+    """Return a topic's settings with its name and the content of its schema file.
 
     The content of a file that cannot be read is empty, which the validation reports.
     """
@@ -112,7 +146,7 @@ def _named(name: str, topic: dict[str, Any], folder: Path, line: int, read: Read
         schema = read(folder / str(topic["value_schema_file"])) if "value_schema_file" in topic else ""
     except (OSError, ValueError):
         schema = ""
-    return {**topic, "name": name, "line": line, "value_schema": schema}
+    return {**topic, "name": name, "value_schema": schema}
 
 
 def _dotted(location: Location) -> str:

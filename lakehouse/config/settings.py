@@ -157,6 +157,18 @@ class TopicSettings(ConfigModel):
     owners: tuple[Annotated[str, Field(pattern=r"^(team:[\w-]+|[^@\s]+@[^@\s]+\.[^@\s]+)$")], ...] = Field(
         (), description="Owners who are notified: `team:trading` or an e-mail address."
     )
+    group: str = Field(
+        "", pattern=r"^\w*$", description="Group of the assets in Dagster. Default: the name of the table or route."
+    )
+    tags: dict[
+        Annotated[str, Field(pattern=r"^([\w.-]{1,63}/)?[\w.-]{1,63}$")],
+        Annotated[str, Field(pattern=r"^[\w.-]{0,63}$")],
+    ] = Field({}, description="Tags of the assets in Dagster, by which they are selected, such as `domain: trading`.")
+    automation: Literal["on_change", "none"] = Field(
+        "on_change",
+        description="Runs that lakehouse requests: `on_change` after each change upstream, or `none`, if schedules or "
+        "automation conditions of your own request them.",
+    )
     source: ConfigModel
     kafka_topic: str = Field("", description="Name of the topic in Kafka. Default: the name of this entry.")
     table_name: str = Field(
@@ -252,6 +264,9 @@ class TopicSettings(ConfigModel):
     )
     name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="The key of this entry.")
     line: int = Field(0, exclude=True, json_schema_extra={"readOnly": True}, description="Line of the entry.")
+    file: Path | None = Field(
+        None, exclude=True, json_schema_extra={"readOnly": True}, description="File of the entry."
+    )
     value_schema: str = Field(
         "", exclude=True, json_schema_extra={"readOnly": True}, description="Content of value_schema_file."
     )

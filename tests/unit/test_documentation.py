@@ -98,6 +98,7 @@ def test_page_names_only_existing_make_targets(page):
 @pytest.mark.parametrize(("page", "text"), EXAMPLES)
 def test_yaml_example_is_valid_configuration(page, text, tmp_path):
     declared = yaml.safe_load(textwrap.dedent(text))
+    declared = declared.get("attributes", declared)  # of a component, which has the keys of an entry
     if declared.keys() <= SYSTEMS.keys():
         declared = {"environments": {"aws": declared}}
     elif declared.keys() <= Topic.model_fields.keys():

@@ -42,7 +42,7 @@ def transform(config: Config, topic: Topic) -> Transform:
     try:
         function = _function(config, topic)
     except _Unusable as fault:
-        at = f"{config.file.name}:{topic.line}: topics.{topic.name}.source.transform"
+        at = f"{(topic.file or config.file).name}:{topic.line}: topics.{topic.name}.source.transform"
         raise ConfigError(f"{at}: {fault}") from fault
 
     @wraps(function)
