@@ -1,13 +1,15 @@
 """Dagster resources of an environment in lakehouse.yaml: each system's settings are the fields of its resource."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, TypeVar, get_args
 
 import dagster as dg
 
+from lakehouse.config.base import Fault
 from lakehouse.config.environment import SYSTEMS, EnvRef, SettingValue
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
@@ -16,6 +18,8 @@ from lakehouse.core.text import did_you_mean
 from resources.masked_field import is_secret
 
 Client = TypeVar("Client")
+VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-(.*))?\})")
+"""A reference to a variable in the syntax of shells, which lakehouse.yaml does not have."""
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -33,6 +37,29 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     settings, path = config.environments[environment], f"environments.{environment}"
     names = [name for name, classes in SYSTEMS.items() if name in settings or not classes.is_optional]
     return {name: _build(f"{path}.{name}", system(name, settings.get(name)), settings.get(name)) for name in names}
+
+
+def environment_faults(config: Config) -> list[Fault]:
+    """Return the faults of all environments, each at the setting that has it."""
+    faults: list[Fault] = []
+    for environment, systems in config.environments.items():
+        for name, classes in SYSTEMS.items():
+            if (settings := systems.get(name)) is None and classes.is_optional:
+                continue
+            at = ("environments", environment, name)
+            type_ = (settings or {}).get("type")
+            if isinstance(type_, str) and (known := _types(name)) and type_ not in known:
+                hint = did_you_mean(type_, known)
+                faults.append(((*at, "type"), f"unknown type '{type_}'.{hint} Known types: {', '.join(known)}"))
+            else:
+                faults += [((*at, *below), text) for below, text in _faults(system(name, settings), settings)]
+    return faults
+
+
+def _types(name: str) -> Collection[str]:
+    """Return the values that the key `type` of a system may have; none if it has no such key."""
+    function = getattr(resolve_name(SYSTEMS[name].resource), "TYPES", "")
+    return resolve_name(function)() if function else kinds(name)
 
 
 def system(name: str, settings: Mapping[str, SettingValue] | None = None) -> type[dg.ConfigurableResource]:
@@ -94,29 +121,37 @@ def _require_variables(path: str, settings: Iterable[SettingValue]) -> None:
 def _build(
     path: str, cls: type[dg.ConfigurableResource], settings: dict[str, SettingValue] | None
 ) -> dg.ConfigurableResource:
+    for at, fault in _faults(cls, settings):
+        raise ConfigError(f"lakehouse.yaml: {'.'.join((path, *map(str, at)))}: {fault}")
+    fields, settings = cls.model_fields, settings or {}
+    return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})
+
+
+def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingValue] | None) -> Iterator[Fault]:
+    """Yield the faults of a system's settings, each at the key that has it."""
     fields = cls.model_fields
     alternatives = getattr(cls, "ONE_OF", ())
     if settings is None:
         if alternatives or any(field.is_required() for field in fields.values()):
-            raise ConfigError(f"lakehouse.yaml: {path}: missing. Add the system's settings")
-        settings = {}
-    for name in settings:
-        if name not in fields:
-            message = f"unknown key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
-            raise ConfigError(f"lakehouse.yaml: {path}.{name}: {message}")
+            yield (), "missing. Add the system's settings"
+        return
     for name, setting in settings.items():
         # A default is written in the file, too.
-        if is_secret(fields[name], setting.default if isinstance(setting, EnvRef) else setting):
-            raise ConfigError(
-                f"lakehouse.yaml: {path}.{name}: the file contains a secret. Nothing was changed. Remove it, write "
-                f"{{env: NAME}} without a default and set that variable, and replace the secret if the file was shared"
-            )
+        value = setting.default if isinstance(setting, EnvRef) else setting
+        if name not in fields:
+            yield (name,), f"unknown key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
+        elif is_secret(fields[name], value):
+            problem = "the file contains a secret. Nothing was changed. Remove it, write {env: NAME} without a default"
+            yield (name,), f"{problem} and set that variable, and replace the secret if the file was shared"
+        elif isinstance(value, str) and (variable := VARIABLE.fullmatch(value)):
+            default = f", default: {variable[3]!r}" if variable[3] else ""
+            env = variable[1] or variable[2]
+            yield (name,), f"'{value}' is not replaced by a variable. Write {{env: {env}{default}}}"
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
     if alternatives and not settings.keys() & set(alternatives):
         missing.insert(0, " or ".join(alternatives))
     if missing:
-        raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(missing)} missing. Add it, or {{env: NAME}}")
-    return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})
+        yield (), f"{', '.join(missing)} missing. Add it, or {{env: NAME}}"
 
 
 def _value(setting: SettingValue, annotation: object) -> object:

@@ -25,6 +25,7 @@ from lakehouse.core.patterns import Matches
 from lakehouse.core.registry import implementations
 from lakehouse.core.sql import SPARK
 from lakehouse.core.tables import letter_columns
+from lakehouse.core.text import did_you_mean
 
 Severity = Literal["blocking", "warn", "quarantine"]
 
@@ -109,6 +110,7 @@ class RowCheck(Check, ABC):
 
     def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         if self.severity == "quarantine" and (word := sql.first_nondeterministic(self.compared)):
+            word = word.strip("'\"")
             problem = f"'{word}' does not always give the same result for a record, so a row could be lost or stored"
             yield (), f"{problem} twice. Compare with a column, or set 'severity: warn'"
 
@@ -187,6 +189,7 @@ class Range(ColumnCheck, RowCheck):
         yield from super().faults(tables)
         if self.min is None and self.max is None:
             yield (), "the range has no bounds, so nothing would be checked. Add 'min' or 'max'"
+        yield from _empty_range(self.min, self.max)
 
 
 class Regex(ColumnCheck, RowCheck):
@@ -261,7 +264,8 @@ class References(ColumnCheck, SetCheck):
 
     def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         if self.table not in tables:
-            yield ("table",), f"no declared topic has the table '{self.table}'. Correct the name"
+            hint = did_you_mean(self.table, tables)
+            yield ("table",), f"no declared topic has the table '{self.table}'.{hint} Correct the name"
 
     def failing_rows(self, scope: Scope) -> str:
         column, other_column = _name("r", self.column), _name("o", self.table_column or self.column)
@@ -310,6 +314,7 @@ class RowCount(Check):
     def faults(self, tables: Collection[str]) -> Iterator[Fault]:
         if self.min is None and self.max is None and self.sigmas is None:
             yield (), "the check has no limits, so nothing would be checked. Add 'min', 'max' or 'sigmas'"
+        yield from _empty_range(self.min, self.max)
 
 
 MIN_HISTORY, MAX_HISTORY = 5, 30
@@ -397,6 +402,12 @@ def faults(checks: Mapping[str, Check], tables: Collection[str]) -> Iterator[Fau
                 (f"{type_of(type(check))} compares rows, so no single row can be quarantined. Use another severity"),
             )
         yield from (((name, *place), problem) for place, problem in check.faults(tables))
+
+
+def _empty_range(low: Value | None, high: Value | None) -> Iterator[Fault]:
+    """Yield a fault if no number is between two others. The order of texts depends on the column's type."""
+    if isinstance(low, int | float) and isinstance(high, int | float) and low > high:
+        yield ("min",), f"it is greater than 'max' ({low} > {high}), so every row would fail. Exchange the two"
 
 
 def _java_patterns(statement: str) -> Iterator[Fault]:

@@ -1,5 +1,6 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ _TYPES = {
     "tag:yaml.org,2002:null": "empty",
 }
 """The types of YAML that a name may have by accident, by tag."""
+
+_VARIABLE = re.compile(r"\$\{(\w+)[^}]*\}")
+"""A reference to a variable in the syntax of shells."""
 
 Validation = Callable[[Config], list[Fault]]
 """A function that returns faults, by location."""
@@ -70,12 +74,7 @@ def load(
     try:
         node, raw = yaml.compose(text, Loader=LOADER), yaml.load(text, Loader=LOADER) or {}  # noqa: S506 (a safe loader)
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        line = f":{mark.line + 1}" if mark else ""
-        problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-        if "\t" in text:
-            problem += " (the file has tabs; indent with spaces)"
-        raise ConfigError(f"{path.name}{line}: not valid YAML: {problem}. Correct the line") from error
+        raise ConfigError(f"{path.name}{_syntax_fault(error, text)}") from error
     path = path.resolve()
     declared = [component for component in components_around(path, LOADER, read) if component.type == TOPIC]
     components: dict[Location, Component] = {component.location: component for component in declared}
@@ -135,6 +134,25 @@ def _place(path: Path, node: yaml.Node | None, components: Mapping[Location, Com
         file = component.file.relative_to(path.parent)
         return f"{file}:{_line_of(component.attributes_node, at[2:])}: {_dotted(at[2:] or at)}"
     return f"{path.name}:{_line_of(node, at)}: {_dotted(at)}"
+
+
+def _syntax_fault(error: yaml.YAMLError, text: str) -> str:
+    """Return the line and the problem of a file that is not YAML, and how to correct it."""
+    mark, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
+    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
+    remedy = "Correct the line"
+    lines = text.splitlines()
+    if variable := _VARIABLE.search(lines[mark.line] if mark and mark.line < len(lines) else ""):
+        problem, remedy = f"'{variable[0]}' is no value", f"Write {{env: {variable[1]}}}"
+    elif begun and "flow" in (getattr(error, "context", None) or ""):
+        bracket = lines[begun.line][begun.column]
+        mark, problem = begun, f"the '{bracket}' in column {begun.column + 1} is not closed"
+        remedy = f"Add '{ {'{': '}', '[': ']'}[bracket] }'"
+    elif problem == "did not find expected key":
+        problem, remedy = "the line is indented otherwise than the keys beside it", "Align it with them"
+    elif "\t" in text:
+        problem, remedy = f"{problem} (the file has tabs)", "Indent with spaces"
+    return f"{f':{mark.line + 1}' if mark else ''}: not valid YAML: {problem}. {remedy}"
 
 
 def _named(name: str, topic: dict[str, Any], folder: Path, read: Read) -> dict[str, Any]:

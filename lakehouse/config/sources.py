@@ -84,7 +84,8 @@ def file_faults(config: Declarations, at: Location, file: str, key: Collection[s
         return
     for column in key:
         if column not in fields:
-            yield at, f"'{file}' has no field '{column}', which is part of 'key'.{did_you_mean(column, fields)}"
+            problem = f"'{file}' has no field '{column}', which is part of 'key'.{did_you_mean(column, fields)}"
+            yield at, f"{problem} Correct 'key', or the file"
 
 
 class Existing(Source):

@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from lakehouse.config import checks, sensitive, sources
 from lakehouse.config.base import ConfigModel, Fault, Location
+from lakehouse.config.environment import SYSTEMS
+from lakehouse.config.known_columns import columns_of_files
 from lakehouse.config.model import Config, Route, TableNames, Topic
 from lakehouse.config.settings import IGNORED_KEYS
 from lakehouse.config.sources import is_file
-from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.text import did_you_mean
 from lakehouse.formats import format_of
-from lakehouse.formats.avro.avro_format import AvroFormat
-from lakehouse.formats.format import MessageSchema, RegisteredFormat
-from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.formats.format import RegisteredFormat
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
     from pydantic_core import ErrorDetails
-    from pyiceberg.types import NestedField
 
 
 RENAMED_KEYS = {"when_stale": "'on_stale', with the values 'alert' (formerly 'tell') and 'run'"}
@@ -201,67 +199,16 @@ def _is_sensitive(topic: Topic, column: str) -> bool:
     return any(name.startswith(path) or path.startswith(name) for name, path in paths)
 
 
-def check_column_faults(config: Config) -> list[Fault]:
-    """Return the columns of checks that a schema file lacks.
-
-    Columns of topics whose schema is not a file are checked against their table. This is not part of
-    `semantic_faults`, because reading the schema files of all topics slows the start of every process.
-    """
-    faults: list[Fault] = []
-    for topic in config.topics.values():
-        columns = {name: check.columns for name, check in topic.checks.items() if check.columns}
-        if not columns or (declared := _declared_fields(config, topic)) is None:
-            continue
-        file, fields, _ = declared
-        fields += _text_fields(topic.metadata.names.values())
-        for name, names in columns.items():
-            if unmatched := sensitive.unmatched_names(names, fields, {}):
-                problem = f"'{file}' {sensitive.unknown_columns(unmatched, fields)} Correct the name"
-                faults.append((("topics", topic.name, "checks", name), problem))
-    return faults
-
-
 def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
     """Yield a fault if `sensitive` names unknown columns of a topic whose schema is a file.
 
     Names of other topics are checked against their table.
     """
-    if not topic.sensitive or (declared := _declared_fields(config, topic)) is None:
+    if not topic.sensitive or (known := columns_of_files(config)(topic)) is None:
         return
-    file, fields, previous = declared
-    if unmatched := sensitive.unmatched_names(topic.sensitive, fields, previous):
-        problem = f"'{file}' {sensitive.unknown_columns(unmatched, fields)}"
+    if unmatched := sensitive.unmatched_names(topic.sensitive, known.fields, known.previous):
+        problem = f"{known.origin} {sensitive.unknown_columns(unmatched, known.fields)}"
         yield f"{problem} Correct the name, or add a field back that the file no longer has"
-
-
-def _declared_fields(config: Config, topic: Topic) -> tuple[str, list[NestedField], dict[str, tuple[str, ...]]] | None:
-    """Return the first schema file of a topic, the fields of all, and previous names of fields by path.
-
-    Returns:
-        None if the topic has no schema file, or its columns are not those of the file.
-    """
-    files, format_ = topic.source.schema_files, format_of(AvroFormat.name)
-    if not files and topic.value_schema_file:
-        files, format_ = (topic.value_schema_file,), format_of(topic.value_format)
-    if topic.mode == "debezium" or not files or not all(is_file(config, file) for file in files):
-        return None
-    try:
-        versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
-        shapes = [format_.shape(MessageSchema(version, version, conversions=topic.conversions)) for version in versions]
-    except (ValueError, SchemaError):
-        # The fault of the schema itself is reported at the key that names the file, or at registration.
-        return None
-    fields = [field for shape in shapes for field in shape.struct.fields]
-    # A derived topic without a key schema gets the key's columns from the rows.
-    known = {field.name for field in fields}
-    fields += _text_fields(name for name in topic.key if name not in known)
-    return files[0], fields, {path: names for shape in shapes for path, names in shape.previous_names.items()}
-
-
-def _text_fields(names: Iterable[str]) -> list[NestedField]:
-    from pyiceberg.types import NestedField, StringType
-
-    return [NestedField(1, name, StringType(), required=False) for name in names]
 
 
 _EXPECTED = {
@@ -278,6 +225,50 @@ _EXPECTED = {
 """Problems by pydantic's type of error, with its context; its own messages use terms of Python."""
 
 
+FORMS = {
+    "namespace": "must have lower-case letters, digits and '_' only, and begin with a letter",
+    "owners": "must be `team:<name>` or an e-mail address",
+    "sql": "must read `{rows}` or `{table}` in FROM",
+    "start": "must be `earliest`, `latest` or a time with its zone",
+    "transform": "must be `module:function`",
+}
+"""Texts instead of the regular expressions that keys must match, by key."""
+
+_OPTION = re.compile(r"'([^']*)'")
+MAX_OPTIONS = 20
+"""Maximum number of allowed values that a message lists."""
+
+
+def _remedy(kind: str, entry: object, loc: Location, known: list[str]) -> str:
+    """Return what to write instead of a value, as far as that follows from it.
+
+    Args:
+        kind: Pydantic's type of error.
+        entry: The value.
+        loc: Its location.
+        known: The keys that may be there; empty if the value is no mapping of known keys.
+    """
+    text = str(entry)
+    if kind == "tuple_type" and isinstance(entry, str):
+        return f"Write [{text if '(' not in text or ',' not in text else repr(text)}]"
+    if kind in ("model_type", "model_attributes_type", "dict_type") and known:
+        return f"Write one of the keys {', '.join(known)}"
+    if kind == "dict_type" and isinstance(entry, list) and all(isinstance(name, str) for name in entry):
+        return f"Write {{{', '.join(f'{name}: {{}}' for name in entry)}}}"
+    duration = re.fullmatch(r"(\d+) ?([smhd])", text)
+    if kind == "int_parsing" and str(loc[-1]).endswith("_seconds") and duration:
+        return f"Write {int(duration[1]) * {'s': 1, 'm': 60, 'h': 3600, 'd': 86400}[duration[2]]}"
+    if words := re.fullmatch(r"(\d+) ?(days?|hours?|minutes?)", text):
+        return f"Write {words[1]}{words[2][0]}"
+    if loc[-1] == "namespace" and kind == "string_pattern_mismatch":
+        return f"Write {re.sub(r'[^a-z0-9_]', '_', text.lower())}"
+    if loc[-1] == "transform" and kind == "string_pattern_mismatch" and "." in text:
+        return f"Write {':'.join(text.rsplit('.', 1))}"
+    if "owners" in loc and kind == "string_pattern_mismatch":
+        return f"Write team:{text}"
+    return "Correct the value"
+
+
 def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> Fault:
     """Return the location and message of an error of pydantic's validation."""
     match details["loc"]:
@@ -289,6 +280,9 @@ def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> Fault:
             loc = tuple(at)
         case at:
             loc = tuple(part for part in at if part not in ("EnvRef", "str", "int"))
+    if loc[:1] == ("environments",) and loc[-1] == "[key]":
+        known, word = list(SYSTEMS), str(details["input"])
+        return loc[:-1], f"unknown system.{did_you_mean(word, known)} Known systems: {', '.join(known)}"
     match details["type"]:
         case "extra_forbidden":
             if len(loc) == 3 and loc[-1] in RENAMED_KEYS:
@@ -308,6 +302,11 @@ def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> Fault:
             message = message[0].lower() + message[1:]
             entry, is_bool = details["input"], isinstance(details["input"], bool)
             value = "empty" if entry is None else repr(entry).lower() if is_bool else repr(entry)
+            remedy = _remedy(kind, entry, loc, list(_fields_at(loc, details["loc"], whole)))
+            if kind == "string_pattern_mismatch":
+                message = FORMS.get(next((str(part) for part in reversed(loc) if isinstance(part, str)), ""), message)
+            if kind == "literal_error" and len(options := _OPTION.findall(details["ctx"]["expected"])) > MAX_OPTIONS:
+                message = f"must be one of {len(options)} names"
             if loc[2:3] == ("checks",) and loc[5:] and loc[-1] in ("bool", "int", "float", "str"):
                 loc, message = loc[:-1], "must be text or a number"  # each type of a union has an error of its own
             elif kind == "string_type" and isinstance(entry, bool | int | float):
@@ -316,7 +315,13 @@ def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> Fault:
                 # A value, unlike a name, may be a secret, and each of its possible types has an error of its own.
                 message = "must be text, an integer or `{env: NAME}`" if len(loc) == 4 else message
                 value = f"of type {type(details['input']).__name__}"
-            return loc, f"{message}, but is {value}. Correct the value{_meaning(loc, details['loc'], whole)}"
+            if kind == "literal_error":
+                remedy = f"{did_you_mean(str(entry), options)} {remedy}".strip()
+            meaning = _meaning(loc, details["loc"], whole)
+            return (
+                loc,
+                f"{message}, but is {value}. {remedy}{meaning.replace(':', '.', 1) if 'Write' in remedy else meaning}",
+            )
 
 
 def _meaning(loc: Location, raw: Location, whole: type[ConfigModel]) -> str:

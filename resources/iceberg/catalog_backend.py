@@ -27,6 +27,9 @@ REFUSED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_SIGNATURE|SIG
 class CatalogSettings(dg.ConfigurableResource):
     """Address and IAM roles of an Iceberg catalog."""
 
+    TYPES: ClassVar = "resources.iceberg.catalog_types:registered"
+    """The function that returns the types, by name. It loads pyiceberg, which most processes need only later."""
+
     type: str = Field(description="`sql` (a database), `glue`, or a type of another distribution.")
     warehouse: str = Field(description="Folder of the tables, as an S3 URI.")
     uri: str | None = masked_field(None, "For `sql`: the database as an SQLAlchemy URL.")

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config import loader
+from lakehouse.config.known_columns import column_faults, columns_of_files
 from lakehouse.config.model import Config
-from lakehouse.config.validation import check_column_faults
 from lakehouse.core.errors import ConfigError
 from tools.repository import PROJECT
 
@@ -18,7 +18,7 @@ CHECK = "  a:\n    checks: {c: {type: "
 def load(tmp_path: Path, text: str) -> Config:
     file = tmp_path / "lakehouse.yaml"
     file.write_text(text)
-    return loader.load(file, validations=[check_column_faults])
+    return loader.load(file, validations=[lambda config: column_faults(config, columns_of_files(config))])
 
 
 def error_message(tmp_path: Path, text: str) -> str:
@@ -94,11 +94,11 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
         ("  a: {when_stale: run}\n", "lakehouse.yaml:3: topics.a.when_stale: this key was renamed. Write 'on_stale'"),
         (
             "  a: {owners: trading}\n",
-            "topics.a.owners: must be a list (`[a, b]`), but is 'trading'. Correct the value: Owners",
+            "topics.a.owners: must be a list (`[a, b]`), but is 'trading'. Write [trading]. Owners",
         ),
         (
             "  a: {start: yesterday}\n",
-            "topics.a.start: must match the pattern `^(earliest|latest|",
+            "topics.a.start: must be `earliest`, `latest` or a time with its zone, but is 'yesterday'. Correct",
         ),
         (
             "  a: {retention: {snapshot: 9d}}\n",
@@ -145,7 +145,7 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
         ),
         (
             f"{CHECK}range, column: b, max: today, severity: quarantine}}}}\n",
-            "topics.a.checks.c: ''today'' does not always give the same result for a record",
+            "topics.a.checks.c: 'today' does not always give the same result for a record",
         ),
         (
             f"{CHECK}references, column: b, table: x}}}}\n",

@@ -280,7 +280,7 @@ def test_plan_file_of_another_type_than_values_is_config_error(tmp_path, setting
             "become a column of its own. Nothing was ingested. Write `key: order_id` in lakehouse.yaml, or a name for "
             "the message key that no field resembles, such as 'message_key'",
         ),
-        ({"key": "Customer", "mode": "upsert"}, "Write `key: customer` in"),
+        ({"key": "customr", "mode": "upsert"}, "Write `key: customer` in"),
     ],
 )
 def test_plan_column_that_schema_lacks_is_refused(tmp_path, settings, message):

@@ -19,34 +19,45 @@ from lakehouse.cli.systems import (
     verification,
 )
 from lakehouse.config import loader
+from lakehouse.config.known_columns import Columns, KnownColumns, column_faults, columns_of_files, with_key
+from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.config.validation import check_column_faults
-from lakehouse.core.errors import logged_reason
+from lakehouse.core.errors import SchemaError, logged_reason
 from lakehouse.core.terminal import echo
 from lakehouse.pipeline.derivation.transforms import transform_faults
+from resources.build import environment_faults
 
 
 @click.command()
-def validate() -> None:
-    """Load lakehouse.yaml, its transforms and the Dagster definitions without contacting any system.
+@click.option("--online", is_flag=True, help="Also compare names of columns with the schemas in the registry.")
+def validate(online: bool) -> None:
+    """Load lakehouse.yaml, its transforms and the Dagster definitions.
 
-    Run the command in CI on every change of lakehouse.yaml: every error has its line and the remedy.
+    Columns, values and the SQL of checks are compared with schema files. Without --online, no system is contacted. Run
+    the command in CI on every change of lakehouse.yaml: every error has its line and the remedy.
 
     \b
-    Exit code 0: the configuration is valid. 1: it is not.
+    Exit code 0: the configuration is valid. 1: it is not. 2: with --online, the registry does not answer.
     """
     from lakehouse.definitions import definitions_of
 
-    validations: list[loader.Validation] = [check_column_faults, transform_faults]
+    def columns(config: Config) -> Columns:
+        return registered_columns(config) if online else columns_of_files(config)
+
+    validations: list[loader.Validation] = [
+        environment_faults,
+        transform_faults,
+        lambda config: column_faults(config, columns(config)),
+    ]
     try:
         from lakehouse.local.check_syntax import syntax_faults
 
-        validations.append(syntax_faults)
+        validations.append(lambda config: syntax_faults(config, columns(config)))
     except ModuleNotFoundError:
         note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
         echo(f"Note: {note}, which contains it", err=True)
     # Only terminals show the progress: logs of build servers contain the errors alone.
-    with Console(stderr=True).status("Importing transforms, and parsing SQL and patterns of checks") as progress:
+    with Console(stderr=True).status("Parsing SQL and patterns of checks, and importing transforms") as progress:
         declared = loader.load(validations=validations)
         progress.update("Loading the Dagster definitions")
         loaded = definitions_of(declared)
@@ -55,7 +66,43 @@ def validate() -> None:
             warnings.simplefilter("ignore", dg.BetaWarning)
             dg.Definitions.validate_loadable(loaded)
         graph = loaded.resolve_asset_graph()
+    for topic, entries in entries_by_topic(declared).items():
+        if len(entries) > 1:
+            names = ", ".join(entries)
+            echo(f"Note: the entries {names} ingest the same topic '{topic}', each to its own table", err=True)
     echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
+
+
+def entries_by_topic(config: Config) -> dict[str, list[str]]:
+    """Return the names of the entries that ingest each topic in Kafka."""
+    entries: dict[str, list[str]] = {}
+    for entry in config.topics.values():
+        entries.setdefault(entry.topic, []).append(entry.name)
+    return entries
+
+
+def registered_columns(config: Config) -> Columns:
+    """Return the function for the columns of schema files, and of the newest schemas in the registry."""
+    from lakehouse.pipeline.schemas.decoding import resolve_schemas
+
+    of_files, known = columns_of_files(config), dict[str, KnownColumns | None]()
+
+    def columns(topic: Topic) -> KnownColumns | None:
+        if topic.name not in known and (known_by_file := of_files(topic)):
+            known[topic.name] = known_by_file
+        elif topic.name not in known and topic.is_ingested:
+            with verification(), open_clients(config) as resources:
+                try:
+                    schemas = resolve_schemas(resources.schema_registry, topic)
+                except SchemaError:
+                    known[topic.name] = None  # `lakehouse plan` reports a missing or unusable schema
+                else:
+                    subject = f"subject '{topic.subject('value')}'"
+                    fields = with_key(topic, schemas.struct.fields)
+                    known[topic.name] = KnownColumns(subject, fields, dict(schemas.previous_names))
+        return known.get(topic.name)
+
+    return columns
 
 
 @click.command()

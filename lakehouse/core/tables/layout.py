@@ -52,15 +52,26 @@ def parse(text: str, *, ordered: bool = False) -> Term:
         ValueError: The term is invalid.
     """
     direction = re.fullmatch(r"(.*?) +(asc|desc)", text.strip()) if ordered else None
+    if ordered and (other := re.fullmatch(r"(.*?) +(?!(?:asc|desc)$)((?i:asc|desc))\w*", text.strip())):
+        raise ValueError(f"'{text}' has no valid direction. Write '{other[1]} {other[2].lower()}'")
     term = _TERM.fullmatch(direction[1] if direction else text.strip())
     if term is None or (term["name"] in _WIDE) != (term["width"] is not None):
-        raise ValueError(f"'{text}' is not a column or transform. Write column, day(column) or bucket(16, column)")
+        raise ValueError(f"'{text}' is not a column or transform. Write {_correction(text)}")
     return Term(
         (term["of"] or term[0]).strip(),
         term["name"] or "identity",
         int(term["width"]) if term["width"] else None,
         direction is not None and direction[2] == "desc",
     )
+
+
+def _correction(text: str) -> str:
+    """Return a valid term that resembles an invalid one, or else examples."""
+    if plural := re.fullmatch(r"(year|month|day|hour)s\(([^(),]+)\)", text.strip()):
+        return f"{plural[1]}({plural[2]})"
+    if swapped := re.fullmatch(r"(bucket|truncate)\(([^(),]+), *(\d+)\)", text.strip()):
+        return f"{swapped[1]}({swapped[3]}, {swapped[2]})"
+    return "column, day(column) or bucket(16, column)"
 
 
 def require_columns(schemas: Sequence[Schema], partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:

@@ -134,6 +134,9 @@ def _module(config: Config, name: str) -> ModuleType:
         if error.name and name.split(".")[: error.name.count(".") + 1] == error.name.split("."):
             names = [file.stem for file in config.root.glob("*.py")]
             hint = did_you_mean(name, names)
+            if name.endswith(".py"):
+                written = f"{name.removesuffix('.py')}:…"
+                raise _Unusable(f"'{name}' is a file. Write {written}, the name of the module") from error
             problem = f"there is no module '{error.name}'.{hint} Create {config.root / name.replace('.', '/')}.py"
             raise _Unusable(f"{problem}, or correct `transform`") from error
         raise _Unusable(f"{_frame(error)} {error}. Install it, or correct the import") from error

@@ -6,12 +6,14 @@ column, and a batch that no retry publishes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import StructType
 
 from lakehouse.config import sensitive
+from lakehouse.config.known_columns import value_faults
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout
 
@@ -47,7 +49,7 @@ def require_columns(
     renamed = {change.at for change in changes if change.rule == "FIELD_RENAMED"}
     kept = [field for field in present.fields if (field.name,) not in renamed] if present else []
     layout.require_columns([new, Schema(*kept)], topic.partition_by, topic.sort_by)
-    _require_columns_of_checks(topic, [field.name for field in (*new.fields, *kept)])
+    _require_columns_of_checks(topic, StructType(*kept, *new.fields))
     earlier = [field for schema in (table.metadata.schemas if table else ()) for field in schema.fields]
     previous = {**(sensitive.previous_names(table) if table else {}), **schemas.previous_names}
     if unknown := sensitive.unmatched_names(topic.sensitive, [*new.fields, *kept, *earlier], previous):
@@ -58,7 +60,8 @@ def require_columns(
         )
 
 
-def _require_columns_of_checks(topic: Topic, names: Sequence[str]) -> None:
+def _require_columns_of_checks(topic: Topic, row: StructType) -> None:
+    names = [field.name for field in row.fields]
     known = {name.casefold() for name in names}
     for check, declared in topic.checks.items():
         if unknown := [column for column in declared.columns if column.casefold() not in known]:
@@ -66,3 +69,6 @@ def _require_columns_of_checks(topic: Topic, names: Sequence[str]) -> None:
                 f"Check '{check}' of topic '{topic.name}' names the column '{unknown[0]}', which is not one of "
                 f"{', '.join(dict.fromkeys(names))}. Nothing was ingested. Correct the check in lakehouse.yaml"
             )
+        for at, problem in value_faults(declared, row):
+            where = ".".join(map(str, ("checks", check, *at)))
+            raise SchemaError(f"Topic '{topic.name}': {where}: {problem}. Nothing was ingested")
