@@ -1,6 +1,7 @@
 """Preview of the effect of a new schema on a topic's table and on the readers of its columns."""
 
 import importlib.util
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -45,7 +46,7 @@ class Plan:
     changes: tuple[SchemaChange, ...] = ()
     """Changes of columns, accepted and refused."""
     readers: tuple[str, ...] = ()
-    """Sentences that name the columns of the message key, and what reads a changed column."""
+    """Sentences about columns of the message key, dropped properties, and what reads a changed column."""
     is_new: bool = False
     """The table does not exist yet."""
     invalid: str | None = None
@@ -133,9 +134,9 @@ def plan(
     except SchemaError as error:
         return planned_for(invalid=str(error))
     if table is None:
-        return planned_for(is_new=True, readers=tuple(from_message_key(schemas)))
+        return planned_for(is_new=True, readers=tuple(notes(schemas)))
     planned = (*planned, *_dropped(table, read(file, topic), planned))
-    return planned_for(planned, (*from_message_key(schemas), *readers(config, topic, planned)))
+    return planned_for(planned, (*notes(schemas), *readers(config, topic, planned)))
 
 
 def plan_registered(config: Config, topic: Topic, resources: Resources, file: Path | None = None) -> Plan:
@@ -167,13 +168,18 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
     planned = decision.changes
     if alone and table is not None:
         planned = (*planned, *_dropped(table.schema(), alone, planned))
-    uses = (*from_message_key(decision.schemas), *readers(config, topic, planned))
+    uses = (*notes(decision.schemas), *readers(config, topic, planned))
     return planned_for(planned, uses, is_new=table is None)
 
 
-def from_message_key(schemas: TopicSchemas) -> Iterator[str]:
-    """Yield a sentence for each column that contains the message key, because the values do not have it."""
+def notes(schemas: TopicSchemas) -> Iterator[str]:
+    """Yield sentences about the columns of the message key, and about properties that become no column."""
     yield from (f"Column '{name}' comes from the message key" for name in columns_of_key(schemas))
+    [*_, newest] = schemas.value.versions or (None,)
+    if newest and newest.type == "JSON":
+        root = json.loads(newest.text)
+        if isinstance(root, dict) and "properties" in root and root.get("additionalProperties") is not False:
+            yield "Properties that the JSON Schema does not declare, but allows, are not stored"
 
 
 @dataclass(frozen=True)

@@ -132,9 +132,11 @@ class _Named:
             yield from ((("checks", name, *at), fault) for at, fault in value_faults(check, self.table.as_struct()))
             if isinstance(check, References):
                 other = next((one for one in config.topics.values() if one.table == check.table), None)
-                if other and (found := columns(other)):
+                if other and (columns_of_other := columns(other)):
                     column = check.table_column or check.column
-                    yield from ((("checks", name), fault) for fault in _Named(found, other).unknown([column]))
+                    yield from (
+                        (("checks", name), fault) for fault in _Named(columns_of_other, other).unknown([column])
+                    )
 
     def _layout(self, text: str, key: str) -> Iterator[str]:
         term = layout.parse(text, ordered=key == "sort_by")

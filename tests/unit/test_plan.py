@@ -305,6 +305,17 @@ def test_plan_names_the_columns_of_the_message_key(tmp_path):
     assert planned.is_accepted and list(planned.lines())[-1] == "  Column 'user' comes from the message key"
 
 
+@pytest.mark.parametrize(("closed", "notes"), [({}, True), ({"additionalProperties": False}, False)])
+def test_plan_mentions_properties_that_are_not_stored(tmp_path, closed, notes):
+    topic = Topic.model_validate({"name": "orders", "value_format": "json_schema"})
+    config = Config(namespace="shop", topics={"orders": topic}, environments={})
+    schema = {"type": "object", "properties": {"id": {"type": "integer"}}, **closed}
+    (tmp_path / "orders.json").write_text(json.dumps(schema))
+    planned = schema_plan.plan(config, topic, tmp_path / "orders.json", None)
+    sentence = "Properties that the JSON Schema does not declare, but allows, are not stored"
+    assert planned.readers == ((sentence,) if notes else ())
+
+
 @pytest.mark.parametrize("is_current", [True, False])
 def test_plan_file_that_is_no_text_is_reported(tmp_path, monkeypatch, is_current):
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(PROJECT / "lakehouse.yaml"))

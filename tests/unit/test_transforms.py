@@ -126,18 +126,27 @@ ValueError: card 4111
             "has no valid result (at /srv/shop.py:12): [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `nope` "
             "cannot be resolved. Did you mean `id`?",
         ),
+        (
+            UNRESOLVED.partition("==")[0],
+            "UNRESOLVED_COLUMN.WITH_SUGGESTION",
+            "has no valid result (at {file}:1): [UNRESOLVED_COLUMN.WITH_SUGGESTION] A column with name `nope` cannot "
+            "be resolved. Did you mean `id`?",
+        ),
         (RAISED, None, "raised an error at /srv/shop.py:9, in cents, for a row"),
     ],
 )
 def test_error_of_spark_that_a_transform_caused_is_not_retried(derived, text, condition, problem):
-    config, file = derived("")
-    with pytest.raises(TransformFailed) as raised, transform_errors(config.topics["totals"]):
+    config, file = derived("def compute(rows): return rows\n")
+    with pytest.raises(TransformFailed) as raised, transform_errors(config, config.topics["totals"]):
         raise JobFailed(text, condition)
-    assert raised.value.problem == f"Transform '{file.stem}:compute' of topic 'totals' {problem}"
+    assert (
+        raised.value.problem
+        == f"Transform '{file.stem}:compute' of topic 'totals' {problem.replace('{file}', str(file))}"
+    )
 
 
 @pytest.mark.parametrize("condition", ["INVALID_HANDLE.SESSION_CLOSED", "DIVIDE_BY_ZERO", None])
 def test_other_error_of_spark_is_retried(derived, condition):
     config, _ = derived("")
-    with pytest.raises(JobFailed), transform_errors(config.topics["totals"]):
+    with pytest.raises(JobFailed), transform_errors(config, config.topics["totals"]):
         raise JobFailed("lost executor", condition)

@@ -167,7 +167,8 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
     TOPICS are names of topics and routes, and default to all. The published table and its offsets do not change. The
-    steps by which a run would publish these records are printed first.
+    transform of a derived topic is tried with no rows. The steps by which a run would publish these records are printed
+    first.
 
     \b
     The newest 1,000 records of all topics:   lakehouse dry-run
@@ -178,6 +179,7 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
     """
     from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
     from lakehouse.pipeline.clients import Clients
+    from lakehouse.pipeline.derivation.trial import try_transform
 
     outcomes: list[check_runner.Outcome] = []
     with verification():
@@ -189,6 +191,8 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                 asset = f"{topic.name}/iceberg"
                 try:
                     with hide_values(topic):
+                        if topic.source.upstream:
+                            outcomes += check_runner.as_outcomes(asset, [try_transform(declared, topic, clients)])
                         result = ingest_sample(declared.namespace, topic, clients, records)
                     if not as_json:
                         steps = (f"  {number}. {step}" for number, step in enumerate(result.steps, 1))

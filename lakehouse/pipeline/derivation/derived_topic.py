@@ -81,7 +81,7 @@ class DerivedTopic:
 
     def encode(self, derived: DerivedRows) -> pa.Table:
         """Return the keys and values of the messages of a transform's result, after their schemas are registered."""
-        with transform_errors(self.topic):
+        with transform_errors(self.config, self.topic):
             value = self._registered("value", self.derived.value_schema_file, derived)
             keyed = DerivationSettings.of(self.topic).key
             key = self._registered("key", self.derived.key_schema_file, derived, keyed) if keyed else None

@@ -73,7 +73,7 @@ def transform_faults(config: Config) -> list[Fault]:
 
 
 @contextmanager
-def transform_errors(topic: Topic) -> Iterator[None]:
+def transform_errors(config: Config, topic: Topic) -> Iterator[None]:
     """Translate failures of the engine that the code of a transform caused.
 
     Raises:
@@ -85,8 +85,9 @@ def transform_errors(topic: Topic) -> Iterator[None]:
         text = str(error)
         if ANALYSIS.match(error.condition or ""):
             reason = text.strip().splitlines()[0].partition(" SQLSTATE")[0].rstrip(".;: ")
-            called = f" (at {match[1]})" if (match := _CALLED.search(text)) else ""
-            raise _composed(topic, f"has no valid result{called}: {reason}") from error
+            # PySpark knows the line of functions such as `col`, and not of names that are texts.
+            where = match[1] if (match := _CALLED.search(text)) else _place(_function(config, topic))
+            raise _composed(topic, f"has no valid result (at {where}): {reason}") from error
         if "from the Python worker" in text and (frames := _FRAME.findall(text)):
             file, line, function = frames[-1]
             raise _composed(topic, f"raised an error at {file}:{line}, in {function}, for a row") from error
