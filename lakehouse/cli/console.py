@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from rich.console import Console
@@ -11,14 +13,14 @@ from rich.markup import escape
 from rich.table import Column, Table
 
 from lakehouse.core.errors import Diagnostic
-from lakehouse.core.terminal import visible
+from lakehouse.core.offsets.lag import UP_TO_DATE
+from lakehouse.core.terminal import echo, visible
 from lakehouse.pipeline.ledger import ledger_page
 
 if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome
     from lakehouse.cli.status import TopicStatus
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
-    from lakehouse.readers.freshness import StageLag
 
 
 console = Console(soft_wrap=True, emoji=False, width=None if sys.stdout.isatty() else 160)
@@ -31,27 +33,21 @@ def plain(value: object) -> str:
 
 
 def topics(statuses: Sequence[TopicStatus]) -> Table:
-    """Return a table with the offsets of each topic and the lag of each stage."""
+    """Return a table with the offsets of each topic, and the lag of each stage that has one, for 80 columns."""
     # The readers load Dagster, pyiceberg and the clients of all systems, which other commands do not need.
     from lakehouse.readers.freshness import NAMES
 
-    present = {stage.stage for status in statuses for stage in status.stages}
-    columns = [stage for stage in NAMES if stage in present]
-    width = max((len(status.topic) for status in statuses), default=0)
-    names = ["end offset", "ingested", *(NAMES[stage] for stage in columns)]
-    table = Table(Column("topic", min_width=width), *map(_column, names), title="Freshness")
+    numbers = (Column(name, justify="right", no_wrap=True) for name in ("end offset", "ingested"))
+    table = Table(_column("topic"), *numbers, _column("lag"), title="Freshness")
     for status in statuses:
-        stages = {stage.stage: stage for stage in status.stages}
         is_paused = any(stage.paused for stage in status.stages)
         name = f"{status.topic} [yellow](paused)[/]" if is_paused else status.topic
-        lags = [_lag(stages.get(stage)) for stage in columns]
+        lags = [line for stage in NAMES for line in _lag(status, stage)] or [UP_TO_DATE]
         if status.failure:
-            table.add_row(name, f"[red]{plain(status.failure)}[/]", "–", *lags)
-            continue
-        if status.end_offset is None:
-            table.add_row(status.topic, "the topic does not exist yet")
-            continue
-        table.add_row(name, _number(status.end_offset), _number(status.ingested_offset), *lags)
+            lags.insert(0, f"[red]{plain(status.failure)}[/]")
+        elif status.end_offset is None:
+            lags = ["the topic does not exist yet"]
+        table.add_row(name, _number(status.end_offset), _number(status.ingested_offset), "\n".join(lags))
     return table
 
 
@@ -102,15 +98,20 @@ def _number(value: int | None) -> str:
     return "–" if value is None else f"{value:,}"
 
 
-def _lag(stage: StageLag | None) -> str:
-    if stage is None:
-        return "–"
-    text = plain(stage.description.partition(": ")[2])
-    return text if stage.is_fresh else f"[red]{text}[/]"
+def _lag(status: TopicStatus, name: str) -> Iterator[str]:
+    """Yield the lag of a stage, unless the topic has no such stage or the stage is up to date."""
+    for stage in status.stages:
+        text = stage.description.partition(": ")[2]
+        if stage.stage == name and text != UP_TO_DATE:
+            line = f"{name}: {plain(text)}"
+            yield line if stage.is_fresh else f"[red]{line}[/]"
 
 
-def report(diagnostics: Sequence[Diagnostic]) -> NoReturn:
+def report(diagnostics: Sequence[Diagnostic], *, as_json: bool = False) -> NoReturn:
     """Print what `doctor` observed, with a remedy for each problem, and exit."""
+    if as_json:
+        echo(json.dumps([asdict(diagnostic) for diagnostic in diagnostics], indent=2))
+        raise SystemExit(0 if all(diagnostic.ok for diagnostic in diagnostics) else 1)
     for diagnostic in diagnostics:
         mark = "[green]ok    [/]" if diagnostic.ok else "[red]failed[/]"
         console.print(f"{mark} {plain(f'{diagnostic.subject:<15}')} {plain(diagnostic.observation)}")

@@ -9,7 +9,7 @@ from pkgutil import resolve_name
 import click
 
 from lakehouse import DISTRIBUTION
-from lakehouse.cli import boundary
+from lakehouse.cli import boundary, interrupts
 from lakehouse.config import discovery
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.terminal import print_traceback, visible
@@ -123,6 +123,7 @@ def main(ctx: click.Context, config: Path | None, env: str | None, verbose: bool
     Topics and environments are declared in lakehouse.yaml, in the current folder or one above it. The embedded stack
     keeps its state in .lakehouse beside that file, or in the folder LAKEHOUSE_HOME.
     """
+    interrupts.acknowledge()
     is_explicit = config is not None or env is not None
     # Processes that the command starts inherit the variables.
     if config:

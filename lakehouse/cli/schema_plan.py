@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -18,13 +19,14 @@ from lakehouse.core.errors import ConfigError, IncompatibleSettings, SchemaError
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of, of_type, with_schemas
 from lakehouse.formats.columns import table_schema
-from lakehouse.formats.evolution import SchemaChange, changes
+from lakehouse.formats.evolution import SchemaChange, changes, column_definition
 from lakehouse.formats.format import RegisteredFormat
 from lakehouse.formats.schema import RegisteredSchema, Shape
 from lakehouse.pipeline.bookmark_owners import own_bookmark
 from lakehouse.pipeline.schemas.declared_columns import require_columns
 from lakehouse.pipeline.schemas.decoding import TopicSchemas, resolve_schemas, side_schema
 from lakehouse.pipeline.schemas.schema_decision import (
+    columns,
     columns_of_key,
     decide_schema,
     require_distinct_key,
@@ -47,8 +49,8 @@ class Plan:
     """Changes of columns, accepted and refused."""
     readers: tuple[str, ...] = ()
     """Sentences about columns of the message key, dropped properties, and what reads a changed column."""
-    is_new: bool = False
-    """The table does not exist yet."""
+    new_table: str | None = None
+    """The Spark SQL equivalent of the table that ingestion will create; None if it exists."""
     invalid: str | None = None
     """The reason for which no table can have this schema, or None."""
     snowflake_table: str | None = None
@@ -62,9 +64,11 @@ class Plan:
     @property
     def statements(self) -> list[str]:
         """The Spark SQL equivalent of the one commit that ingestion will make; empty if the schema is refused."""
+        if not self.is_accepted:
+            return []
         target = self.ref.spark_path()
-        ddl = (change.ddl for change in self.changes if change.ddl)
-        return [f"ALTER TABLE {target} {clause}" for clause in ddl] if self.is_accepted else []
+        altered = [f"ALTER TABLE {target} {change.ddl}" for change in self.changes if change.ddl]
+        return [self.new_table] if self.new_table else altered
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON values; `statement` is null for a change that needs no DDL."""
@@ -72,7 +76,8 @@ class Plan:
         return {
             "table": str(self.ref),
             "verdict": "accepted" if self.is_accepted else "refused",
-            "new_table": self.is_new,
+            "new_table": self.new_table is not None,
+            "create_table": self.new_table,
             "invalid": self.invalid,
             "changes": [
                 {
@@ -94,13 +99,13 @@ class Plan:
         yield f"{self.ref}: {'accepted' if self.is_accepted else 'refused'}"
         if self.invalid:
             yield f"  {self.invalid}"
-        elif self.is_new:
-            yield "  The table does not exist yet: ingestion will create it with the schema's columns"
+        elif self.new_table:
+            yield "  The table does not exist yet. Ingestion will create it:"
         elif not self.changes:
             yield "  No changes"
         for change in self.changes:
             yield f"  {'accepted' if change.accepted else 'REFUSED'} {change}"
-        yield from (f"  {statement};" for statement in self.statements)
+        yield from (textwrap.indent(f"{statement};", "  ") for statement in self.statements)
         yield from (f"  {reader}" for reader in self.readers)
         if self.is_accepted and self.snowflake_table:
             yield f"  Snowflake table {self.snowflake_table} gets the change when it is refreshed"
@@ -134,7 +139,7 @@ def plan(
     except SchemaError as error:
         return planned_for(invalid=str(error))
     if table is None:
-        return planned_for(is_new=True, readers=tuple(notes(schemas)))
+        return planned_for(new_table=creation(topic, ref, target), readers=tuple(notes(schemas)))
     planned = (*planned, *_dropped(table, read(file, topic), planned))
     return planned_for(planned, (*notes(schemas), *readers(config, topic, planned)))
 
@@ -169,7 +174,21 @@ def plan_registered(config: Config, topic: Topic, resources: Resources, file: Pa
     if alone and table is not None:
         planned = (*planned, *_dropped(table.schema(), alone, planned))
     uses = (*notes(decision.schemas), *readers(config, topic, planned))
-    return planned_for(planned, uses, is_new=table is None)
+    created = creation(topic, ref, columns(topic, decision.schemas)) if table is None else None
+    return planned_for(planned, uses, new_table=created)
+
+
+def creation(topic: Topic, ref: TableRef, schema: Schema) -> str:
+    """Return the Spark SQL equivalent of a new table, with a comment on its key, which Spark SQL has no clause for."""
+    identity = {"append": "One row per record"}.get(topic.mode, f"One row per {', '.join(topic.key)}")
+    lines = [f"CREATE TABLE {ref.spark_path()} (  -- {identity}"]
+    lines += [f"  {column_definition(field)}," for field in schema.fields]
+    lines[-1] = lines[-1].removesuffix(",")
+    lines.append(") USING iceberg")
+    if topic.partition_by:
+        lines.append(f"PARTITIONED BY ({', '.join(topic.partition_by)})")
+    written = f";\nALTER TABLE {ref.spark_path()} WRITE ORDERED BY {', '.join(topic.sort_by)}" if topic.sort_by else ""
+    return "\n".join(lines) + written
 
 
 def notes(schemas: TopicSchemas) -> Iterator[str]:

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import dagster as dg
 
@@ -50,6 +51,57 @@ class TopicStatus:
     def is_behind(self) -> bool:
         """True if records are not ingested yet."""
         return (self.ingested_offset or 0) < (self.end_offset or 0) and self.ingested_offset is not None
+
+
+@dataclass(frozen=True)
+class Report:
+    """The status of all topics, and why some of them stop."""
+
+    topics: list[TopicStatus]
+    problems: list[tuple[str, str]]
+    """Names of topics or assets with the sentences about them."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "topics": [
+                {
+                    "topic": status.topic,
+                    "end_offset": status.end_offset,
+                    "ingested_offset": status.ingested_offset,
+                    "failure": status.failure or None,
+                    "stages": [
+                        {
+                            "stage": stage.stage,
+                            "fresh": stage.is_fresh,
+                            "description": stage.description,
+                            "missing": stage.behind.missing if stage.behind else None,
+                            "seconds": round(stage.behind.seconds, 1) if stage.behind else None,
+                            "snapshot_id": str(stage.shows) if stage.shows else None,
+                            "paused": stage.paused or None,
+                        }
+                        for stage in status.stages
+                    ],
+                }
+                for status in self.topics
+            ],
+            "problems": [{"subject": subject, "problem": problem} for subject, problem in self.problems],
+        }
+
+
+def report(config: Config, resources: Resources) -> Report:
+    """Return the status of all topics, with failed runs, failing checks of streams and reasons of other stops."""
+    statuses = status(config, resources)
+    failed = failed_runs(config, [status.topic for status in statuses])
+    problems = [(topic, f"the last run failed. {reason}") for topic, reason in failed.items()]
+    failing = failing_checks(config, [*config.topics, *config.routes])
+    for (asset, check), reason in failing.items():
+        problems.append((asset, f"a stream reports that '{check}' fails. {reason}"))
+    reported = {*failed, *(asset.partition("/")[0] for asset, _ in failing)}
+    for topic, reason in stop_reasons(config, resources, statuses, reported).items():
+        if topic not in reported:
+            problems.append((topic, f"records are not ingested. {reason}"))
+    return Report(statuses, problems)
 
 
 def status(config: Config, resources: Resources) -> list[TopicStatus]:

@@ -285,6 +285,12 @@ def _comment(doc: str | None) -> str:
     return f" COMMENT {SPARK.literal(doc)}" if doc else ""
 
 
+def column_definition(field: NestedField) -> str:
+    """Return a column in `CREATE TABLE` of Spark SQL."""
+    required = " NOT NULL" if field.required else ""
+    return f"{_sql(field.name)} {_spark_type(field.field_type)}{required}{_comment(field.doc)}"
+
+
 def _spark_type(type_: IcebergType) -> str:
     """Return the type in Spark SQL (Iceberg, Spark: type compatibility)."""
     from pyiceberg.types import ListType, MapType, StructType

@@ -25,9 +25,16 @@ def up(
         console.print(f"  {state.name:<15} {f'ready in {state.seconds:.1f} s' if state.seconds else 'was running'}")
         on_ready(state)
 
+    named: set[str] = set()
+
+    def starting(servers: Collection[str]) -> None:
+        if new := [name for name in servers if name not in named]:
+            console.print(f"  starting {', '.join(new)}")
+        named.update(new)
+
     columns = TextColumn("  {task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn()
     with Progress(*columns, console=console, transient=True) as progress:
-        states = stack.up(home, names, progress, ready, kafka_sasl)
+        states = stack.up(home, names, progress, ready, starting, kafka_sasl)
     servers(states, home, console)
     if warning := doctor.other_users_warning(home):
         console.print(f"[yellow]{escape(warning)}[/]", soft_wrap=True)

@@ -98,6 +98,7 @@ def up(
     names: Collection[str] = tuple(SERVERS),
     progress: Progress | None = None,
     on_ready: Callable[[ServerState], None] = lambda state: None,
+    on_start: Callable[[Collection[str]], None] = lambda starting: None,
     kafka_sasl: bool | None = None,
 ) -> list[ServerState]:
     """Start the servers that are not running yet, and wait until all are ready.
@@ -109,6 +110,7 @@ def up(
         names: The servers to start besides `logs`.
         progress: Display of downloads.
         on_ready: Called for each server when it is ready.
+        on_start: Called with the names of the servers that are being started, whenever these change.
         kafka_sasl: Whether Kafka requires a password from now on; None keeps the current setting.
     """
     home.require_usable()
@@ -121,7 +123,7 @@ def up(
         with ports.chosen(home, _ports_in_use(before)) as port_by_name:
             context = context_of(home, port_by_name)
             home.catalog.touch(mode=0o600)  # the mode must not depend on the process that uses it first
-            starter = _Starter(home, before, on_ready)
+            starter = _Starter(home, before, on_ready, on_start)
             try:
                 return starter.start(
                     [describe(context) for name, describe in SERVERS.items() if name in {LOGS, *names}]
@@ -182,8 +184,14 @@ def _stop(home: Home, names: Collection[str]) -> None:
 class _Starter:
     """Parallel start of servers, each as soon as those in its `after` are ready."""
 
-    def __init__(self, home: Home, before: Mapping[str, Running], on_ready: Callable[[ServerState], None]):
-        self._home, self._before, self._on_ready = home, before, on_ready
+    def __init__(
+        self,
+        home: Home,
+        before: Mapping[str, Running],
+        on_ready: Callable[[ServerState], None],
+        on_start: Callable[[Collection[str]], None],
+    ):
+        self._home, self._before, self._on_ready, self._on_start = home, before, on_ready, on_start
         self._cancelled = Event()
         self.started: set[str] = set()
         """Names of the servers that this starter has started, ready or not."""
@@ -195,12 +203,15 @@ class _Starter:
         order.prepare()
         states: dict[str, ServerState] = {}
         with ThreadPoolExecutor(len(servers)) as pool:
-            pending: set[Future[ServerState]] = set()
+            pending: dict[Future[ServerState], str] = {}
             try:
                 while order.is_active():
-                    pending |= {pool.submit(self._start, by_name[name]) for name in order.get_ready()}
-                    done, pending = wait(pending, return_when=FIRST_COMPLETED)
-                    for state in (future.result() for future in done):
+                    pending |= {pool.submit(self._start, by_name[name]): name for name in order.get_ready()}
+                    self._on_start([name for name in pending.values() if name not in self._before])
+                    done, _ = wait(pending, return_when=FIRST_COMPLETED)
+                    for future in done:
+                        del pending[future]
+                        state = future.result()
                         states[state.name] = state
                         self._on_ready(state)
                         order.done(state.name)

@@ -55,7 +55,7 @@ NAMES = {
     "iceberg": "topic → Iceberg",
     **{reader.name: f"Iceberg → {reader.label}" for reader in registered()},
 }
-"""Display names of the stages, by the first part of the asset's key."""
+"""Display names of the stages, by the last part of the asset's key."""
 
 
 def first_stale_stage(lags: Sequence[StageLag]) -> StageLag | None:

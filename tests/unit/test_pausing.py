@@ -1,5 +1,6 @@
 """`lakehouse pause` stops one topic for runs, streams, sensors and automation in every process; others continue."""
 
+import json
 import threading
 from types import SimpleNamespace
 from typing import ClassVar
@@ -15,7 +16,7 @@ from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.cli import console
 from lakehouse.cli.main import main
-from lakehouse.cli.status import status
+from lakehouse.cli.status import report, status
 from lakehouse.config import loader
 from lakehouse.core.errors import Paused, Unreachable
 from lakehouse.core.text import plain
@@ -281,3 +282,20 @@ def test_pause_is_visible_to_new_connection(config):
     settings = config.environments["here"]["catalog"]
     catalog = Catalog(**settings)
     assert "pause.orders" in catalog.iceberg().load_namespace_properties("shop")
+
+
+def test_status_fits_80_columns_and_names_stages_that_lag(config, systems, monkeypatch):
+    monkeypatch.setattr(Brokers, "end", 9)
+    monkeypatch.setattr(console.console, "width", 80)
+    run("pause", "orders", "--reason", "migration of the whole table to another catalog")
+    measured = report(config, systems)
+    with console.console.capture() as output:
+        console.console.print(console.topics(measured.topics))
+    lines = output.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("carts" in line and "iceberg: 9 records behind" in line for line in lines), output.get()
+
+    reported = {one["topic"]: one for one in json.loads(json.dumps(measured.to_json()))["topics"]}
+    [stage] = [stage for stage in reported["carts"]["stages"] if stage["stage"] == "iceberg"]
+    assert (reported["carts"]["end_offset"], stage["missing"], stage["paused"]) == (9, 9, None)
+    assert "migration" in reported["orders"]["stages"][0]["paused"]

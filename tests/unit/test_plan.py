@@ -325,3 +325,35 @@ def test_plan_file_that_is_no_text_is_reported(tmp_path, monkeypatch, is_current
     result = CliRunner().invoke(main, ["plan", "stock_trades", schema, "--against", against])
     assert result.exit_code == (2 if is_current else 1)
     assert "new.avsc is not text in UTF-8. Convert the file" in result.output
+
+
+def test_plan_of_new_topic_prints_table_with_key_and_layout(tmp_path):
+    file = tmp_path / "orders.avsc"
+    optional = {"name": "price", "type": ["null", "double"], "default": None, "doc": "In dollars"}
+    items = {
+        "type": "array",
+        "items": {"type": "record", "name": "Item", "fields": [{"name": "sku", "type": "string"}]},
+    }
+    fields = [{"name": "id", "type": "long"}, optional, {"name": "items", "type": items}]
+    file.write_text(json.dumps({"type": "record", "name": "Order", "fields": fields}))
+    settings = {"mode": "upsert", "key": "id", "partition_by": ["bucket(8, id)"], "sort_by": ["price desc"]}
+    topic = Topic.model_validate({"name": "orders", **settings})
+    config = Config(namespace="shop", topics={"orders": topic}, environments={})
+
+    planned = schema_plan.plan(config, topic, file, None)
+
+    [statement] = planned.statements
+    lines = statement.splitlines()
+    assert lines[0] == "CREATE TABLE `lake`.`shop`.`orders` (  -- One row per id"
+    for column in (
+        "`price` DOUBLE COMMENT 'In dollars'",
+        "`items` ARRAY<STRUCT<`sku`: STRING>>",
+        "`kafka_offset` BIGINT",
+    ):
+        assert any(line.strip(" ,").startswith(column) for line in lines), statement
+    assert lines[-3:] == [
+        ") USING iceberg",
+        "PARTITIONED BY (bucket(8, id));",
+        "ALTER TABLE `lake`.`shop`.`orders` WRITE ORDERED BY price desc",
+    ]
+    assert planned.to_json()["create_table"] == statement and statement.splitlines()[1] in "\n".join(planned.lines())

@@ -1,5 +1,6 @@
 """The commands `lakehouse deploy`: the cloud set-up."""
 
+import json
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -21,7 +22,7 @@ from lakehouse.cli.commands.deploy_options import (
 )
 from lakehouse.config import loader
 from lakehouse.core.errors import ConfigError, LakehouseError
-from lakehouse.core.terminal import visible
+from lakehouse.core.terminal import echo, visible
 from lakehouse.deploy import planner
 from lakehouse.deploy.credentials import CloudCredentials, RotationCredentials
 from lakehouse.deploy.drawing import FORMATS
@@ -79,7 +80,8 @@ def _check_account_if_reachable(credentials: CloudCredentials) -> None:
 @deploy.command(short_help="Show the changes that `create` would make.")
 @administrator_options
 @only_option
-def plan(debug: bool, only: str | None, **options: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def plan(debug: bool, only: str | None, as_json: bool, **options: Any) -> None:
     """Show the resources that `create` would create or update, and the reasons. Nothing is changed.
 
     The resources of a cloud that is unreachable or refuses the credentials are marked `?`, with the reason, and so are
@@ -89,7 +91,11 @@ def plan(debug: bool, only: str | None, **options: Any) -> None:
     Exit code 0: the plan is complete. 1: a cloud could not be read, or resources wait for another cloud.
     """
     changes = _planned(debug, only, **options)
-    _show(changes)
+    if as_json:
+        values = [{"resource": one.resource.address, "action": one.action, "reason": one.reason} for one in changes]
+        echo(json.dumps(values, indent=2))
+    else:
+        _show(changes)
     raise SystemExit(1 if any(change.action == "unknown" for change in changes) else 0)
 
 

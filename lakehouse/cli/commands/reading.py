@@ -1,9 +1,15 @@
 """The commands that show states and rows: `lakehouse status`, `lakehouse query` and `lakehouse dead-letters`."""
 
+from __future__ import annotations
+
 import json
+import time
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
+from rich.console import Console
 
 from lakehouse.cli import console
 from lakehouse.cli.systems import open_clients, require_table
@@ -13,38 +19,66 @@ from lakehouse.config.sensitive import hide_values
 from lakehouse.core.terminal import echo
 from lakehouse.query.engines import ENGINES, run
 
+if TYPE_CHECKING:
+    from lakehouse.local.stack import ServerState
+
+WATCH_SECONDS = 5
+"""Pause between two displays of `status --watch`, each of which asks every system."""
+
 
 @click.command()
-def status() -> None:
+@click.option("--watch", is_flag=True, help="Show the status again every few seconds, until Ctrl-C.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def status(watch: bool, as_json: bool) -> None:
     """Show each server, and for each topic its end offset, its ingested offset and the lag of each stage.
 
     For a topic that does not ingest its records, the reason is shown, and the command that resolves it. The servers of
     the embedded stack are shown in the environment `local` only. Stale stages are red; `lakehouse check` has an exit
     code for them.
     """
-    from lakehouse.cli.status import failed_runs, failing_checks, stop_reasons
-    from lakehouse.cli.status import status as measure_status
+    from lakehouse.cli.status import report
 
-    if environment_name() == "local":
-        from lakehouse.local import show, stack
-        from lakehouse.local.home import Home
-
-        home = Home.default()
-        show.servers(stack.status(home), home)
+    if watch and as_json:
+        raise click.UsageError("--watch shows tables, and --json prints one object. Use one of them")
     declared = loader.load()
     with open_clients(declared) as resources:
-        statuses = measure_status(declared, resources)
-        console.console.print(console.topics(statuses))
-        failed = failed_runs(declared, [status.topic for status in statuses])
-        for topic, reason in failed.items():
-            console.console.print(f"[red]✗[/] {topic}: the last run failed. {console.plain(reason)}")
-        failing = failing_checks(declared, [*declared.topics, *declared.routes])
-        for (asset, check), reason in failing.items():
-            console.console.print(f"[red]✗[/] {asset}: a stream reports that '{check}' fails. {console.plain(reason)}")
-        reported = {*failed, *(asset.rpartition("/")[2] for asset, _ in failing)}
-        for topic, reason in stop_reasons(declared, resources, statuses, reported).items():
-            if topic not in reported:
-                console.console.print(f"[red]✗[/] {topic}: records are not ingested. {console.plain(reason)}")
+        while True:
+            servers = _servers()
+            if not (watch or as_json):
+                _show_servers(servers)
+            with Console(stderr=True).status("Reading Kafka, the catalog and the readers"):
+                measured = report(declared, resources)
+            if as_json:
+                of_stack = [asdict(server) | {"log": str(server.log)} for server in servers]
+                echo(json.dumps({"servers": of_stack, **measured.to_json()}, indent=2))
+                return
+            if watch:
+                console.console.clear()
+                _show_servers(servers)
+            console.console.print(console.topics(measured.topics))
+            for subject, problem in measured.problems:
+                console.console.print(f"[red]✗[/] {console.plain(subject)}: {console.plain(problem)}")
+            if not watch:
+                return
+            time.sleep(WATCH_SECONDS)
+
+
+def _show_servers(servers: Sequence[ServerState]) -> None:
+    if servers:
+        from lakehouse.local import show
+        from lakehouse.local.home import Home
+
+        show.servers([*servers], Home.default())
+
+
+def _servers() -> Sequence[ServerState]:
+    """Return the servers of the embedded stack; none in other environments."""
+    if environment_name() != "local":
+        return []
+    from lakehouse.local import stack
+    from lakehouse.local.home import Home
+
+    return stack.status(Home.default())
 
 
 @click.command()

@@ -27,7 +27,8 @@ def init() -> None:
 
 @click.command()
 @click.option("--env", "environment", help="Check the AWS identities of this environment instead of the stack.")
-def doctor(environment: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def doctor(environment: str | None, as_json: bool) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
 
     With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, that
@@ -52,4 +53,4 @@ def doctor(environment: str | None) -> None:
         from lakehouse.local.home import Home
 
         diagnostics = doctor.examine(Home.default())
-    console.report(diagnostics)
+    console.report(diagnostics, as_json=as_json)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 
 import click
 
@@ -174,7 +175,8 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
 
 @click.command()
 @click.argument("topics", nargs=-1)
-def maintain(topics: tuple[str, ...]) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def maintain(topics: tuple[str, ...], as_json: bool) -> None:
     """Compact, expire and clean up the tables of TOPICS, as the schedule `maintenance` does nightly.
 
     TOPICS are names of topics and routes, and default to all. Readers are not affected. What is kept is configured
@@ -183,16 +185,20 @@ def maintain(topics: tuple[str, ...]) -> None:
     \b
     Exit code 0: all tables were maintained. 1: some were not; the others were.
     """
-    declared = loader.load()
+    declared, maintained = loader.load(), []
     require_written_by_spark(declared, topics)
     with open_clients(declared) as resources:
 
         def maintain_one(entry: Topic) -> None:
             engines = engine_client(resources.spark)
             for result in maintenance.maintain(declared.namespace, entry, resources.catalog, engines):
-                echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
+                maintained.append({"topic": entry.name, **asdict(result)})
+                if not as_json:
+                    echo(f"{result.table}: {', '.join(result.actions) or 'nothing to do'} ({result.seconds:.1f} s)")
 
         failed = _failing(maintain_one, named_topics(declared, topics, resources), "maintenance")
+    if as_json:
+        echo(json.dumps({"tables": maintained, "failed": failed}, indent=2))
     if failed:
         raise LakehouseError(
             f"The maintenance of {', '.join(failed)} failed, and that of the other topics is done. Remove the cause, "

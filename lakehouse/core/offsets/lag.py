@@ -12,6 +12,9 @@ AHEAD_SECONDS = 5
 """Tolerated difference between the clocks of a producer and of this machine."""
 
 
+UP_TO_DATE = "up to date"
+
+
 @dataclass(frozen=True)
 class Lag:
     """Lag of a table behind its topic, or of a reader behind its table."""
@@ -28,7 +31,7 @@ class Lag:
     def describe(self) -> str:
         """Return the lag as words."""
         if not self.missing:
-            return self.absent or "up to date"
+            return self.absent or UP_TO_DATE
         return f"{pluralize(self.missing, self.unit)} behind, for {self.seconds:,.0f} s"
 
 
