@@ -31,9 +31,13 @@ class _Texts:
     """The texts of files, read once."""
 
     texts: dict[str, str] = field(default_factory=dict)
+    is_complete: bool = False
+    """Whether the texts are all that the configuration has: a file that was created later counts as empty."""
 
     def read(self, file: Path) -> str:
         name = str(file.resolve())
+        if name not in self.texts and self.is_complete:
+            return ""
         if name not in self.texts:
             self.texts[name] = file.read_text()
         return self.texts[name]
@@ -61,7 +65,7 @@ def _inherited() -> _Texts | None:
     process, _, file = os.environ.get(VARIABLE, "").partition(":")
     if not file or process == str(os.getpid()) or not Path(file).exists():
         return None
-    texts = _Texts(json.loads(Path(file).read_text()))
+    texts = _Texts(json.loads(Path(file).read_text()), is_complete=True)
     return texts if str(config_path().resolve()) in texts.texts else None
 
 

@@ -24,6 +24,10 @@ print(*snapshots.load().topics)
 file = pathlib.Path("lakehouse.yaml")
 file.write_text(file.read_text() + "  totals: {from: ")
 pathlib.Path("orders.json").unlink()
+for name, text in {"old": "{name: sums", "new": "{name: "}.items():
+    component = pathlib.Path("shop", "defs", name, "defs.yaml")
+    component.parent.mkdir(parents=True, exist_ok=True)
+    component.write_text("type: lakehouse.TopicComponent\\nattributes: " + text)
 subprocess.run([sys.executable, "-c", sys.argv[1]], check=True)
 """
 RUN = """
@@ -35,10 +39,14 @@ print(*config.topics, config.topics["orders"].value_schema, config.root, config.
 
 @pytest.fixture
 def project(tmp_path):
-    """A project and a Dagster home."""
+    """A project with two topics in its file and one in a component, and a Dagster home."""
     (tmp_path / "home").mkdir()
     (tmp_path / "lakehouse.yaml").write_text(FILE)
     (tmp_path / "orders.json").write_text(SCHEMA)
+    (tmp_path / "pyproject.toml").write_text('[tool.dg.project]\nroot_module = "shop"\n')
+    (tmp_path / "shop" / "defs" / "old").mkdir(parents=True)
+    component = "type: lakehouse.TopicComponent\nattributes: {name: carts}\n"
+    (tmp_path / "shop" / "defs" / "old" / "defs.yaml").write_text(component)
     return tmp_path
 
 
@@ -53,7 +61,7 @@ def python(project: Path, code: str, *arguments: str, **variables: str) -> subpr
 def test_run_uses_the_files_that_its_code_server_validated(project):
     result = python(project, SERVER, RUN, DAGSTER_HOME=str(project / "home"))
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == f"orders totals {SCHEMA} {project} 3"
+    assert result.stdout.splitlines()[-1] == f"orders totals carts {SCHEMA} {project} 3"
 
 
 def test_run_without_dagster_home_reads_the_files_and_names_the_line(project):
@@ -69,7 +77,7 @@ def test_code_server_that_starts_again_reads_the_files_again(project):
     )
     (project / "lakehouse.yaml").write_text(FILE.replace("totals", "sums"))
     shown = "from lakehouse.config import snapshots\nsnapshots.load()\nprint(*snapshots.load().topics)"
-    assert python(project, shown, DAGSTER_HOME=home).stdout == "orders sums\n"
+    assert python(project, shown, DAGSTER_HOME=home).stdout == "orders sums carts\n"
     records = [*(project / "home" / snapshots.FOLDER).iterdir()]
     assert len(records) == 2 and {record.stat().st_mode & 0o777 for record in records} == {0o600}
 
