@@ -21,6 +21,7 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 from packageurl import PackageURL
 
+from lakehouse import DISTRIBUTION
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
 from tools import locks
@@ -43,7 +44,7 @@ def write(path: Path = PATH, lock: Path | None = None) -> list[str]:
         Names of locked jars with unlisted contents, because they are not in the cache.
     """
     locked = jars.locked(lock=lock)
-    lakehouse = Component(name="lakehouse", version=version("lakehouse"), type=ComponentType.APPLICATION)
+    lakehouse = Component(name="lakehouse", version=version(DISTRIBUTION), type=ComponentType.APPLICATION)
     bom = Bom(components=[*map(_wheel, locks.wheels()), *map(_jar, locked)])
     bom.metadata.component = lakehouse
     bom.register_dependency(lakehouse, bom.components)

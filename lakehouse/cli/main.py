@@ -11,12 +11,13 @@ import click
 from lakehouse import DISTRIBUTION
 from lakehouse.cli import boundary, interrupts
 from lakehouse.config import discovery
+from lakehouse.core import extras
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.terminal import print_traceback, visible
 from lakehouse.core.text import did_you_mean
 
 COMMANDS = {
-    "init": ("commands.setup:init", "Create a lakehouse.yaml without topics."),
+    "init": ("commands.setup:init", "Create a project."),
     "demo": ("demo:demo", "Ingest simulated trades and publish them to Snowflake."),
     "up": ("commands.stack:up", "Start the embedded stack."),
     "down": ("commands.stack:down", "Stop the embedded stack and keep its data."),
@@ -81,7 +82,7 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         sys.excepthook = print_traceback
         try:
-            with boundary.traces_in_log():
+            with boundary.traces_in_log(), extras.explained():
                 return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message)
@@ -108,6 +109,7 @@ def main(ctx: click.Context, config: Path | None, env: str | None, verbose: bool
     """Turn Kafka topics into audited Apache Iceberg tables.
 
     \b
+    Begin a project:          lakehouse init shop
     Run the demo:             lakehouse demo
     Start the local stack:    lakehouse up, then open the link that it prints
     Ingest continuously:      lakehouse stream

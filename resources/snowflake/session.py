@@ -18,6 +18,7 @@ from functools import cache, lru_cache, partial
 from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from lakehouse.core import extras
 from lakehouse.core.errors import LakehouseError, Unreachable, translate
 from resources.snowflake.sql import redact
 
@@ -123,7 +124,8 @@ def dagster_application() -> str:
     Only the module of constants is executed: an import of the package takes seconds, because it includes Snowpark and
     the 800 modules of Snowflake's REST API.
     """
-    constants = distribution("dagster-snowflake").locate_file("dagster_snowflake/constants.py")
+    with extras.explained():
+        constants = distribution("dagster-snowflake").locate_file("dagster_snowflake/constants.py")
     name: str = runpy.run_path(str(constants))["SNOWFLAKE_PARTNER_CONNECTION_IDENTIFIER"]
     return name
 
@@ -152,7 +154,8 @@ def connect(
         arguments: Further arguments of the connector, such as the credential and the role.
     """
     # The import takes seconds.
-    import snowflake.connector
+    with extras.explained():
+        import snowflake.connector
 
     with session_errors(location(account, address), refused, lost):
         return snowflake.connector.connect(

@@ -19,7 +19,8 @@ from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, trade
 from tools.repository import PROJECT
 
-STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
+FOLDER = PROJECT / "lakehouse/cli/starter"
+STARTER = (FOLDER / "lakehouse.yaml").read_text().replace("environments.yaml", str(FOLDER / "environments.yaml"))
 CHECKS = {
     "side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]},
     "cheap": {"type": "range", "column": "price", "max": 500, "severity": "warn"},

@@ -15,7 +15,8 @@ from lakehouse.cli.main import main
 from tests.unit.test_production_install import WITHOUT_MODULES
 from tools.repository import PROJECT
 
-STARTER = (PROJECT / "lakehouse/cli/starter.yaml").read_text()
+FOLDER = PROJECT / "lakehouse/cli/starter"
+STARTER = (FOLDER / "lakehouse.yaml").read_text().replace("environments.yaml", str(FOLDER / "environments.yaml"))
 
 INVALID = {
     "open_class": ({"type": "regex", "column": "a", "pattern": "[a"}, "regular expression (RE2): missing ]: [a"),

@@ -146,4 +146,4 @@ def test_code_location_uses_project_of_its_working_directory(project, monkeypatc
     (project / "lakehouse.yaml").write_text(f"namespace: shop\ntopics: {{orders: {{}}}}\nenvironments:{environments}")
     command = [Path(sys.executable).with_name("dagster"), "asset", "list", "-m", "lakehouse.definitions", "-d", project]
     result = subprocess.run(command, capture_output=True, text=True)
-    assert [line for line in result.stdout.split() if "iceberg/" in line] == ["iceberg/orders"], result.stderr
+    assert [line for line in result.stdout.split() if "/iceberg" in line] == ["orders/iceberg"], result.stderr

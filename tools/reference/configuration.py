@@ -35,6 +35,11 @@ def json_schema() -> str:
     schema = Config.model_json_schema()
     for model in (schema, schema["$defs"]["Topic"], schema["$defs"]["Route"]):
         model["properties"] = {k: v for k, v in model["properties"].items() if not v.get("readOnly")}
+    environments = schema["properties"]["environments"]
+    environments["anyOf"] = [
+        {"type": environments.pop("type"), "additionalProperties": environments.pop("additionalProperties")},
+        {"type": "string", "description": "File of the environments, beside lakehouse.yaml."},
+    ]
     for name in ("Topic", "Route"):
         key = schema["$defs"][name]["properties"]["key"]
         key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]

@@ -9,6 +9,7 @@ import click
 import dagster as dg
 from rich.console import Console
 
+from lakehouse import DISTRIBUTION
 from lakehouse.cli import check_runner, console
 from lakehouse.cli.systems import (
     all_topics,
@@ -54,8 +55,8 @@ def validate(online: bool) -> None:
 
         validations.append(lambda config: syntax_faults(config, columns(config)))
     except ModuleNotFoundError:
-        note = "SQL and patterns of checks were not parsed, because they need Java. Install lakehouse[local]"
-        echo(f"Note: {note}, which contains it", err=True)
+        note = "SQL and patterns of checks were not parsed, because they need Java"
+        echo(f"Note: {note}. Run pip install '{DISTRIBUTION}[local]', which contains it", err=True)
     # Only terminals show the progress: logs of build servers contain the errors alone.
     with Console(stderr=True).status("Parsing SQL and patterns of checks, and importing transforms") as progress:
         declared = loader.load(validations=validations)

@@ -7,22 +7,50 @@ import click
 from lakehouse.cli import console
 from lakehouse.config import loader
 
-STARTER = Path(__file__).parent.parent / "starter.yaml"
+SYSTEMS = {
+    "kafka": ("kafka", "bootstrap_servers"),
+    "registry": ("schema_registry", "url"),
+    "spark": ("spark", "remote"),
+    "catalog": ("catalog", "uri"),
+    "warehouse": ("catalog", "warehouse"),
+    "s3_endpoint": ("catalog", "s3_endpoint"),
+    "region": ("catalog", "region"),
+}
+"""The system and key of each option of `init`."""
 
 
 @click.command()
-def init() -> None:
-    """Create lakehouse.yaml in the current folder, with the embedded stack as its environment and without topics.
+@click.argument("folder", metavar="[DIR]", default=".", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--kafka", metavar="HOST:PORT", help="Kafka's bootstrap servers.")
+@click.option("--registry", metavar="URL", help="The schema registry.")
+@click.option("--spark", metavar="sc://HOST:PORT", help="The Spark Connect server.")
+@click.option(
+    "--catalog", metavar="URI", help="The database of an Iceberg catalog, such as sqlite:////data/catalog.db."
+)
+@click.option("--warehouse", metavar="s3://BUCKET/PATH", help="Where new tables are.")
+@click.option("--s3-endpoint", metavar="URL", help="An S3 that is not Amazon's.")
+@click.option("--region", metavar="NAME", help="The AWS region.")
+def init(folder: Path, **servers: str | None) -> None:
+    """Create a project in DIR: lakehouse.yaml, its environments, an example of a transform, a test and a workflow.
 
-    An existing file is never overwritten. Next, declare topics, run `lakehouse validate`, and then `lakehouse up`.
+    The environment is the embedded stack, which `lakehouse up` starts. With options for servers that exist, it is
+    `dev`, and has their addresses only: see the configuration keys for logins. Existing files are never overwritten.
+
+    \b
+      lakehouse init shop
+      lakehouse init shop --kafka broker:9092 --registry http://registry:8081
     """
-    path = Path("lakehouse.yaml")
-    try:
-        with path.open("x") as file:
-            file.write(STARTER.read_text())
-    except FileExistsError as error:
-        raise click.ClickException(f"{path.resolve()} exists. Nothing was written. Choose another folder") from error
-    click.echo("Wrote lakehouse.yaml. For the other commands, run: export LAKEHOUSE_CONFIG=$PWD/lakehouse.yaml")
+    from lakehouse.cli.project import create
+
+    systems: dict[str, dict[str, str]] = {}
+    for option, value in servers.items():
+        if value:
+            system, key = SYSTEMS[option]
+            systems.setdefault(system, {"type": "sql"} if system == "catalog" else {})[key] = value
+    files = create(folder, {"dev": systems} if systems else None)
+    click.echo(f"Wrote {len(files)} files to {folder.resolve()}: {', '.join(files)}")
+    environment = " --env dev" if systems else ""
+    click.echo(f"Next: declare topics in lakehouse.yaml, and run `lakehouse{environment} validate`")
 
 
 @click.command()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[3]
 PATCHES = sorted(Path(__file__).parent.glob("*/*.patch"))
-FOLDERS = "lakehouse", "resources", "spark", "tests"
+FOLDERS = "assets", "lakehouse", "resources", "spark", "tests"
 
 
 def mutated_copy(patch: Path, folder: Path) -> Path:

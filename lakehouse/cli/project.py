@@ -1,0 +1,89 @@
+"""Files of a new project: the folder `starter` with the names and versions of this installation."""
+
+import re
+from collections.abc import Iterable, Mapping
+from importlib.metadata import requires, version
+from pathlib import Path
+
+import yaml
+
+from lakehouse import DISTRIBUTION
+from lakehouse.core.errors import LakehouseError
+
+_STARTER = Path(__file__).parent / "starter"
+_PACKAGE = Path(__file__).parent.parent
+_PLACES = {
+    "lakehouse.yaml": "lakehouse.yaml",
+    "environments.yaml": "environments.yaml",
+    "transforms/large_orders.py": "transforms/large_orders.py",
+    "transforms/defs/__init__.py": "transforms/defs/__init__.py",
+    "tests/test_project.py": "tests/test_project.py",
+    "pyproject.toml": "pyproject.toml",
+    "workspace.yaml": "workspace.yaml",
+    "README.md": "README.md",
+    "gitignore": ".gitignore",
+    "checks.yml": ".github/workflows/checks.yml",
+}
+"""The files of `starter`, and where a project has them."""
+_SCHEMA_LINE = "# yaml-language-server: $schema=environments.schema.json\n"
+_LOCKED = re.compile(r"^(?P<name>[\w.-]+)==[^\n]*\n(?:    [^\n]*\n?)*", flags=re.MULTILINE)
+_VIA = re.compile(r"^    #(?: via)? +(?P<name>[\w.-]+)", flags=re.MULTILINE)
+
+
+def create(folder: Path, environments: Mapping[str, object] | None = None) -> list[str]:
+    """Write the files of a new project, and return their paths in it.
+
+    Args:
+        folder: The folder of the project, which may exist.
+        environments: The content of environments.yaml; None is the embedded stack.
+
+    Raises:
+        LakehouseError: One of the files exists; nothing is written then.
+    """
+    name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
+    words = {"NAME": name, "DISTRIBUTION": DISTRIBUTION, "VERSION": version(DISTRIBUTION)}
+    files = {place: _filled((_STARTER / source).read_text(), words) for source, place in _PLACES.items()}
+    files["lakehouse.schema.json"] = (_PACKAGE / "lakehouse.schema.json").read_text()
+    files["environments.schema.json"] = '{"$ref": "lakehouse.schema.json#/properties/environments/anyOf/0"}\n'
+    files["requirements.lock"] = _lock(extra="local" if environments is None else "")
+    if environments is not None:
+        files["environments.yaml"] = _SCHEMA_LINE + yaml.safe_dump(environments, sort_keys=False)
+        files["pyproject.toml"] = files["pyproject.toml"].replace("[local]", "")
+    if existing := [place for place in files if (folder / place).exists()]:
+        raise LakehouseError(
+            f"{folder.resolve()} has {', '.join(existing)} already", "Nothing was written", "Choose another folder"
+        )
+    for place, text in files.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x") as file:
+            file.write(text)
+    return [*files]
+
+
+def _filled(text: str, words: Mapping[str, str]) -> str:
+    return re.sub(r"\b(?:NAME|DISTRIBUTION|VERSION)\b", lambda match: words[match[0]], text)
+
+
+def _lock(extra: str) -> str:
+    """Return the packages that this distribution needs, in the versions with which it was tested, with their hashes.
+
+    The lock of this distribution names the dependents of each package, so that no package index is needed.
+    """
+    texts: dict[str, str] = {}
+    for match in _LOCKED.finditer((_PACKAGE / "requirements.lock").read_text()):
+        texts[match["name"]] = texts.get(match["name"], "") + match[0]
+    dependents = {name: {match["name"] for match in _VIA.finditer(text)} for name, text in texts.items()}
+    needed = {*_direct(extra)} & texts.keys()
+    while more := {name for name, by in dependents.items() if by & needed} - needed:
+        needed |= more
+    header = f"# The packages with which {DISTRIBUTION} {version(DISTRIBUTION)} was tested.\n"
+    return header + "".join(text for name, text in texts.items() if name in needed)
+
+
+def _direct(extra: str) -> Iterable[str]:
+    """Yield the normalized names of the packages that this distribution requires itself, with an extra."""
+    for line in requires(DISTRIBUTION) or ():
+        requirement, _, marker = line.partition(";")
+        if not marker or (extra and f"extra == '{extra}'" in marker.replace('"', "'")):
+            yield re.sub(r"[-_.]+", "-", re.split(r"[\s\[<>=!~]", requirement.strip(), maxsplit=1)[0]).lower()

