@@ -138,6 +138,7 @@ REST = (
     "tests/integration/test_kafka_sasl.py",
     "tests/integration/test_ledger.py",
     "tests/integration/test_ledger_views.py",
+    "tests/integration/test_published_tables.py",
     "tests/integration/test_query.py",
     "tests/integration/test_redriven_rows.py",
     "tests/integration/test_serializers.py",

@@ -38,7 +38,9 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     from lakehouse.readers.freshness import NAMES
 
     numbers = (Column(name, justify="right", no_wrap=True) for name in ("end offset", "ingested"))
-    table = Table(_column("topic"), *numbers, _column("lag"), title="Freshness")
+    present = {stage.stage for status in statuses for stage in status.stages}
+    stages = ", ".join(name for stage, name in NAMES.items() if stage in present)
+    table = Table(_column("topic"), *numbers, _column("lag"), title="Freshness", caption=f"Stages: {stages}")
     for status in statuses:
         is_paused = any(stage.paused for stage in status.stages)
         name = f"{status.topic} [yellow](paused)[/]" if is_paused else status.topic

@@ -57,7 +57,7 @@ def run(*arguments):
 def verdicts(result):
     report = json.loads(result.output)
     assert report["exit_code"] == result.exit_code
-    return {(check["asset"].partition("/")[0], check["check"]): check["verdict"] for check in report["checks"]}
+    return {(check["asset"].rpartition("/")[2], check["check"]): check["verdict"] for check in report["checks"]}
 
 
 def test_check_reports_pass_warning_and_failure(stream, tmp_path):
@@ -88,7 +88,7 @@ def test_check_reports_pass_warning_and_failure(stream, tmp_path):
     assert result.exit_code == 1
     assert verdicts(result)["iceberg", "side_known"] == "failed"
     assert [case.get("name") for case in ElementTree.parse(report).iter("testcase") if case.find("failure") is not None]
-    assert "✗ iceberg" in run("check").output
+    assert f"✗ {stream.name}/iceberg" in run("check").output
 
 
 def test_check_includes_topics_of_routes(stream, tmp_path):
