@@ -66,7 +66,7 @@ def test_definitions_have_parts_of_declared_readers_only(environment, readers, s
     agreeing = {key.asset_key.path[1] for key in graph.asset_check_keys if key.name == "engines_agree"}
     assert agreeing == ({compared} if compared else set())
     steps = {node.name.partition("__")[2] for node in loaded.resolve_job_def(JOB).nodes}
-    assert steps == {stage + step for stage in ("iceberg", *stages) for step in ("", "__checks")} | {"kafka__checks"}
+    assert steps == {stage + step for stage in ("iceberg", *stages) for step in ("", "__checks")}
     assert set(READERS) & set(loaded.resources) == set(readers)
 
 

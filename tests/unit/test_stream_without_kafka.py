@@ -103,51 +103,51 @@ def history(instance, *asset) -> list[tuple[bool, str]]:
 def test_stream_unreachable_kafka_fails_once_not_per_topic(instance, running):
     Brokers.fails["all"] = SILENT
     running.start()
-    wait_until(lambda: history(instance, "stream", "kafka"))
+    wait_until(lambda: history(instance, "stream", "kafka_clients"))
     before = len(Brokers.described)
     wait_until(lambda: len(Brokers.described) > before + 2)  # retried
-    assert history(instance, "stream", "kafka") == [(False, str(SILENT))]
+    assert history(instance, "stream", "kafka_clients") == [(False, str(SILENT))]
 
     del Brokers.fails["all"]
-    wait_until(lambda: len(history(instance, "stream", "kafka")) == 2)
-    assert history(instance, "stream", "kafka")[1][0]
-    wait_until(lambda: all(history(instance, "iceberg", name) for name in NAMES))
-    assert all(history(instance, "iceberg", name) == [SERVED] for name in NAMES)
+    wait_until(lambda: len(history(instance, "stream", "kafka_clients")) == 2)
+    assert history(instance, "stream", "kafka_clients")[1][0]
+    wait_until(lambda: all(history(instance, name, "iceberg") for name in NAMES))
+    assert all(history(instance, name, "iceberg") == [SERVED] for name in NAMES)
 
 
 def test_stream_unreadable_topic_fails_alone(instance, running):
     denied = LakehouseError("Kafka refuses: Topic authorization failed")
     Brokers.fails["orders"] = denied
     running.start()
-    wait_until(lambda: all(history(instance, "iceberg", name) for name in NAMES))
-    assert history(instance, "iceberg", "orders") == [(False, str(denied))]
-    assert history(instance, "iceberg", "carts") == history(instance, "iceberg", "users") == [SERVED]
-    assert history(instance, "stream", "kafka") == [SERVED]
+    wait_until(lambda: all(history(instance, name, "iceberg") for name in NAMES))
+    assert history(instance, "orders", "iceberg") == [(False, str(denied))]
+    assert history(instance, "carts", "iceberg") == history(instance, "users", "iceberg") == [SERVED]
+    assert history(instance, "stream", "kafka_clients") == [SERVED]
 
 
 def test_stream_partition_without_leader_fails_its_topic_only(instance, running):
     Brokers.leaderless.add("orders")
     running.start()
-    wait_until(lambda: all(history(instance, "iceberg", name) for name in NAMES))
-    [(passed, reason)] = history(instance, "iceberg", "orders")
+    wait_until(lambda: all(history(instance, name, "iceberg") for name in NAMES))
+    [(passed, reason)] = history(instance, "orders", "iceberg")
     assert not passed and "partition 0 of topic 'orders': it has no leader" in reason
-    assert history(instance, "iceberg", "carts") == history(instance, "iceberg", "users") == [SERVED]
-    assert history(instance, "stream", "kafka") == [SERVED]
+    assert history(instance, "carts", "iceberg") == history(instance, "users", "iceberg") == [SERVED]
+    assert history(instance, "stream", "kafka_clients") == [SERVED]
 
     Brokers.leaderless.clear()
-    wait_until(lambda: history(instance, "iceberg", "orders")[1:] == [SERVED])
+    wait_until(lambda: history(instance, "orders", "iceberg")[1:] == [SERVED])
 
 
 def test_stream_deleted_topic_fails_alone_and_recovers(instance, running):
     running.start()
-    wait_until(lambda: all(history(instance, "iceberg", name) for name in NAMES))
+    wait_until(lambda: all(history(instance, name, "iceberg") for name in NAMES))
     Brokers.deleted.add("orders")
-    wait_until(lambda: len(history(instance, "iceberg", "orders")) == 2)
-    passed, reason = history(instance, "iceberg", "orders")[1]
+    wait_until(lambda: len(history(instance, "orders", "iceberg")) == 2)
+    passed, reason = history(instance, "orders", "iceberg")[1]
     assert not passed and "Topic 'orders' does not exist" in reason
     Brokers.deleted.clear()
-    wait_until(lambda: history(instance, "iceberg", "orders")[2:] == [SERVED])
-    assert history(instance, "iceberg", "carts") == history(instance, "iceberg", "users") == [SERVED]
+    wait_until(lambda: history(instance, "orders", "iceberg")[2:] == [SERVED])
+    assert history(instance, "carts", "iceberg") == history(instance, "users", "iceberg") == [SERVED]
 
 
 @pytest.mark.parametrize("once", [True, False])
