@@ -2,7 +2,7 @@ BIN := .venv/bin
 # After a change of the lock, the virtual environment keeps its version of Python.
 PYTHON ?= $(shell test -x $(BIN)/python && echo $(BIN)/python || echo python3)
 
-.PHONY: help venv demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
+.PHONY: help venv wheel demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
 # Every server, worker and command is a separate Python process. Without bytecode files, which container images often
 # disable, each process compiles Dagster and PySpark again when it starts.
@@ -61,6 +61,11 @@ pipeline: venv  ## Run the checks of a change before deployment on the embedded 
 
 chaos: venv  ## Inject faults at random for MINUTES=30, then one by one
 	@LAKEHOUSE_CHAOS_SECONDS=$$(($(or $(MINUTES),30) * 60)) $(BIN)/pytest tests/faults -m stack --timeout 0 -o faulthandler_timeout=0
+
+wheel: venv  ## Build the wheel in dist/
+	@rm -f dist/*.whl
+	@$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
+	@ls dist/*.whl
 
 venv: .venv/installed  ## Create the virtual environment from requirements.lock
 
