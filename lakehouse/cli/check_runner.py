@@ -17,6 +17,7 @@ from lakehouse.config.checks import STREAMING, RowCount
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import SchemaError, UnclearState, logged_reason
+from lakehouse.core.tables import layout
 from lakehouse.core.terminal import visible
 from lakehouse.core.text import plain
 from lakehouse.pipeline.table_location import catalog_of, table_of
@@ -156,6 +157,10 @@ def run_acceptance_checks(config: Config, topics: Sequence[Topic], resources: Re
         else:
             verdicts: dict[str, Verdict] = {"accept": "passed", "refuse": "failed"}
             message = str(decision.error or "the next batch accepts the newest schema and the settings")
+            edited = layout.changes(table, topic.partition_by, topic.sort_by)
+            if decision.action == "accept" and edited:
+                yield Outcome(asset, check, "warned", f"the next batch changes {' and '.join(edited)} for new files")
+                continue
             yield Outcome(asset, check, verdicts.get(decision.action, "warned"), message)
 
 

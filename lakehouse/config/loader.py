@@ -92,6 +92,7 @@ def load(
         try:
             config = Config.model_validate({**raw, "root": path.parent, "file": path} if isinstance(raw, dict) else raw)
             faults = [] if is_validated else validation.semantic_faults(config)
+            config = _deployed(config, environment or environment_name())
             for validate in validations:
                 faults += validate(config)
         except ValidationError as error:
@@ -99,7 +100,12 @@ def load(
     if faults:
         files = _Files(path, environments, node, components)
         raise ConfigError("\n".join(f"{files.place(at)}: {fault}" for at, fault in faults))
-    deployment = config.deployments.get(environment or environment_name())
+    return config
+
+
+def _deployed(config: Config, environment: str) -> Config:
+    """Return the configuration with the namespace that the deployment of an environment may have of its own."""
+    deployment = config.deployments.get(environment)
     namespace = deployment and (deployment.existing.glue_database or deployment.namespace)
     return config.model_copy(update={"namespace": namespace}) if namespace else config
 

@@ -20,25 +20,27 @@ from lakehouse.cli.systems import (
     verification,
 )
 from lakehouse.config import loader
+from lakehouse.config.base import Fault
 from lakehouse.config.known_columns import Columns, KnownColumns, column_faults, columns_of_files, with_key
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import SchemaError, logged_reason
+from lakehouse.core.errors import LakehouseError, SchemaError, logged_reason
 from lakehouse.core.terminal import echo
 from lakehouse.pipeline.derivation.transforms import transform_faults
 from resources.build import environment_faults
 
 
 @click.command()
-@click.option("--online", is_flag=True, help="Also compare names of columns with the schemas in the registry.")
+@click.option("--online", is_flag=True, help="Also compare the file with the schemas in the registry and the tables.")
 def validate(online: bool) -> None:
     """Load lakehouse.yaml, its transforms and the Dagster definitions.
 
     Columns, values and the SQL of checks are compared with schema files. Without --online, no system is contacted. Run
-    the command in CI on every change of lakehouse.yaml: every error has its line and the remedy.
+    the command in CI on every change of lakehouse.yaml: every error has its line and the remedy. With --online, the
+    settings of declared topics are also compared with their tables, as the next batch compares them.
 
     \b
-    Exit code 0: the configuration is valid. 1: it is not. 2: with --online, the registry does not answer.
+    Exit code 0: the configuration is valid. 1: it is not. 2: with --online, a system does not answer.
     """
     from lakehouse.definitions import definitions_of
 
@@ -60,6 +62,10 @@ def validate(online: bool) -> None:
     # Only terminals show the progress: logs of build servers contain the errors alone.
     with Console(stderr=True).status("Parsing SQL and patterns of checks, and importing transforms") as progress:
         declared = loader.load(validations=validations)
+        if online:
+            # The comparison reports columns that the schemas lack, too, so that it comes after theirs.
+            progress.update("Comparing the settings with the tables")
+            declared = loader.load(validations=[table_faults])
         progress.update("Loading the Dagster definitions")
         loaded = definitions_of(declared)
         with warnings.catch_warnings():
@@ -104,6 +110,26 @@ def registered_columns(config: Config) -> Columns:
         return known.get(topic.name)
 
     return columns
+
+
+def table_faults(config: Config) -> list[Fault]:
+    """Return the settings of declared topics that do not fit their tables, and print what the next batch changes.
+
+    Raises:
+        click.ClickException: A system does not answer.
+    """
+    faults: list[Fault] = []
+    with verification(), open_clients(config) as resources:
+        for outcome in check_runner.run_acceptance_checks(config, [*config.topics.values()], resources):
+            name = outcome.asset.rpartition("/")[0]
+            match outcome.verdict:
+                case "failed":
+                    faults.append((("topics", name), outcome.message))
+                case "warned":
+                    echo(f"Note: topics.{name}: {outcome.message}", err=True)
+                case "error":
+                    raise LakehouseError(outcome.message)
+    return faults
 
 
 @click.command()

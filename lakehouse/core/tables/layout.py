@@ -38,6 +38,13 @@ class Term:
         return self.column + suffix + (f"_{self.width}" if self.width else "")
 
     @property
+    def text(self) -> str:
+        """The term in the syntax of lakehouse.yaml."""
+        arguments = f"{self.width}, {self.column}" if self.width else self.column
+        transformed = self.column if self.transform == "identity" else f"{self.transform}({arguments})"
+        return f"{transformed} desc" if self.descending else transformed
+
+    @property
     def iceberg(self) -> Transform[Any, Any]:
         """The transform in pyiceberg."""
         from pyiceberg.transforms import parse_transform
@@ -87,6 +94,31 @@ def require_columns(schemas: Sequence[Schema], partition_by: tuple[str, ...], so
     """
     for term in (*map(parse, partition_by), *(parse(text, ordered=True) for text in sort_by)):
         _field(next((schema for schema in schemas if term.column in schema.column_names), schemas[0]), term)
+
+
+def changes(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> list[str]:
+    """Return a phrase for each of the partition spec and the sort order of a table that `apply_layout` would change."""
+    schema, order = table.schema(), table.sort_order().fields
+    parts = [_term(schema, f.source_id, f.transform) for f in table.spec().fields if str(f.transform) != "void"]
+    sorted_by = [_term(schema, f.source_id, f.transform, f.direction.value == "desc") for f in order]
+    declared = [term.text for term in map(parse, partition_by)]
+    declared_order = [parse(text, ordered=True).text for text in sort_by]
+    phrases = []
+    if sorted(parts) != sorted(declared):
+        phrases.append(f"`partition_by` from {_list(parts)} to {_list(declared)}")
+    if sorted_by != declared_order:
+        phrases.append(f"`sort_by` from {_list(sorted_by)} to {_list(declared_order)}")
+    return phrases
+
+
+def _term(schema: Schema, field_id: int, transform: Transform[Any, Any], descending: bool = False) -> str:
+    """Return a transform of a table's column in the syntax of lakehouse.yaml."""
+    name, _, width = str(transform).rstrip("]").partition("[")
+    return Term(schema.find_column_name(field_id) or "", name, int(width) if width else None, descending).text
+
+
+def _list(terms: Sequence[str]) -> str:
+    return f"`[{', '.join(terms)}]`"
 
 
 def apply_layout(table: Table, partition_by: tuple[str, ...], sort_by: tuple[str, ...]) -> None:
