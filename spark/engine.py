@@ -204,7 +204,7 @@ class SparkDecided:
     def unknown_schema_ids(
         self, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
     ) -> list[int | str]:
-        return decode.foreign_schema_ids(self.alone, most, known, side)
+        return decode.foreign_schema_ids(self.alone, most, known, side, registered=self.decoding.registered)
 
     def first_faults(self, limit: int = 5, *, shows_keys: bool = False) -> list[tuple[int, int, str]]:
         return explain.first_faults(self.frame, self.decoding, limit, shows_keys=shows_keys)

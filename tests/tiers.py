@@ -143,6 +143,7 @@ REST = (
     "tests/integration/test_redriven_rows.py",
     "tests/integration/test_serializers.py",
     "tests/integration/test_merge.py",
+    "tests/integration/test_mistaken_format.py",
     "tests/integration/test_replay.py",
     "tests/integration/test_rest_catalog.py",
     "tests/integration/test_roll_over.py",

@@ -60,7 +60,7 @@ class Decided(Protocol):
             most: The maximum number of ids. Producers choose ids, so there may be as many as records.
             known: Ids to leave out.
             side: Whether to inspect keys or values. A key that is not in the key's format counts as one of an unknown
-                schema.
+                schema, and so does a value of a format without schemas that does not decode.
         """
 
     def first_faults(self, limit: int = 5, *, shows_keys: bool = False) -> list[tuple[int, int, str]]:

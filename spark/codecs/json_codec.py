@@ -16,6 +16,7 @@ from lakehouse.core.sql import SPARK
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.json.json_explain import explain
 from lakehouse.formats.json.json_format import JsonField, Kind, is_single, written
+from lakehouse.formats.mistaken_format import frame_fault
 from lakehouse.formats.schema import FRAME_BYTES, frame, schema_id
 from spark.codecs.json_faults import INFINITE, has_infinite_text, struct_faults
 from spark.codecs.json_numbers import has_fraction, with_marked_infinite, with_plain_integers
@@ -156,7 +157,7 @@ class JsonCodec(Codec):
 
     def explain(self, data: bytes) -> str | None:
         if self.writers is None:
-            return explain(data, 0, self.fields)
+            return frame_fault(data) or explain(data, 0, self.fields)
         fields = self.writers.get(id_ := schema_id(data) or 0)
         return explain(data, FRAME_BYTES, fields, is_single=id_ in self.single) if fields else None
 

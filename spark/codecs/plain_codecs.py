@@ -11,6 +11,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from lakehouse.formats.format import MessageSchema
+from lakehouse.formats.mistaken_format import frame_fault
 from spark.codecs.json_codec import JsonCodec, is_one_value
 from spark.decoding.decode import Codec
 
@@ -125,7 +126,8 @@ class JsonTextCodec(TextCodec):
         return frozenset({self.column})
 
     def explain(self, data: bytes) -> str | None:
-        return super().explain(data) or f"'{self.column}': text is not one JSON value"
+        fault = frame_fault(data) or super().explain(data)
+        return fault or f"'{self.column}': text is not one JSON value"
 
     def _fits(self, data: Column) -> Column:
         return is_one_value(F.try_validate_utf8(data.cast("string")))

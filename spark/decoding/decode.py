@@ -496,7 +496,7 @@ def _value_faults(decoding: Decoding[Codec], data: Column) -> list[tuple[Column,
         )
     if decoding.other_type_ids:
         unknown.insert(0, (framing_columns.names_one_of(decoding.other_type_ids, data), "other_type"))
-    if decoding.conflicts:
+    if decoding.conflicts and decoding.registered:
         unknown.insert(0, (framing_columns.names_one_of(decoding.conflicts, data), "unfit_schema"))
     unfit_faults = [(schema_id.isin(*decoding.unfit_ids) & undecoded, "unfit_schema")] if decoding.unfit_ids else []
     return [
@@ -513,7 +513,12 @@ def _is_good(side: Literal["v", "k", "o"]) -> Column:
 
 
 def foreign_schema_ids(
-    decoded: DataFrame, most: int, known: Collection[int] = (), side: Literal["key", "value"] = "value"
+    decoded: DataFrame,
+    most: int,
+    known: Collection[int] = (),
+    side: Literal["key", "value"] = "value",
+    *,
+    registered: bool = True,
 ) -> list[int | str]:
     """Return the schema ids of records whose key or value has an unknown schema, by descending number of records.
 
@@ -525,8 +530,10 @@ def foreign_schema_ids(
         known: Ids to leave out.
         side: Whether to inspect keys or values. A key that is not in the key's format counts as one of an unknown
             schema.
+        registered: Whether the format of values has schemas. Otherwise, a value that does not decode counts.
     """
-    data, reason = record(f"framed_{side}"), {"key": "bad_key", "value": "unknown_schema"}[side]
+    of_value = "unknown_schema" if registered else "undecodable"
+    data, reason = record(f"framed_{side}"), {"key": "bad_key", "value": of_value}[side]
     is_unknown = (
         is_true(record("reason") == reason)
         & framing_columns.is_framed(data)

@@ -13,6 +13,8 @@ from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
 from lakehouse.formats.avro.avro_format import AvroFormat
+from lakehouse.formats.json.json_format import JsonFormat
+from lakehouse.formats.mistaken_format import is_document
 from lakehouse.formats.schema import guid, schema_id
 from lakehouse.pipeline.engine_values import REASONS, Decoding
 from spark.decoding.decode import Codec
@@ -24,6 +26,9 @@ OF_VALUE, OF_KEY = ("undecodable", "unfit_schema"), "bad_key"
 OF_SCHEMA = ("unknown_schema", "other_type", "schema_limit")
 """Reasons caused by the schema id in the value."""
 
+NOT_FRAMED = "not_framed"
+"""The reason of values without a schema id."""
+
 SHOWN = 64
 """Maximum number of bytes of a message key in an error."""
 
@@ -33,9 +38,8 @@ def message(decoding: Decoding[Codec]) -> Column:
     sentences = F.create_map(*[F.lit(part) for item in REASONS.items() for part in item])
     read_again = F.arrow_udf(_explainer(decoding), "string")  # type: ignore[call-overload]  # its stub lacks this form
     reason = record("reason")
-    detail = F.when(
-        reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA), read_again(reason, record("framed_key"), record("framed_value"))
-    )
+    is_explained = reason.isin(*OF_VALUE, OF_KEY, *OF_SCHEMA, NOT_FRAMED)
+    detail = F.when(is_explained, read_again(reason, record("framed_key"), record("framed_value")))
     return F.concat(
         sentences[reason], F.coalesce(F.concat(F.lit(": "), F.coalesce(detail, _missing(decoding))), F.lit(""))
     )
@@ -99,6 +103,8 @@ def _explanation(decoding: Decoding[Codec], reason: str | None, key: bytes | Non
             return f"schema id {schema_id(value)}"
         if reason in OF_VALUE and value is not None:
             return decoding.conflicts.get(schema_id(value) or 0) or decoding.value.explain(value)
+        if reason == NOT_FRAMED and value is not None and is_document(value):
+            return f"it is JSON text: write 'value_format: {JsonFormat.name}'"
         if reason == OF_KEY and key is not None and decoding.key:
             if decoding.key.is_text and (id_ := schema_id(key)) is not None:
                 remedy = f"write 'key_format: {AvroFormat.name}', or the format of that schema"

@@ -7,8 +7,10 @@ import struct
 import pytest
 
 from lakehouse.formats.json.json_format import reader
+from lakehouse.formats.mistaken_format import is_document
 from lakehouse.formats.schema import RegisteredSchema
 from spark.codecs.json_codec import JsonCodec
+from spark.codecs.plain_codecs import JsonTextCodec
 
 INTEGER = {"type": "integer"}
 INNER = {"type": "object", "properties": {"x": INTEGER, "t": {"type": "string"}}, "required": ["x"]}
@@ -96,3 +98,20 @@ def test_explain_invalid_bytes_depth_and_length():
 
 def test_explain_text_without_schema_id_expects_no_frame():
     assert JsonCodec(CODEC.fields).explain(b"{}") == "id: it is required, but missing"
+
+
+def test_explain_text_with_a_frame_names_the_schema_id_and_the_format():
+    for codec in (JsonCodec(CODEC.fields), JsonTextCodec("value")):
+        assert codec.explain(FRAME + b"\x02a") == (
+            "it begins with a zero byte and the schema id 1, and is no text: write 'value_format: avro', or the format "
+            "of that schema"
+        )
+    assert JsonTextCodec("value").explain(b"{} {}") == "'value': text is not one JSON value"
+
+
+@pytest.mark.parametrize(
+    ("data", "is_json"),
+    [(b' {"a": 1}', True), (b"[]", True), (b"5", False), (b"{", False), (b'{"\xff": 1}', False), (b"[" * 10**5, False)],
+)
+def test_document_is_an_object_or_a_list(data, is_json):
+    assert is_document(data) is is_json

@@ -94,6 +94,12 @@ class BatchContext:
         registry = self.clients.schema_registry
         return replace(self, schemas=with_foreign_writers(registry, self.schemas, decided, lookup))
 
+    def first_faults(self) -> list[tuple[int, int, str]]:
+        """Return partition, offset and reason of the first records that do not decode."""
+        is_extended = self.schemas.unusable_ids is not None
+        known = self if is_extended else self.with_foreign_writers(self.decided())
+        return known.decided().first_faults(shows_keys=not self.topic.sensitive)
+
     def records(self, batch: Batch) -> LogRange:
         """Return the records of a part of the batch, except those that are left out."""
         return LogRange(batch, tuple(self.left_out))

@@ -136,8 +136,7 @@ class StageRows:
             return counts
         if topic.errors == "skip":
             return replace(counts, skipped=bad, dead_letters=written.quarantined)
-        faults = context.decided().first_faults(shows_keys=not topic.sensitive)
-        raise BadRecords(topic.name, bad, faults)
+        raise BadRecords(topic.name, bad, context.first_faults())
 
 
 @dataclass(frozen=True)

@@ -11,15 +11,17 @@ from dataclasses import dataclass, replace
 from pyiceberg.exceptions import NoSuchTableError
 
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import CommitConflict
+from lakehouse.core.errors import CommitConflict, by_reason
 from lakehouse.core.offsets.batch import Batch, Counts, head
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.core.text import pluralize
+from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.batch_plan import BatchPlan
 from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
+from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.replay import Replayed, read_again
 from lakehouse.pipeline.rewriting import rewriting_context
 from resources.iceberg.catalog import Catalog
@@ -62,7 +64,8 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
     steps = [str(step) for step in BatchPlan.of(replace(context, ref=ref))]
     try:
         replayed = read_again(context, branch)
-        return DryRun(replayed.counts, [_decodes(topic, replayed), *replayed.findings], steps)
+        decodes = _decodes(replace(context, left_out=letters.poisonous_records(context)), replayed)
+        return DryRun(replayed.counts, [decodes, *replayed.findings], steps)
     finally:
         with clients.catalog.translate_errors():
             _drop(clients.catalog, context.ref, branch)
@@ -75,9 +78,12 @@ def _newest(batch: Batch, records: int) -> Batch:
     return replace(batch, start={p: batch.end[p] - counts[p] for p in batch.end})
 
 
-def _decodes(topic: Topic, replayed: Replayed) -> CheckResult:
-    consumed, bad = replayed.counts.consumed, replayed.counts.dead_letters - replayed.quarantined
+def _decodes(context: BatchContext, replayed: Replayed) -> CheckResult:
+    topic, consumed = context.topic, replayed.counts.consumed
+    bad = replayed.counts.dead_letters - replayed.quarantined
     message = f"{bad:,} of {pluralize(consumed, 'record')} cannot be decoded"
+    if bad:
+        message += f" ({by_reason(context.first_faults())})"
     if topic.quarantine:
         message += f", {replayed.quarantined:,} would be in quarantine ({', '.join(topic.quarantine)})"
     numbers = {"records": consumed, "bad_records": bad, "quarantined": replayed.quarantined}

@@ -30,6 +30,4 @@ def next_faults(namespace: str, topic: Topic, clients: Clients, most: int) -> li
     batch = head(next_batch(chain.last_batch, read_log(clients.kafka, topic.topic), ref.name), most)
     schemas = decide_schema(topic, resolve_schemas(clients.schema_registry, topic), table).require_readable()
     base = table.metadata.current_snapshot_id if table else None
-    context = BatchContext(topic, ref, clients, batch, table, base, schemas)
-    known = context.with_foreign_writers(context.decided())
-    return known.decided().first_faults(shows_keys=not topic.sensitive)
+    return BatchContext(topic, ref, clients, batch, table, base, schemas).first_faults()

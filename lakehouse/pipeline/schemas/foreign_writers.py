@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal
 
 from lakehouse import formats
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import SchemaError
+from lakehouse.core.errors import SchemaError, Unreachable
 from lakehouse.formats import format_of, of_type
 from lakehouse.formats.budget import MAX_CHARACTERS
 from lakehouse.formats.format import RegisteredFormat
@@ -21,6 +22,10 @@ FOREIGN_WRITERS = 64
 
 EXAMINED_CHARACTERS = 10 * MAX_CHARACTERS
 """Maximum total size, in characters, of the schemas of other subjects that are parsed or compiled per lookup."""
+
+
+EXPLAINED_IDS = 5
+"""Maximum number of schema ids that are looked up to explain values of a format without schemas."""
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,8 @@ def with_foreign_writers(
     """
     assert known.unusable_ids is None
     known = _with_foreign_keys(registry, known, decided, lookup)
+    if not isinstance(format_of(known.topic.value_format), RegisteredFormat):
+        return _with_frames(registry, known, decided)
     # Dead letters keep the records, so a cached response suffices: `lakehouse redrive` queries the registry again.
     missing_ids = registry.not_found() if lookup == BATCH and known.topic.errors == "log" else frozenset()
     unknown = decided.unknown_schema_ids(lookup.ids + 1, missing_ids)
@@ -105,6 +112,23 @@ def with_foreign_writers(
     value = topic_side(known.topic, "value", (*foreign, *own_versions), known.value.schema.read_by)
     conflicts = {**known.conflicts, **without_columns(known.topic, known.value, foreign)}
     return replace(extended, foreign=tuple(foreign), value=value, conflicts=conflicts)
+
+
+def _with_frames(registry: RegistryClient, known: TopicSchemas, decided: Decided) -> TopicSchemas:
+    """Add the reason why values that begin with the id of a schema do not decode: their format has no schemas.
+
+    The reason only completes a message, so a registry that does not answer is no error.
+    """
+    reasons = dict(known.conflicts)
+    for id_ in decided.unknown_schema_ids(EXPLAINED_IDS):
+        with suppress(SchemaError, Unreachable):
+            schema = registry.by_id(id_) if isinstance(id_, int) else None
+            if schema and (format_ := of_type(schema.type)):
+                reasons[schema.id] = (
+                    f"it begins with the frame of schema id {id_}, which the registry has as {schema.type}: write "
+                    f"'value_format: {format_.name}'"
+                )
+    return replace(known, conflicts=reasons)
 
 
 def _with_guids(
