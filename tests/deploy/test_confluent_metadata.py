@@ -38,7 +38,7 @@ def metadata(resources: Any, cloud: ConfluentCloud, system: str) -> dict[str, An
     glue = Glue(region=known.region, catalog_id=known.catalog_id, tableflow_database=database)
     systems = {name: getattr(resources, name) for name in CLIENTS}
     result = dg.materialize([asset], resources=systems | {"glue": glue, "confluent_cloud": cloud})
-    [event] = result.asset_materializations_for_node(f"{system}__trades")
+    [event] = result.asset_materializations_for_node(f"trades__{system}")
     return {name: entry.value for name, entry in event.metadata.items()}
 
 

@@ -79,7 +79,7 @@ def test_headers_are_the_connectors():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ("quickstart: STOCK_TRADE", "quickstart: must be 'CLICKSTREAM_CODES'"),
+        ("quickstart: STOCK_TRADE", "must be one of 38 names.* Did you mean 'STOCK_TRADES'"),
         ("quickstart: ORDERS", "has no field 'orderid'"),
     ],
 )

@@ -1,5 +1,6 @@
 """Commands whose rows do not pass their audit."""
 
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
@@ -27,7 +28,9 @@ def refusing(server):
 
 @pytest.mark.parametrize("command", [["redrive", "orders"], ["replay", "orders", "--since", "earliest"]])
 def test_refused_command_prints_query_of_failing_rows(monkeypatch, tmp_path, command):
-    declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {"key": "id"}})
+    catalog = declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {"key": "id"}}).iceberg()
+    catalog.create_namespace("shop")
+    catalog.create_table("shop.orders", pa.schema({"id": pa.int64()}))
     monkeypatch.setattr(Spark, "engine", f"{__name__}:refusing")
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 1
