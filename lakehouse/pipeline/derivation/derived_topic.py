@@ -56,7 +56,7 @@ class DerivedTopic:
         Raises:
             UnclearState: A table has rows, and its position is unknown.
         """
-        return bool(chain.published and (chain.last_batch or not self.source.is_ingested))
+        return bool(chain.published and (not self.source.is_ingested or chain.last_batch))
 
     def read_bookmark(self, chain: TableChain, *, settled: bool = True) -> Bookmark | None:
         """Return its newest bookmark; None if it has none.
