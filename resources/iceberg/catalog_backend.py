@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
 
 
-REFUSED = re.compile(r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|HTTP status 403")
+REFUSED = re.compile(
+    r"ACCESS_DENIED|INVALID_ACCESS_KEY_ID|INVALID_SIGNATURE|SIGNATURE_DOES_NOT_MATCH|HTTP status 40[13]"
+)
 """The words in Arrow's errors for a request that S3 refused (AWS SDK for C++, S3Errors)."""
 
 
@@ -132,6 +134,7 @@ class CatalogBackend(ABC):
         if not isinstance(error, OSError):
             return None
         where, check = catalog.s3_endpoint or "AWS", "the endpoint and the AWS credentials"
-        if REFUSED.search(str(error)):
-            return RequestRejected("S3", where, f"the request: {error}", check)
-        return Unreachable("S3", where, check, error)
+        cause = str(error).rstrip(".")
+        if REFUSED.search(cause):
+            return RequestRejected("S3", where, f"the request: {cause}", check)
+        return Unreachable("S3", where, check, cause)

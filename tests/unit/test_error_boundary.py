@@ -1,6 +1,8 @@
 """Each command when each system is away or refuses: a short message with the system and a remedy, and no traceback."""
 
 import os
+import socket
+import sqlite3
 import stat
 import time
 from pathlib import Path
@@ -10,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import COMMANDS, main
-from tests.support.declared import declare
+from tests.support.declared import NOWHERE, declare
+from tests.support.servers.listener import Listener
 from tests.support.servers.registry_server import RegistryServer
 
 SECONDS = 30
@@ -48,6 +51,32 @@ AWAY: dict[str, tuple[list[str], int, str]] = {
     "unpause": (["orders"], 1, "Topic 'orders' is not paused"),
 }
 """The arguments of each command, its exit code if no server runs, and a part of its message."""
+
+READING: dict[str, list[str]] = {
+    "check": ["orders"],
+    "dead-letters": ["orders"],
+    "doctor": ["--env", "here"],
+    "dry-run": ["orders"],
+    "ledger": ["orders"],
+    "maintain": ["orders"],
+    "plan": ["orders"],
+    "redrive": ["orders"],
+    "replay": ["orders", "--since", "earliest"],
+    "resume": ["orders", "--at", "latest", "--reason", "r"],
+    "validate": ["--online"],
+}
+"""The arguments of commands that read the table of a topic."""
+
+SILENT: dict[str, tuple[list[str], str]] = {
+    "doctor": (["--env", "here"], "AWS sts does not answer at region eu-west-1"),
+    "dry-run": (["orders"], "Kafka does not answer at {}"),
+    "plan": (["orders"], "The schema registry does not answer at http://{}"),
+    "resume": (["orders", "--at", "latest", "--reason", "r"], "Kafka does not answer at {}"),
+}
+"""The arguments of commands, and their message if the first system that they call never responds."""
+
+DENIED = "<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
+"""S3's response to a wrong login (Amazon S3, Error responses)."""
 
 REMEDY = ("Check", "Run `", "See `", "Materialize", "Ingest", "Correct", "Set ", "Grant", "→ ")
 
@@ -97,6 +126,81 @@ def test_commands_name_a_server_with_another_protocol(monkeypatch, tmp_path):
     assert f"{server.address}/api is not the address of a schema registry" in results[0].output
     assert "refused a connection with `security_protocol: SASL_SSL`: SSL handshake failed" in results[1].output
     assert not any("canary" in result.output or "Traceback" in result.output for result in results)
+
+
+@pytest.fixture
+def with_login(monkeypatch, tmp_path):
+    """A function that declares a topic whose registry, S3 and AWS are at an address, and returns the catalog."""
+
+    def with_login(address, registry="", kafka=NOWHERE):
+        monkeypatch.setenv("LAKEHOUSE_HOME", str(tmp_path / "state"))
+        monkeypatch.delenv("DAGSTER_HOME", raising=False)
+        login = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "canary-4711", "AWS_REGION": "eu-west-1"}
+        for name, value in {
+            **login,
+            "AWS_ENDPOINT_URL": address,
+            "NO_PROXY": "127.0.0.1",
+            "PASSWORD": "canary-4711",
+        }.items():
+            monkeypatch.setenv(name, value)
+        for limit in ("kafka.kafka", "schema_registry"):
+            monkeypatch.setattr(f"resources.{limit}.TIMEOUT_SECONDS", 1)
+        monkeypatch.setattr("lakehouse.deploy.verification.role_diagnosis.TIMEOUT_SECONDS", 1)
+        systems = {
+            "kafka": {"bootstrap_servers": kafka},
+            "schema_registry": {"url": registry or address, "api_key": "me", "api_secret": {"env": "PASSWORD"}},
+            "catalog": {"warehouse": "s3://lake/w", "s3_endpoint": address, "region": "eu-west-1"},
+        }
+        return declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {}}, systems=systems)
+
+    return with_login
+
+
+def add_table(catalog, folder):
+    """Add a table to a catalog in SQLite, whose metadata is in S3."""
+    catalog.iceberg().create_namespace("shop")
+    row = ("shop", "orders", "s3://lake/w/shop/orders/metadata/1.metadata.json")
+    with sqlite3.connect(folder / "catalog.db") as database:
+        [[name]] = database.execute("SELECT DISTINCT catalog_name FROM iceberg_namespace_properties")
+        columns = "catalog_name, table_namespace, table_name, metadata_location"
+        database.execute(f"INSERT INTO iceberg_tables ({columns}) VALUES (?, ?, ?, ?)", (name, *row))  # noqa: S608
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("command", READING)
+def test_command_with_wrong_login_of_s3_reports_the_refusal(command, status, with_login, tmp_path):
+    with RegistryServer().listening() as registry, Listener((status, DENIED, {})).listening() as s3:
+        registry.add(
+            1, '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "string"}]}', "orders-value"
+        )
+        add_table(with_login(s3.address, registry.address), tmp_path)
+        result = CliRunner().invoke(main, [command, *READING[command]])
+    assert result.exit_code in (1, 2) and f"S3 ({s3.address}) refused the request" in result.output, result.output
+    assert not any(word in result.output for word in ("Traceback (", "unexpected", "canary"))
+
+
+@pytest.mark.parametrize("status", [401, 403])
+@pytest.mark.parametrize("command", [["plan", "orders"], ["validate", "--online"]])
+def test_command_with_wrong_login_of_the_registry_reports_the_refusal(command, status, with_login):
+    with RegistryServer().listening() as registry:
+        registry.status = status
+        with_login(registry.address)
+        result = CliRunner().invoke(main, command)
+    assert result.exit_code == 2 and f"refused the login (HTTP {status})" in result.output, result.output
+    assert "the API key and its permissions" in result.output and "canary" not in result.output
+
+
+@pytest.mark.parametrize("command", SILENT)
+def test_command_whose_system_never_responds_ends_in_time(command, with_login):
+    arguments, message = SILENT[command]
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as silent:
+        address = f"127.0.0.1:{silent.getsockname()[1]}"
+        with_login(f"http://{address}", kafka=address)
+        began = time.monotonic()
+        result = CliRunner().invoke(main, [command, *arguments])
+    assert result.exit_code in (1, 2) and message.format(address) in result.output, result.output
+    assert time.monotonic() - began < SECONDS
+    assert "Traceback (" not in result.output and any(word in result.output for word in REMEDY)
 
 
 @click.command()

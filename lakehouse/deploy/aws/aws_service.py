@@ -84,10 +84,11 @@ class Service:
     session: boto3.Session
     name: str
     region: str
+    read_seconds: int = READ_SECONDS
 
     @cached_property
     def _client(self) -> Any:
-        config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=READ_SECONDS, retries={"mode": "standard"})
+        config = Config(connect_timeout=CONNECT_SECONDS, read_timeout=self.read_seconds, retries={"mode": "standard"})
         return self.session.client(self.name, region_name=self.region, config=config)
 
     def call(self, method: str, **parameters: Any) -> Response:
@@ -159,8 +160,12 @@ class Service:
         )
 
     def _refused(self, error: Any) -> AwsError:
-        details, operation = error.response["Error"], error.operation_name
-        code, refused = details["Code"], f"AWS {self.name} refused {operation} in region {self.region}"
+        # Servers that imitate another service of AWS respond in its format.
+        details, operation = error.response.get("Error", {}), error.operation_name
+        code, refused = (
+            details.get("Code", "no error code"),
+            f"AWS {self.name} refused {operation} in region {self.region}",
+        )
         message = f"{code}: {details.get('Message', '')}".strip()
         if code in ABSENT:
             return Absent(

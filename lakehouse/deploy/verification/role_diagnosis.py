@@ -8,7 +8,7 @@ from pyspark.errors import PySparkException
 from lakehouse.config.model import Config
 from lakehouse.core.errors import Diagnostic, LakehouseError
 from lakehouse.deploy.aws.aws_service import Service
-from resources.aws.clients import boto3_session
+from resources.aws.clients import TIMEOUT_SECONDS, boto3_session
 from resources.protocols import Resources
 
 ROLE_SETTINGS = {
@@ -52,7 +52,7 @@ def examine(config: Config, resources: Resources) -> Iterator[Diagnostic]:
 def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> Diagnostic:
     try:
         # A missing profile is an error of the session already.
-        service = Service(boto3_session(role_arn, region), "sts", region or "")
+        service = Service(boto3_session(role_arn, region), "sts", region or "", TIMEOUT_SECONDS)
         return Diagnostic(subject, True, str(service.call("get_caller_identity")["Arn"]))
     except (LakehouseError, BotoCoreError) as error:
         return Diagnostic(subject, False, f"{role_arn} {error}".strip(), remedy)

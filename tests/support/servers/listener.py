@@ -45,9 +45,10 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "Content-Length": str(len(text))}.items():
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(text.encode())
+        if self.command != "HEAD":
+            self.wfile.write(text.encode())
 
-    do_POST = do_DELETE = do_GET
+    do_HEAD = do_POST = do_DELETE = do_GET
 
     def log_message(self, *_):
         """Log nothing."""
