@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from tools.reference.commands import commands
 from tools.reference.configuration import configuration, json_schema
 from tools.reference.dagster_objects import dagster_objects
+from tools.reference.environment_variables import environment_variables
 from tools.reference.errors import errors
 from tools.reference.metadata_columns import metadata_columns
 from tools.reference.table_protocol import table_protocol
@@ -19,6 +20,7 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/assets.md": dagster_objects,
     "reference/cli.md": commands,
     "reference/configuration.md": configuration,
+    "reference/environment-variables.md": environment_variables,
     "reference/errors.md": errors,
     "reference/metadata-columns.md": metadata_columns,
     "reference/table-protocol.md": table_protocol,
