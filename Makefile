@@ -69,11 +69,16 @@ wheel: venv  ## Build the wheel in dist/
 
 venv: .venv/installed  ## Create the virtual environment from requirements.lock
 
-# pip installs only uv. Like all packages, it is verified by the hashes of the lock.
+# pip installs only uv. Like all packages, it is verified by the hashes of the lock. A virtual environment that was not
+# completed is removed, because the next run would keep its interpreter.
 .venv/installed: requirements.lock pyproject.toml
-	$(PYTHON) -m venv .venv
-	@sed -n '/^uv==/,/^    #/p' requirements.lock > .venv/uv.lock
-	$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.lock
-	$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock
-	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e .
-	@touch $@
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null || { \
+		echo "$(PYTHON) is not Python 3.11, 3.12 or 3.13. Nothing was installed. Run \`make venv PYTHON=python3.12\`, with a version that is installed"; \
+		exit 1; }
+	@echo "Installing the packages of requirements.lock in .venv"
+	@$(PYTHON) -m venv $(if $(filter $(BIN)/%,$(PYTHON)),,--clear ).venv && \
+		sed -n '/^uv==/,/^    #/p' requirements.lock > .venv/uv.lock && \
+		$(BIN)/python -m pip install --quiet --require-hashes -r .venv/uv.lock && \
+		$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock && \
+		$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . && \
+		touch $@ || { $(if $(filter $(BIN)/%,$(PYTHON)),,rm -rf .venv;) exit 1; }

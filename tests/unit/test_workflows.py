@@ -1,9 +1,11 @@
 """GitHub workflows: all commands of `.ci/run`, pinned actions, minimal permissions, and secrets in a single step."""
 
 import re
+import tomllib
 
 import pytest
 import yaml
+from packaging.specifiers import SpecifierSet
 
 from tools.repository import PROJECT
 
@@ -69,6 +71,12 @@ def test_long_tests_and_random_faults_run_each_night():
     assert workflow[True]["schedule"]
     nightly = [job for job in workflow["jobs"].values() if "'schedule'" in job.get("if", "")]
     assert {job["steps"][-1]["run"] for job in nightly} == {"make long", "make chaos"}
+
+
+def test_unit_tests_run_with_each_allowed_version_of_python():
+    allowed = SpecifierSet(tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["requires-python"])
+    versions = WORKFLOWS["tests.yml"]["jobs"]["versions"]["strategy"]["matrix"]["python"]
+    assert versions == [f"3.{minor}" for minor in range(30) if f"3.{minor}" in allowed]
 
 
 def test_checkout_persists_no_credentials():
