@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
 from decimal import Context, Decimal
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any
 
 from lakehouse.formats.json.json_format import JsonField
@@ -39,6 +39,9 @@ DECIMAL = r"(-?)(0|[1-9][0-9]*)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]{1,9}))?"
 """Sign, integer digits, digits of the fraction, and exponent of a number (RFC 8259, 6)."""
 
 _ESCAPES = re.compile(r"\\(?:u(?P<high>[dD][89abAB]..)\\u[dD][c-fC-F]..|u(?P<lone>[dD][89a-fA-F]..)|.)", re.DOTALL)
+
+
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 
 class _Number(str):
@@ -76,6 +79,8 @@ def explain(data: bytes, start: int, fields: tuple[JsonField, ...], *, is_single
     def at(character: int) -> str:
         return f"at byte {start + len(text[:character].encode())} of the value"
 
+    if _levels(text) > MAX_LEVELS:
+        return f"values are nested more than {MAX_LEVELS} levels deep"
     for escape in _ESCAPES.finditer(text):
         if escape["lone"]:
             return f"half of a surrogate pair is escaped alone, {at(escape.start())}"
@@ -87,13 +92,19 @@ def explain(data: bytes, start: int, fields: tuple[JsonField, ...], *, is_single
         return f"the text is not JSON ({error.msg}), {at(error.pos)}"
     except ValueError:
         return "the text is not JSON: it contains NaN or Infinity"
-    except RecursionError:
+    except RecursionError:  # by the caller's stack, a few levels before the limit
         return f"values are nested more than {MAX_LEVELS} levels deep"
     if is_single:
         value = _Object([(fields[0].name, value)])
     if not isinstance(value, _Object):
         return f"an object is expected, but the text is {_kind(value)}"
     return next(_members(value, fields, ""), None)
+
+
+def _levels(text: str) -> int:
+    """Return how many objects and lists contain the innermost one. Python's parser has no such limit."""
+    opened = (1 if bracket in "[{" else -1 for bracket in re.findall(r"[\[\]{}]", _STRING.sub("", text)))
+    return max(accumulate(opened), default=0)
 
 
 def _refused(_: str) -> None:
