@@ -74,7 +74,7 @@ class Home:
         folder = self.path
         with suppress(FileExistsError):
             folder.mkdir(mode=0o700)
-            (folder / ".gitignore").write_text("*\n")
+            write_atomically(folder / ".gitignore", "*\n")
         for part in Path(name).parts:
             folder /= part
             folder.mkdir(exist_ok=True, mode=0o700)

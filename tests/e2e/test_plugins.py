@@ -146,4 +146,4 @@ def test_unknown_plugin_name_is_a_configuration_error(problems, kind):
 
 
 def test_unknown_system_is_a_configuration_error(problems):
-    assert re.search("environments.local.shelv.* or 'shelf', but is 'shelv'", problems), problems
+    assert re.search("environments.local.shelv: unknown system. Did you mean 'shelf'", problems), problems

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 
 from lakehouse.config.loader import load
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, TransientError
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
@@ -178,7 +178,7 @@ def test_client_logs_in_with_rotated_password(special_user, monkeypatch):
         secrets.create_secret(Name="kafka", SecretString=former)
         kafka = Kafka(secret="kafka", security_protocol="SASL_PLAINTEXT", sasl_mechanism="SCRAM-SHA-512")
         with closing(kafka.consumer("rotated")) as consumer:
-            with pytest.raises(Unreachable):
+            with pytest.raises(TransientError, match="refused the login"):
                 kafka.topics()
             with pytest.raises(KafkaException):
                 consumer.list_topics(timeout=1)
