@@ -187,7 +187,7 @@ def _syntax_fault(error: yaml.YAMLError, text: str) -> str:
         mark, problem = begun, f"the '{bracket}' in column {begun.column + 1} is not closed"
         remedy = f"Add '{ {'{': '}', '[': ']'}[bracket] }'"
     elif problem == "did not find expected key":
-        problem, remedy = "the line is indented otherwise than the keys beside it", "Align it with them"
+        problem, remedy = "the indentation does not match that of the keys beside it", "Indent it like them"
     elif "\t" in text:
         problem, remedy = f"{problem} (the file has tabs)", "Indent with spaces"
     return f"{f':{mark.line + 1}' if mark else ''}: not valid YAML: {problem}. {remedy}"

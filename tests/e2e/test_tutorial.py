@@ -1,7 +1,7 @@
 """The commands of docs/tutorial.md, run in order, print the outputs that it shows.
 
-They use the stack of all tests, which runs already, so that `lakehouse up`, which would start Dagster beside it, and
-`lakehouse down` are left out: test_stack.py runs them.
+They share the running stack of the test session. `lakehouse up`, which would also start Dagster, and `lakehouse down`
+are skipped: test_stack.py runs them.
 """
 
 import os

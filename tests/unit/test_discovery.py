@@ -1,4 +1,4 @@
-"""Discovery of the project: the nearest lakehouse.yaml, which code may be imported from, and the state beside it."""
+"""Project discovery: the nearest lakehouse.yaml, imports of code from its folder, and the state folder beside it."""
 
 from __future__ import annotations
 
