@@ -162,8 +162,11 @@ def add_table(catalog, folder):
     row = ("shop", "orders", "s3://lake/w/shop/orders/metadata/1.metadata.json")
     with sqlite3.connect(folder / "catalog.db") as database:
         [[name]] = database.execute("SELECT DISTINCT catalog_name FROM iceberg_namespace_properties")
-        columns = "catalog_name, table_namespace, table_name, metadata_location"
-        database.execute(f"INSERT INTO iceberg_tables ({columns}) VALUES (?, ?, ?, ?)", (name, *row))  # noqa: S608
+        database.execute(
+            "INSERT INTO iceberg_tables (catalog_name, table_namespace, table_name, metadata_location)"
+            " VALUES (?, ?, ?, ?)",
+            (name, *row),
+        )
 
 
 @pytest.mark.parametrize("status", [401, 403])
