@@ -147,6 +147,8 @@ def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVa
             default = f", default: {variable[3]!r}" if variable[3] else ""
             env = variable[1] or variable[2]
             yield (name,), f"'{value}' is not replaced by a variable. Write {{env: {env}{default}}}"
+    if depending := getattr(cls, "FAULTS", None):
+        yield from (((key,), fault) for key, fault in depending(settings))
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
     if alternatives and not settings.keys() & set(alternatives):
         missing.insert(0, " or ".join(alternatives))

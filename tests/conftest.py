@@ -29,6 +29,7 @@ from lakehouse.local.home import Home
 from lakehouse.local.processes import ports
 from resources.aws import secret_reader
 from resources.build import build_resources
+from tests.support.clouds.rest.client import CREDENTIAL
 from tests.support.replaceable import require_replaceable
 from tests.support.sleepless import Sleepless
 from tools.repository import PROJECT
@@ -42,6 +43,9 @@ pytest_plugins = [
 
 CANARIES = {"CONFLUENT_CLOUD_API_SECRET": "canary-confluent", "AWS_SECRET_ACCESS_KEY": "canary-aws"}
 """Variables in the environment of `up` that no server needs."""
+
+LOGIN_OF_SPARK = {"ICEBERG_CATALOG_CREDENTIAL": CREDENTIAL}
+"""The login of Spark at the REST catalogs of tests."""
 
 SERVERS = ("kafka", "registry", "s3", "aws", "spark", "snowflake")
 
@@ -225,7 +229,7 @@ def stack(archive_of_spark, tmp_path_factory):
     """
     home = _home(tmp_path_factory.mktemp("stack"))
     before = dict(os.environ)
-    os.environ.update(CANARIES)
+    os.environ.update(CANARIES | LOGIN_OF_SPARK)
     try:
         local_stack.up(home, SERVERS)
         os.environ.pop("CONFLUENT_CLOUD_API_SECRET")

@@ -53,7 +53,7 @@ class GlueReader(MetadataPointer):
                 f" region for `glue` and `catalog` in lakehouse.yaml"
             )
         if expected is None:
-            glue.ensure_database(ref.namespace, f"{catalog.warehouse}/{ref.namespace}")
+            glue.ensure_database(ref.namespace, f"{catalog.folder(table)}/{ref.namespace}")
         registration = glue.register(
             *ref.identifier,
             metadata_location=table.metadata_location,

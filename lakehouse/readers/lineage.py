@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.pipeline.table_location import table_of
@@ -53,9 +52,7 @@ def dataset(config: Config, stage: str, topic: Topic, resources: Resources) -> t
     if stage == "kafka":
         return f"kafka://{resources.kafka.servers.partition(',')[0]}", topic.topic
     if stage == "iceberg":
-        warehouse = urlsplit(resources.catalog.warehouse)
-        path = "/".join(part for part in (warehouse.path.strip("/"), *ref.identifier) if part)
-        return f"{warehouse.scheme}://{warehouse.netloc}", path
+        return resources.catalog.dataset(ref)
     if reader := reader_of(stage):
         return reader.dataset(ref, resources)
     raise KeyError(stage)

@@ -40,7 +40,7 @@ class SnowflakeReader(Reader):
 
     def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:
         snowflake = _snowflake(resources)
-        snowflake.ensure_account_objects(resources.catalog.warehouse)
+        snowflake.ensure_account_objects(resources.catalog.folder(table))
         volume = "" if topic.is_ingested else snowflake.tableflow_external_volume
         snowflake.ensure_iceberg_table(*ref.shown, *ref.identifier, volume=volume)
         snowflake.disable_auto_refresh(*ref.shown)

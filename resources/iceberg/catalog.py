@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import PrivateAttr
 
-from lakehouse.core.errors import CommitConflict, RequestRejected, SchemaError, UnclearState, Unreachable
+from lakehouse.core.errors import CommitConflict, ConfigError, RequestRejected, SchemaError, UnclearState, Unreachable
 from lakehouse.core.table_protocol import (
     COUNTS,
     FIRST_TABLE,
@@ -72,9 +72,15 @@ class Catalog(CatalogSettings):
 
     @property
     def backend(self) -> CatalogBackend:
-        """The type of catalog."""
+        """The type of catalog.
+
+        Raises:
+            ConfigError: The type is unknown, or settings contradict it. Those of variables are known only now.
+        """
         from resources.iceberg.catalog_types import backend_of
 
+        for key, fault in self.FAULTS({name: getattr(self, name) for name in type(self).model_fields}):
+            raise ConfigError(f"The catalog in lakehouse.yaml: {key}: {fault}")
         return backend_of(self.type)
 
     @property
@@ -104,6 +110,14 @@ class Catalog(CatalogSettings):
     def file_io(self) -> dict[str, str]:
         """Return pyiceberg's file properties."""
         return self.backend.file_io(self)
+
+    def folder(self, table: Table) -> str:
+        """Return a folder that contains a table and all others of the catalog."""
+        return self.backend.folder(self, table)
+
+    def dataset(self, ref: TableRef) -> tuple[str, str]:
+        """Return the namespace and name of a table in OpenLineage (https://openlineage.io/docs/spec/naming)."""
+        return self.backend.dataset(self, ref)
 
     def spark_settings(self) -> dict[str, str]:
         """Return the settings of a Spark session that uses this catalog (Iceberg, Spark configuration: catalogs)."""

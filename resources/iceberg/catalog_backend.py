@@ -6,6 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
+from urllib.parse import urlsplit
 
 import dagster as dg
 from pydantic import Field, field_validator, model_validator
@@ -14,10 +15,12 @@ from lakehouse.core.errors import ConfigError, LakehouseError, RequestRejected, 
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.aws.clients import SESSION_NAME
-from resources.masked_field import masked_field
+from resources.iceberg.rest_settings import catalog_faults
+from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
+    from pyiceberg.table import Table
 
 
 REFUSED = re.compile(
@@ -32,9 +35,39 @@ class CatalogSettings(dg.ConfigurableResource):
     TYPES: ClassVar = "resources.iceberg.catalog_types:registered"
     """The function that returns the types, by name. It loads pyiceberg, which most processes need only later."""
 
-    type: str = Field(description="`sql` (a database), `glue`, or a type of another distribution.")
-    warehouse: str = Field(description="Folder of the tables, as an S3 URI.")
-    uri: str | None = masked_field(None, "For `sql`: the database as an SQLAlchemy URL.")
+    FAULTS: ClassVar = staticmethod(catalog_faults)
+    """Yields the faults of settings that depend on each other, each with its key."""
+
+    type: str = Field(description="`sql` (a database), `glue`, `rest`, or a type of another distribution.")
+    warehouse: str = Field(
+        description="Folder of the tables, as an S3 URI. For `rest`: the name of the catalog on the server."
+    )
+    uri: str | None = masked_field(
+        None,
+        "For `sql`: the database as an SQLAlchemy URL. For `rest`: the address, as `https://host/api/catalog`.",
+    )
+    credential: str | None = secret_field(
+        None,
+        "For `rest`: `client id:client secret` of an OAuth client. Spark's driver needs the same in its environment "
+        "variable ICEBERG_CATALOG_CREDENTIAL.",
+    )
+    token: str | None = secret_field(
+        None,
+        "For `rest`, in place of `credential`: a token that does not expire. Spark's driver needs the same in its "
+        "environment variable ICEBERG_CATALOG_TOKEN.",
+    )
+    oauth2_server_uri: str | None = masked_field(
+        None, "For `rest`: the token endpoint, if it is not the catalog's own `/v1/oauth/tokens`."
+    )
+    scope: str | None = Field(
+        None, description="For `rest`: the OAuth scope, such as `PRINCIPAL_ROLE:ALL` for Polaris. Default: `catalog`."
+    )
+    prefix: str | None = Field(
+        None, description="For `rest`: the part of paths after `/v1`, if the server's configuration does not name it."
+    )
+    headers: str | None = Field(
+        None, description="For `rest`: headers of each request, as `NAME=VALUE, NAME=VALUE`. They are not secret."
+    )
     s3_endpoint: str | None = masked_field(None, "Address of S3, if it is not AWS.")
     region: str | None = Field(None, description="AWS region of S3 and Glue.")
     role_arn: str = Field(
@@ -112,8 +145,18 @@ class CatalogBackend(ABC):
 
         return load_catalog(naming.CATALOG, **properties)
 
-    def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
-        """Return a location for a new table, which no other table ever has.
+    def folder(self, catalog: CatalogSettings, table: Table) -> str:
+        """Return a folder that contains the table and all others of the catalog."""
+        return catalog.warehouse
+
+    def dataset(self, catalog: CatalogSettings, ref: TableRef) -> tuple[str, str]:
+        """Return the namespace and name of a table in OpenLineage: the bucket, and the path of the table's name."""
+        warehouse = urlsplit(catalog.warehouse)
+        path = "/".join(part for part in (warehouse.path.strip("/"), *ref.identifier) if part)
+        return f"{warehouse.scheme}://{warehouse.netloc}", path
+
+    def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str | None:
+        """Return a location for a new table, which no other table ever has. None if the server chooses it.
 
         A renamed table keeps its location. If the next table of its name had the same one, removing the orphans there
         would delete the files of the renamed table.

@@ -1,4 +1,4 @@
-"""The types of Iceberg catalog: a SQL database and AWS Glue.
+"""The types of Iceberg catalog: a SQL database, AWS Glue, and Iceberg's REST protocol (rest_backend.py).
 
 To add one, write a class that implements CatalogBackend and add it to CATALOGS. A separate distribution names its class
 as an entry point of the group `lakehouse.catalogs`.
@@ -6,7 +6,8 @@ as an entry point of the group `lakehouse.catalogs`.
 pyiceberg writes the local time into a table's metadata without any comparison. Iceberg's Java library, and so Spark,
 Athena and Trino, refuse to read metadata whose history goes back by more than a minute
 (org.apache.iceberg.TableMetadata, "Expected sorted snapshot log entries"), and nothing repairs such a table. Catalogs
-therefore derive from `ClockChecked`, which refuses commits while this machine's clock is behind the table's history.
+whose metadata files pyiceberg writes therefore derive from `ClockChecked`, which refuses commits while this machine's
+clock is behind the table's history. REST catalogs do not: their servers write the files.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from resources.aws.clients import botocore_session, glue_error, translate_perman
 from resources.aws.glue import iceberg_parameters
 from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
 from resources.iceberg.commits import MAX_SKEW_SECONDS, format_utc, now_ms
+from resources.iceberg.rest_backend import RestBackend
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
@@ -204,7 +206,7 @@ class ClockCheckedGlueCatalog(ClockChecked, GlueCatalog):
             return super().commit_table(table, requirements, updates)
 
 
-CATALOGS: Sequence[type[CatalogBackend]] = (SqlBackend, GlueBackend)
+CATALOGS: Sequence[type[CatalogBackend]] = (SqlBackend, GlueBackend, RestBackend)
 """The types of this project."""
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
@@ -32,7 +31,6 @@ SYSTEM = "Tableflow's catalog"
 URI, KEY, KEY_SECRET = "catalog.uri", "api.key", "api.key.secret"
 """Fields of a secret that contains an API key and the catalog's address."""
 SCOPE = "catalog"
-TIMEOUT_SECONDS = 30
 DELEGATION = {"header.X-Iceberg-Access-Delegation": "vended-credentials"}
 """Property of pyiceberg and Spark (Apache Iceberg, open-api/rest-catalog-open-api.yaml: data-access)."""
 
@@ -135,14 +133,6 @@ class TableflowCatalog(dg.ConfigurableResource):
 
 
 def _open(uri: str, token: str, region: str) -> RestCatalog:
-    from pyiceberg.catalog.rest import RestCatalog
-
-    class LimitedRestCatalog(RestCatalog):
-        """pyiceberg's client, whose requests would wait for a response without a limit."""
-
-        def _create_session(self) -> Any:
-            session = super()._create_session()
-            session.request = partial(session.request, timeout=TIMEOUT_SECONDS)  # type: ignore[method-assign]  # this client's own session
-            return session
+    from resources.iceberg.rest_client import LimitedRestCatalog
 
     return LimitedRestCatalog(naming.TABLEFLOW_CATALOG, uri=uri, token=token, **{"s3.region": region}, **DELEGATION)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,19 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
 from lakehouse.pipeline.replay import replay
+from resources.build import with_own_connections
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalog_types import registered
 from spark.engine import SparkEngines
 from tests.integration.test_ingestion import WITH_VENUE
+from tests.support.clouds.rest.client import CREDENTIAL
+from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
 from tests.support.processes.cluster import free_ports
 from tests.support.servers.postgresql import postgresql
 from tests.support.topics import Stream, framed, in_order, once, trade
 
-DATABASES = {"postgresql": "sql", "glue": "glue"}
-"""The type of the catalog in lakehouse.yaml by the database that contains it.
+DATABASES = {"postgresql": "sql", "glue": "glue", "polaris": "rest"}
+"""The type of the catalog in lakehouse.yaml by the database or server that contains it.
 
 The catalog of all other tests is in SQLite.
 """
@@ -48,8 +51,10 @@ class Lake:
     def elsewhere(self) -> IcebergCatalog:
         """Return a pyiceberg catalog of its own."""
         catalog = self.clients.catalog
-        uri = {"uri": catalog.uri} if catalog.uri else {}
-        return load_catalog("lake", type=catalog.type, **uri, **catalog.file_io())
+        rest = {"uri": catalog.uri, "warehouse": catalog.warehouse, "credential": catalog.credential}
+        rest |= {"scope": catalog.scope, "oauth2-server-uri": f"{catalog.uri}/v1/oauth/tokens"}
+        settings = rest if catalog.type == "rest" else {"uri": catalog.uri} if catalog.uri else {}
+        return load_catalog("lake", type=catalog.type, **settings, **catalog.file_io())
 
     def table(self, stream: Stream) -> Table:
         """Return a table as pyiceberg reads it with a catalog of its own."""
@@ -62,21 +67,17 @@ class Lake:
 
 @pytest.fixture(scope="module", params=DATABASES)
 def lake(request: Any, resources: Any) -> Iterator[Lake]:
-    environment = resources.catalog
-    catalog = Catalog(
-        type=DATABASES[request.param],
-        warehouse=environment.warehouse,
-        s3_endpoint=environment.s3_endpoint,
-        region=environment.region,
-    )
-    database = postgresql() if request.param == "postgresql" else nullcontext(None)
+    files = {"s3_endpoint": resources.catalog.s3_endpoint, "region": resources.catalog.region}
     # A Spark session keeps the catalog that it used first.
-    with database as uri, closing(SparkEngines(resources.spark).with_own_session()) as engines:
-        yield Lake(replace(Clients.of(resources), engines=engines, catalog=_with_uri(catalog, uri)))
-
-
-def _with_uri(catalog: Catalog, uri: str | None) -> Catalog:
-    return Catalog(**{**{name: getattr(catalog, name) for name in Catalog.model_fields}, "uri": uri})
+    with ExitStack() as stack:
+        settings = {"type": DATABASES[request.param], "warehouse": resources.catalog.warehouse}
+        if request.param == "postgresql":
+            settings["uri"] = stack.enter_context(postgresql())
+        if request.param == "polaris":
+            proxy = stack.enter_context(Polaris(*request.getfixturevalue("rest_server")))
+            settings |= {"uri": proxy.address, "warehouse": WAREHOUSE, "scope": SCOPE, "credential": CREDENTIAL}
+        engines = stack.enter_context(closing(SparkEngines(resources.spark).with_own_session()))
+        yield Lake(replace(Clients.of(resources), engines=engines, catalog=Catalog(**settings, **files)))
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +134,7 @@ def test_ingest_of_two_writers_publishes_each_record_once(lake: Lake, stream: St
     catalog = lake.clients.catalog
 
     with closing(lake.clients.engines.with_own_session()) as engines:
-        other = Lake(replace(lake.clients, engines=engines, catalog=_with_uri(catalog, catalog.uri)))
+        other = Lake(replace(lake.clients, engines=engines, catalog=with_own_connections(catalog)))
         on_phase, published = once("publish", lambda: other.ingest(stream))
         lake.ingest(stream, on_phase=on_phase)
 

@@ -19,7 +19,8 @@ from lakehouse.readers import reader_of, registered
 from lakehouse.readers.reader import Registration
 from resources.aws.glue import Glue
 from resources.iceberg.rest_catalog import RestCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE, Polaris
+from tests.support.clouds.rest.client import CLIENT_ID, SECRET
+from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
 from tests.support.servers.proxy import GLUE_ERROR, Fault, Proxy
 from tests.support.topics import Stream
 

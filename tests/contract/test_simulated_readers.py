@@ -31,7 +31,8 @@ from tests.simulation.systems.readers import (
     simulated_rest_catalog,
 )
 from tests.simulation.world import World, simulated_time
-from tests.support.clouds.rest.server import CLIENT_ID, SECRET, WAREHOUSE, Polaris
+from tests.support.clouds.rest.client import CLIENT_ID, SECRET
+from tests.support.clouds.rest.server import WAREHOUSE, Polaris
 
 SCHEMA = Schema(NestedField(1, "n", LongType(), required=False))
 ROWS = pa.table({"n": pa.array([1, 2], pa.int64())})

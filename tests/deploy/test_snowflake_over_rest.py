@@ -11,7 +11,8 @@ from lakehouse.core.polling import Clock
 from lakehouse.deploy.planner import apply, destroy, plan
 from lakehouse.deploy.waiting import TimedOut
 from resources.iceberg.rest_catalog import RestCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SECRET, WAREHOUSE, Polaris
+from tests.support.clouds.rest.client import CLIENT_ID, SECRET
+from tests.support.clouds.rest.server import WAREHOUSE, Polaris
 from tests.support.clouds.snowflake.deployments import Deployed, quiet, service_session
 
 pytestmark = pytest.mark.stack

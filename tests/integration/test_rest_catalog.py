@@ -16,7 +16,8 @@ from lakehouse.core.errors import LakehouseError, UnclearState, Unreachable
 from lakehouse.readers import reader_of
 from lakehouse.readers.reader_lag import stages_of
 from resources.iceberg.rest_catalog import RestCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE, Polaris
+from tests.support.clouds.rest.client import CLIENT_ID, SECRET
+from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
 from tests.support.servers.proxy import Fault
 from tests.support.topics import Stream, in_order
 

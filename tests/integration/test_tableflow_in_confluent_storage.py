@@ -17,7 +17,7 @@ from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.readers.reader_lag import measure_lag, stages_of
 from resources.iceberg.tableflow_catalog import TableflowCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SECRET
+from tests.support.clouds.rest.client import CLIENT_ID, SECRET
 from tests.support.servers.proxy import Fault
 from tests.support.topics import Stream
 

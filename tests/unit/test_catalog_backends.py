@@ -8,6 +8,9 @@ from lakehouse.core.tables import naming
 from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalog_types import registered
 
+URIS = {"rest": "https://polaris.example/api/catalog"}
+"""The addresses of types whose address is not that of a database."""
+
 
 @pytest.mark.parametrize("use", [Catalog.iceberg, Catalog.spark_settings, Catalog.file_io, Catalog.cleaning.fget])
 def test_catalog_of_unknown_type_is_refused(use):
@@ -18,7 +21,8 @@ def test_catalog_of_unknown_type_is_refused(use):
 
 @pytest.mark.parametrize("type_", registered())
 def test_spark_settings_only_cleaning_catalog_may_delete(type_):
-    catalog = Catalog(type=type_, warehouse="s3://lake/tables", uri="sqlite:////c.db", s3_endpoint="http://s3")
+    uri = URIS.get(type_, "sqlite:////c.db")
+    catalog = Catalog(type=type_, warehouse="s3://lake/tables", uri=uri, s3_endpoint="http://s3")
 
     settings = catalog.spark_settings()
 
@@ -35,13 +39,14 @@ def test_spark_settings_only_cleaning_catalog_may_delete(type_):
 def test_catalog_warehouse_has_no_slash_at_its_end(type_, monkeypatch):
     """Glue's database would be at `tables//trading`, which IAM policies for `tables/trading` exclude."""
     monkeypatch.setenv("WAREHOUSE", "s3://lake/tables//")
-    declared = Catalog(type=type_, warehouse=dg.EnvVar("WAREHOUSE"), uri="sqlite:////c.db")
+    uri = URIS.get(type_, "sqlite:////c.db")
+    declared = Catalog(type=type_, warehouse=dg.EnvVar("WAREHOUSE"), uri=uri)
 
     catalog = declared.process_config_and_initialize()
 
     assert catalog.warehouse == "s3://lake/tables"
     assert catalog.spark_settings()[f"spark.sql.catalog.{naming.CATALOG}.warehouse"] == "s3://lake/tables"
-    assert Catalog(type=type_, warehouse="file:///").warehouse == "file:///"
+    assert Catalog(type=type_, warehouse="file:///", uri=uri).warehouse == "file:///"
 
 
 @pytest.mark.parametrize("role", ["role_arn", "maintenance_role_arn", "reader_role_arn"])

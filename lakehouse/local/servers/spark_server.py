@@ -82,6 +82,10 @@ _OPENED = (
 )
 
 
+CATALOG_LOGINS = ("ICEBERG_CATALOG_CREDENTIAL", "ICEBERG_CATALOG_TOKEN")
+"""Variables with the login at a REST catalog, to which settings of sessions refer (rest_backend.py)."""
+
+
 def server(context: Context, settings: Mapping[str, str] = MappingProxyType({})) -> Server:
     """Describe the server, which runs Spark in its own process.
 
@@ -128,7 +132,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
         env={**context.environment, **spark_environment()},
-        inherits=for_transforms,
+        inherits=lambda: (*for_transforms(), *CATALOG_LOGINS),
         ports={"spark": port},
     )
 

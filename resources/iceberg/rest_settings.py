@@ -1,0 +1,75 @@
+"""Validation of the settings of a catalog that only some types of catalog have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import urlsplit
+
+import dagster as dg
+
+from lakehouse.config.environment import EnvRef
+
+REST_KEYS = ("credential", "token", "oauth2_server_uri", "scope", "prefix", "headers")
+"""Keys of `catalog` for `type: rest`."""
+
+SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie")
+OWN_HEADERS = ("x-iceberg-access-delegation", "content-type", "user-agent", "x-client-version", "idempotency-key")
+"""Headers that the clients set themselves."""
+
+_HEADER = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+
+
+def headers_of(text: str) -> dict[str, str]:
+    """Return the headers in a text such as `x-project-id=a1, x-tier=gold`."""
+    pairs = (pair.partition("=") for pair in text.split(",") if pair.strip())
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    """Yield the faults of a catalog's settings, each with its key.
+
+    Args:
+        settings: The declared settings by key. The value of a reference to a variable is unknown.
+    """
+    type_, declared = settings.get("type"), [key for key in REST_KEYS if settings.get(key)]
+    if _is_reference(type_):
+        return
+    if type_ != "rest":
+        for key in declared:
+            yield key, f"only a catalog of `type: rest` has this key, and the type is {type_}. Remove it"
+        return
+    uri, credential = settings.get("uri"), settings.get("credential")
+    if not uri:
+        yield "uri", "missing. Write the address of Iceberg's REST protocol, such as https://host/api/catalog"
+    for key in ("uri", "oauth2_server_uri"):
+        if (value := settings.get(key)) and not _is_reference(value) and not _is_address(str(value)):
+            yield key, "not an address as https://host/path, without a login. Correct it"
+    if credential and settings.get("token"):
+        yield "token", "`credential` gets tokens itself. Remove one of them"
+    for key in ("oauth2_server_uri", "scope"):
+        if settings.get(key) and not credential:
+            yield key, "it has no effect without `credential`. Add that, or remove this key"
+    if credential and not _is_reference(credential) and not all(str(credential).partition(":")):
+        yield "credential", "the client has no id or no secret. Write `id:secret` into the variable"
+    if not _is_reference(settings.get("headers")):
+        yield from (("headers", fault) for fault in _header_faults(str(settings.get("headers") or "")))
+
+
+def _header_faults(text: str) -> Iterator[str]:
+    for name, value in headers_of(text).items():
+        if not _HEADER.fullmatch(name) or not value or not value.isprintable():
+            yield f"'{name}' is no header with a value. Write NAME=VALUE, separated by commas"
+        elif name.lower() in SECRET_HEADERS:
+            yield f"'{name}' is a login, which would be in Spark's settings. Use `credential` or `token`"
+        elif name.lower() in OWN_HEADERS:
+            yield f"the clients set '{name}' themselves. Remove it"
+
+
+def _is_reference(value: object) -> bool:
+    return isinstance(value, EnvRef | dg.EnvVar)
+
+
+def _is_address(value: str) -> bool:
+    url = urlsplit(value)
+    return url.scheme in ("http", "https") and bool(url.hostname) and "@" not in url.netloc
