@@ -9,7 +9,7 @@ import dagster as dg
 from pydantic import BaseModel
 
 from assets.topics.topic_chain import entry_definitions
-from lakehouse.config import loader, snapshots
+from lakehouse.config import snapshots
 from lakehouse.config.components import LAKEHOUSE, TOPIC, TopicAttributes, components_around
 from lakehouse.config.discovery import config_path
 from lakehouse.config.model import Config
@@ -73,7 +73,7 @@ def _config_of(context: dg.ComponentLoadContext) -> Config:
 def _read(project: Path) -> Config:
     file = config_path(project)
     os.environ.setdefault("LAKEHOUSE_CONFIG", str(file))
-    if LAKEHOUSE not in [one.type for one in components_around(file, loader.LOADER, Path.read_text)]:
+    if LAKEHOUSE not in [one.type for one in components_around(file, Path.read_text)]:
         raise ConfigError(
             f"The project in {project} has no {LAKEHOUSE}, which has the systems and sensors of its topics",
             "No topic has definitions",

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, TypeVar, get_args
@@ -29,10 +29,11 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     settings may be omitted.
     """
     if environment not in config.environments:
-        known = ", ".join(config.environments)
+        known = [*config.environments]
+        hint = did_you_mean(environment, known)
         raise ConfigError(
-            f"Environment '{environment}' (LAKEHOUSE_ENV) is not in lakehouse.yaml, which has: {known}. Set "
-            f"LAKEHOUSE_ENV to one of them"
+            f"Environment '{environment}' (LAKEHOUSE_ENV, or --env) is not in lakehouse.yaml, which has "
+            f"{', '.join(known) or 'none'}.{hint} {'Name one of them' if known else 'Add it under `environments`'}"
         )
     settings, path = config.environments[environment], f"environments.{environment}"
     names = [name for name, classes in SYSTEMS.items() if name in settings or not classes.is_optional]
@@ -44,22 +45,14 @@ def environment_faults(config: Config) -> list[Fault]:
     faults: list[Fault] = []
     for environment, systems in config.environments.items():
         for name, classes in SYSTEMS.items():
-            if (settings := systems.get(name)) is None and classes.is_optional:
-                continue
-            at = ("environments", environment, name)
+            settings = systems.get(name)
             type_ = (settings or {}).get("type")
-            if isinstance(type_, str) and (known := _types(name)) and type_ not in known:
-                hint = did_you_mean(type_, known)
-                faults.append(((*at, "type"), f"unknown type '{type_}'.{hint} Known types: {', '.join(known)}"))
-            else:
-                faults += [((*at, *below), text) for below, text in _faults(system(name, settings), settings)]
+            if (settings is None and classes.is_optional) or (isinstance(type_, str) and type_ not in classes.types):
+                continue  # unknown types are refused when the file is loaded
+            at = ("environments", environment, name)
+            cls = system(name, settings)
+            faults += [((*at, *below), text) for below, text in (*_faults(cls, settings), *_forms(cls, settings or {}))]
     return faults
-
-
-def _types(name: str) -> Collection[str]:
-    """Return the values that the key `type` of a system may have; none if it has no such key."""
-    function = getattr(resolve_name(SYSTEMS[name].resource), "TYPES", "")
-    return resolve_name(function)() if function else kinds(name)
 
 
 def system(name: str, settings: Mapping[str, SettingValue] | None = None) -> type[dg.ConfigurableResource]:
@@ -153,7 +146,22 @@ def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVa
     if alternatives and not settings.keys() & set(alternatives):
         missing.insert(0, " or ".join(alternatives))
     if missing:
-        yield (), f"{', '.join(missing)} missing. Add it, or {{env: NAME}}"
+        meaning = f": {fields[missing[0]].description}" if len(missing) == 1 and missing[0] in fields else ""
+        yield (), f"{', '.join(missing)} missing. Add it, or {{env: NAME}}{meaning}"
+
+
+def _forms(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingValue]) -> Iterator[Fault]:
+    """Yield the settings that do not have the form of their key, without the values of those that may be secrets."""
+    types = getattr(cls, "TYPES", "")
+    backend = resolve_name(types)().get(settings.get("type")) if types else None
+    for name, form in {**getattr(cls, "FORMS", {}), **getattr(backend, "forms", {})}.items():
+        setting = settings.get(name)
+        value = setting.default if isinstance(setting, EnvRef) else setting
+        if value is None or value == "" or VARIABLE.fullmatch(str(value)) or form.accepts(str(value)):
+            continue
+        extra = cls.model_fields[name].json_schema_extra
+        is_masked = isinstance(extra, dict) and "dagster__is_secret" in extra
+        yield (name,), f"must be {form.text}{'' if is_masked else f', but is {value!r}'}. {form.remedy(str(value))}"
 
 
 def _value(setting: SettingValue, annotation: object) -> object:

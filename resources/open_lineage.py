@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import dagster as dg
 import requests
 
 from lakehouse.core.errors import RequestRejected, Unreachable, redact_credentials
+from resources.forms import url as url_form
 from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ REJECTIONS = (413, 422)
 
 class OpenLineage(dg.ConfigurableResource):
     """A server of lineage events; without a URL, none are sent. The variables are those of OpenLineage's clients."""
+
+    FORMS: ClassVar = {"url": url_form("http://marquez:5000")}
 
     url: str = masked_field("", "Address of the server.")
     api_key: str | None = secret_field(None, "API key, which is sent as a bearer token.")

@@ -24,6 +24,7 @@ from lakehouse.core.errors import (
 from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characters
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.aws.secret_reader import read_secret_fields
+from resources.forms import url as url_form
 from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class SchemaRegistry(dg.ConfigurableResource):
 
     ONE_OF: ClassVar = ("url", "secret")
     """Settings of which one is required."""
+    FORMS: ClassVar = {"url": url_form("http://registry:8081")}
 
     url: str = masked_field("", "Address of the registry.")
     api_key: str | None = Field(None, description="Id of an API key of the registry, or a user.")

@@ -17,7 +17,7 @@ Fault = tuple[Location, str]
 class ConfigModel(BaseModel):
     """An immutable part of lakehouse.yaml that refuses unknown keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 def type_of(model: type[ConfigModel]) -> str:

@@ -7,7 +7,7 @@ that a topic is the same wherever it is declared.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from pydantic import Field
 
 from lakehouse.config.base import Fault
 from lakehouse.config.model import Route
+from lakehouse.config.yaml_text import LOADER, Read
 from lakehouse.core.errors import ConfigError
 
 TOPIC, LAKEHOUSE = "lakehouse.TopicComponent", "lakehouse.LakehouseComponent"
@@ -67,12 +68,11 @@ class Component:
                 yield (*self.location, key), f"'{value}' is {problem}. Write the value"
 
 
-def components_around(config: Path, loader: type, read: Callable[[Path], str]) -> list[Component]:
+def components_around(config: Path, read: Read) -> list[Component]:
     """Return the components of this project in the Dagster project whose folder has the configuration.
 
     Args:
         config: The path of lakehouse.yaml.
-        loader: The loader of YAML.
         read: Reads a file.
 
     Raises:
@@ -82,7 +82,7 @@ def components_around(config: Path, loader: type, read: Callable[[Path], str]) -
     if folder is None:
         return []
     files = sorted(path for path in folder.rglob("defs.y*ml") if path.suffix in (".yaml", ".yml"))
-    return [component for file in files for component in _components(file, loader, read)]
+    return [component for file in files for component in _components(file, read)]
 
 
 def _defs_folder(project: Path) -> Path | None:
@@ -105,12 +105,12 @@ def _defs_folder(project: Path) -> Path | None:
     return folder if module and folder.is_dir() else None
 
 
-def _components(file: Path, loader: type, read: Callable[[Path], str]) -> Iterator[Component]:
+def _components(file: Path, read: Read) -> Iterator[Component]:
     try:
         text = read(file)
         if "lakehouse." not in text:
             return
-        documents = zip(yaml.compose_all(text, Loader=loader), yaml.load_all(text, Loader=loader), strict=True)  # noqa: S506 (a safe loader)
+        documents = zip(yaml.compose_all(text, Loader=LOADER), yaml.load_all(text, Loader=LOADER), strict=True)  # noqa: S506 (a safe loader)
         for node, document in documents:
             if isinstance(document, dict) and document.get("type") in (TOPIC, LAKEHOUSE):
                 attributes = document.get("attributes") or {}

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from lakehouse.config.base import ConfigModel
+from lakehouse.config.settings import MAX_DAYS
 
 Principal = Annotated[str, Field(pattern=r"^arn:aws:iam::\d{12}:(user|role)/[A-Za-z0-9_+=,.@/-]+$")]
 """The ARN of a user or role, with the characters that IAM allows in names: a wildcard would include others."""
@@ -24,12 +25,12 @@ OTHER_PARTITIONS = ("cn-", "us-gov-", "us-iso", "eu-isoe-", "eusc-")
 class Rotation(ConfigModel):
     """The ages at which `lakehouse deploy rotate` replaces keys and deletes replaced ones."""
 
-    day_count: float = Field(30, ge=0, description="Age in days at which a key is replaced.")
+    day_count: float = Field(30, ge=0, le=MAX_DAYS, description="Age in days at which a key is replaced.")
     number_of_api_keys_to_retain: int = Field(
         2, ge=1, description="Number of API keys that stay valid for each account and API of Confluent Cloud."
     )
     grace_days: float = Field(
-        1, ge=0, description="Days for which a replaced key stays valid: longer than the longest run."
+        1, ge=0, le=MAX_DAYS, description="Days for which a replaced key stays valid: longer than the longest run."
     )
 
 

@@ -38,6 +38,9 @@ def config_path(folder: Path | None = None) -> Path:
         path = place / FILE
         if path.is_file():
             return _of_this_user(path)
+        if os.path.lexists(path):
+            what = "a folder" if path.is_dir() else "no file, or a link to one that does not exist"
+            raise ConfigError(f"{path} is {what}", "Nothing was done", "Replace it by the configuration, or rename it")
         if (place / ".git").exists() or place == _home():
             break
     above = f" and in the folders above it, up to {place}" if place != start else ""

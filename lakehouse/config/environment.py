@@ -21,15 +21,32 @@ class SystemClasses:
     default."""
     reader: str | None = None
     """The reader, if the system exposes published tables."""
+    own_types: tuple[str, ...] = ()
+    """The values of the key `type` that this project has; empty if the system has no such key."""
+    types_group: str = ""
+    """The entry point group of other distributions whose names are further values."""
     is_optional: bool = False
     """Whether the system exists only in environments that name it."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The known values of the key `type`, without loading their classes."""
+        others = entry_points(group=self.types_group) if self.types_group else ()
+        return (*self.own_types, *sorted(point.name for point in others))
 
 
 _OWN = {
     "kafka": SystemClasses("resources.kafka.kafka:Kafka"),
     "schema_registry": SystemClasses("resources.schema_registry:SchemaRegistry"),
-    "spark": SystemClasses("resources.spark.servers:Connect", kinds="resources.spark.servers:registered"),
-    "catalog": SystemClasses("resources.iceberg.catalog:Catalog"),
+    "spark": SystemClasses(
+        "resources.spark.servers:Connect",
+        kinds="resources.spark.servers:registered",
+        own_types=("connect",),
+        types_group="lakehouse.spark",
+    ),
+    "catalog": SystemClasses(
+        "resources.iceberg.catalog:Catalog", own_types=("sql", "glue", "rest"), types_group="lakehouse.catalogs"
+    ),
     "glue": SystemClasses(
         "resources.aws.glue:Glue", reader="lakehouse.readers.glue_reader:GlueReader", is_optional=True
     ),
@@ -70,7 +87,7 @@ else:
 class EnvRef(ConfigModel):
     """A value that is read from an environment variable. Secrets must be written this way."""
 
-    env: str = Field(min_length=1, description="Name of the environment variable.")
+    env: str = Field(pattern=r"^[A-Za-z_]\w*$", description="Name of the environment variable.")
     default: str | int | None = Field(
         None, description="Value if the variable is not set. Without a default, the variable is required."
     )

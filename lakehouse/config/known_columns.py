@@ -18,7 +18,7 @@ from lakehouse.config import sensitive
 from lakehouse.config.base import Fault, Location
 from lakehouse.config.checks import AcceptedValues, Check, Range, References, Value
 from lakehouse.config.model import Config, Topic
-from lakehouse.config.sources import Derived, is_file
+from lakehouse.config.sources import Derived, file_faults, is_file
 from lakehouse.core import sql
 from lakehouse.core.errors import SchemaError
 from lakehouse.core.tables import layout
@@ -27,7 +27,7 @@ from lakehouse.formats import format_of
 from lakehouse.formats.avro.avro_format import AvroFormat
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.format import MessageSchema
-from lakehouse.formats.schema import RegisteredSchema
+from lakehouse.formats.schema import RegisteredSchema, Shape
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
@@ -59,17 +59,14 @@ Columns = Callable[[Topic], KnownColumns | None]
 
 
 def columns_of_files(config: Config) -> Columns:
-    """Return the function for the columns of schema files. Files without a valid schema are reported elsewhere."""
+    """Return the function for the columns of schema files. `schema_file_faults` has files without a valid schema."""
 
     def columns(topic: Topic) -> KnownColumns | None:
-        files, format_ = topic.source.schema_files, format_of(AvroFormat.name)
-        if not files and topic.value_schema_file:
-            files, format_ = (topic.value_schema_file,), format_of(topic.value_format)
+        files = [file for _, file in _schema_files(topic)]
         if topic.mode == "debezium" or not files or not all(is_file(config, file) for file in files):
             return None
         try:
-            versions = [(RegisteredSchema(0, config.text(file)),) for file in files]
-            shapes = [format_.shape(MessageSchema(one, one, conversions=topic.conversions)) for one in versions]
+            shapes = [_shape(config, topic, file) for file in files]
         except (ValueError, SchemaError):
             return None
         fields = [field for shape in shapes for field in shape.struct.fields]
@@ -77,6 +74,46 @@ def columns_of_files(config: Config) -> Columns:
         return KnownColumns(f"'{files[0]}'", with_key(topic, fields), previous)
 
     return columns
+
+
+def schema_file_faults(config: Config) -> list[Fault]:
+    """Return the schema files from which no table could be created."""
+    entries = {("topics", name): topic for name, topic in config.topics.items()}
+    entries |= {("routes", name): route for name, route in config.routes.items()}
+    return [
+        ((*place, *at), problem)
+        for place, topic in entries.items()
+        for at, file in (_schema_files(topic) if topic.mode != "debezium" else ())
+        if (problem := _problem(config, topic, file))
+    ]
+
+
+def _problem(config: Config, topic: Topic, file: str) -> str:
+    """Return why a file has no schema of a table; empty if it has one, or if `loader.load` reports it."""
+    is_avro = bool(topic.source.schema_files)
+    if not is_file(config, file) or (any(file_faults(config, (), file)) if is_avro else not topic.value_schema.strip()):
+        return ""
+    try:
+        _shape(config, topic, file)
+    except SchemaError as error:
+        return f"'{file}' has no valid schema: {error}"
+    except ValueError as error:
+        return f"'{file}' has no valid schema: {error}. Correct the file"
+    return ""
+
+
+def _schema_files(topic: Topic) -> list[tuple[Location, str]]:
+    """Return the files that together have the columns of a topic's values, each with the key that names it."""
+    if files := topic.source.schema_files:
+        keys = {getattr(topic.source, key): key for key in type(topic.source).model_fields}
+        return [(("source", keys[file]), file) for file in files]
+    return [(("value_schema_file",), topic.value_schema_file)] if topic.value_schema_file else []
+
+
+def _shape(config: Config, topic: Topic, file: str) -> Shape:
+    format_ = format_of(AvroFormat.name if topic.source.schema_files else topic.value_format)
+    version = (RegisteredSchema(0, config.text(file)),)
+    return format_.shape(MessageSchema(version, version, conversions=topic.conversions))
 
 
 def with_key(topic: Topic, fields: Sequence[NestedField]) -> list[NestedField]:
@@ -88,13 +125,13 @@ def with_key(topic: Topic, fields: Sequence[NestedField]) -> list[NestedField]:
 
 
 def column_faults(config: Config, columns: Columns) -> list[Fault]:
-    """Return names of columns that their tables will not have, and values of other types than their columns.
+    """Return schema files without columns, names that are no columns, and values of other types than their columns.
 
     Args:
         config: The configuration.
         columns: The columns of each topic.
     """
-    faults: list[Fault] = []
+    faults = schema_file_faults(config)
     for name, topic in config.topics.items():
         source = config.topics.get(topic.source.upstream)
         if isinstance(topic.source, Derived) and source and (known := columns(source)):

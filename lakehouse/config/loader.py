@@ -1,6 +1,5 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,41 +8,16 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from lakehouse.config import validation
+from lakehouse.config import type_faults, validation
 from lakehouse.config.base import Fault, Location
 from lakehouse.config.components import TOPIC, Component, components_around
 from lakehouse.config.discovery import config_path, environment_name
 from lakehouse.config.model import Config
+from lakehouse.config.yaml_text import Document, Read, key_faults, line_of, read_document
 from lakehouse.core.errors import ConfigError
-
-LOADER: type = type(
-    "Loader",
-    (getattr(yaml, "CSafeLoader", yaml.SafeLoader),),
-    {
-        "yaml_implicit_resolvers": {
-            first: [(tag, pattern) for tag, pattern in resolvers if tag != "tag:yaml.org,2002:timestamp"]
-            for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-        }
-    },
-)
-"""PyYAML's loader in C if it is installed; it is ten times faster. Dates and times remain text, as in YAML 1.2."""
-
-_TYPES = {
-    "tag:yaml.org,2002:bool": "true or false",
-    "tag:yaml.org,2002:int": "a number",
-    "tag:yaml.org,2002:float": "a number",
-    "tag:yaml.org,2002:null": "empty",
-}
-"""The types of YAML that a name may have by accident, by tag."""
-
-_VARIABLE = re.compile(r"\$\{(\w+)[^}]*\}")
-"""A reference to a variable in the syntax of shells."""
 
 Validation = Callable[[Config], list[Fault]]
 """A function that returns faults, by location."""
-
-Read = Callable[[Path], str]
-"""A function that returns the text of a file."""
 
 
 def load(
@@ -66,40 +40,18 @@ def load(
     Raises:
         ConfigError: The file is invalid; one line per problem, as `file:line: key: problem. Remedy`.
     """
-    path = path or config_path()
-    node, raw = _read(path, read, "Set LAKEHOUSE_CONFIG to your file")
-    path = path.resolve()
-    environments = _read_environments(path, node, raw, read)
-    declared = [component for component in components_around(path, LOADER, read) if component.type == TOPIC]
-    components: dict[Location, Component] = {component.location: component for component in declared}
-    faults = [*_key_faults(node), *validation.reserved_keys(raw), *_component_faults(declared, raw)]
-    if not faults:
-        for kind in ("topics", "routes"):
-            if isinstance(raw, dict) and isinstance(raw.get(kind), dict):
-                raw[kind] = {
-                    name: _named(name, entry or {}, path.parent, read)
-                    | {"file": path, "line": _line_of(node, (kind, name))}
-                    if isinstance(entry, dict | None)
-                    else entry
-                    for name, entry in raw[kind].items()
-                }
-        for component in components.values():
-            kind, name = component.location
-            if isinstance(raw, dict) and isinstance(raw.setdefault(kind, {}), dict):
-                entry = {key: value for key, value in component.attributes.items() if key not in _OF_COMPONENT[kind]}
-                place = {"file": component.file, "line": component.line}
-                raw[kind][name] = _named(name, entry, path.parent, read) | place
-        try:
-            config = Config.model_validate({**raw, "root": path.parent, "file": path} if isinstance(raw, dict) else raw)
-            faults = [] if is_validated else validation.semantic_faults(config)
-            config = _deployed(config, environment or environment_name())
-            for validate in validations:
-                faults += validate(config)
-        except ValidationError as error:
-            faults = list(dict.fromkeys(validation.schema_fault(details, Config) for details in error.errors()))
-    if faults:
-        files = _Files(path, environments, node, components)
-        raise ConfigError("\n".join(f"{files.place(at)}: {fault}" for at, fault in faults))
+    files = _read_files(path or config_path(), read)
+    files.require_none([*files.key_faults()])
+    try:
+        config = Config.model_validate(files.values(read))
+    except ValidationError as error:
+        files.require_none(type_faults.faults(error, Config))
+        raise
+    faults = [] if is_validated else validation.semantic_faults(config)
+    config = _deployed(config, environment or environment_name())
+    for validate in validations:
+        faults += validate(config)
+    files.require_none(faults)
     return config
 
 
@@ -110,87 +62,111 @@ def _deployed(config: Config, environment: str) -> Config:
     return config.model_copy(update={"namespace": namespace}) if namespace else config
 
 
-def _read(path: Path, read: Read, remedy: str) -> tuple[yaml.Node | None, Any]:
-    """Return the content of a YAML file with the lines of its parts, and as plain values."""
-    try:
-        text = read(path)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise ConfigError(f"{path}: cannot be read ({reason}). {remedy}") from error
-    try:
-        return yaml.compose(text, Loader=LOADER), yaml.load(text, Loader=LOADER) or {}  # noqa: S506 (a safe loader)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path.name}{_syntax_fault(error, text)}") from error
-
-
-def _read_environments(path: Path, node: yaml.Node | None, raw: Any, read: Read) -> Path | None:
-    """Replace the name of a file in `environments` by its content, and return its path; None without such a file."""
-    name = raw.get("environments") if isinstance(raw, dict) else None
-    if not isinstance(name, str) or not isinstance(node, yaml.MappingNode):
-        return None
-    file = path.parent / name
-    at = f"{path.name}:{_line_of(node, ('environments',))}: environments"
-    content, raw["environments"] = _read(file, read, f"Correct {at}")
-    node.value = [(key, content if key.value == "environments" else value) for key, value in node.value]
-    return file
-
-
-@dataclass(frozen=True)
-class _Files:
-    """The files of one configuration, with the lines of their parts."""
-
-    main: Path
-    environments: Path | None
-    node: yaml.Node | None
-    """The main file, with the content of the environments."""
-    components: Mapping[Location, Component]
-
-    def place(self, at: Location) -> str:
-        """Return the file, the line and the key of a location."""
-        if component := self.components.get(at[:2]):
-            file = component.file.relative_to(self.main.parent)
-            return f"{file}:{_line_of(component.attributes_node, at[2:])}: {_dotted(at[2:] or at)}"
-        is_environment = self.environments is not None and at[:1] == ("environments",) and len(at) > 1
-        file = self.environments if is_environment and self.environments else self.main
-        return f"{file.name}:{_line_of(self.node, at)}: {_dotted(at)}"
-
-
 _OF_COMPONENT = {"topics": ("name", "pattern"), "routes": ("name",)}
 """Attributes of a component that are no keys of such an entry."""
 
 
-def _component_faults(components: Iterable[Component], raw: object) -> Iterator[Fault]:
-    """Yield faults of the keys of components, which are known before the values are validated."""
-    places: dict[Location, Component] = {}
-    for component in components:
+@dataclass(frozen=True)
+class _Files:
+    """The files of one configuration, as text that has lines."""
+
+    main: Path
+    environments: Path | None
+    """The file that `environments` names; None if the main file has them."""
+    document: Document
+    """The main file, with the content of the environments."""
+    components: tuple[Component, ...]
+    """The topics and routes that files `defs.yaml` declare."""
+
+    def key_faults(self) -> Iterator[Fault]:
+        """Yield faults of keys, which are known before the values are validated."""
+        yield from key_faults(self.document.node)
+        yield from validation.reserved_keys(self.document.value)
+        places: dict[Location, Component] = {}
+        for component in self.components:
+            kind, name = component.location
+            yield from (((*component.location, *at), fault) for at, fault in key_faults(component.attributes_node))
+            yield from component.faults()
+            if name in self._entries(kind):
+                yield component.location, "lakehouse.yaml has an entry of this name, too. Remove one of them"
+            if (first := places.setdefault(component.location, component)) is not component:
+                place = f"{first.file.parent.name}/{first.file.name} has one, too"
+                yield component.location, f"two components have the name '{name}': {place}. Remove one of them"
+
+    def values(self, read: Read) -> object:
+        """Return the values of the model: those of the files, with the place and the schema of each entry."""
+        if not isinstance(self.document.value, dict):
+            return self.document.value
+        values = {**self.document.value, "root": self.main.parent, "file": self.main}
+        for kind in ("topics", "routes"):
+            declared = [component for component in self.components if component.location[0] == kind]
+            if isinstance(values.get(kind, {} if declared else None), dict):
+                entries = {name: self._entry(kind, name, entry, read) for name, entry in self._entries(kind).items()}
+                values[kind] = entries | {one.location[1]: self._component_entry(one, read) for one in declared}
+        return values
+
+    def require_none(self, faults: Iterable[Fault]) -> None:
+        """Require that there are no faults.
+
+        Raises:
+            ConfigError: There are; one line for each.
+        """
+        if lines := [f"{self._place(at)}: {fault}" for at, fault in faults]:
+            raise ConfigError("\n".join(lines))
+
+    def _entries(self, kind: str) -> Mapping[str, object]:
+        """Return the entries of the main file; none if it has another value in their place."""
+        entries = self.document.value.get(kind) if isinstance(self.document.value, dict) else None
+        return entries if isinstance(entries, dict) else {}
+
+    def _entry(self, kind: str, name: str, entry: object, read: Read) -> object:
+        if not isinstance(entry, dict | None):
+            return entry
+        place = {"file": self.main, "line": line_of(self.document.node, (kind, name))}
+        return _named(name, entry or {}, self.main.parent, read) | place
+
+    def _component_entry(self, component: Component, read: Read) -> object:
         kind, name = component.location
-        yield from (((*component.location, *at), fault) for at, fault in _key_faults(component.attributes_node))
-        yield from component.faults()
-        entries = raw.get(kind) if isinstance(raw, dict) else None
-        if isinstance(entries, dict) and name in entries:
-            yield component.location, "lakehouse.yaml has an entry of this name, too. Remove one of them"
-        if (first := places.setdefault(component.location, component)) is not component:
-            place = f"{first.file.parent.name}/{first.file.name} has one, too"
-            yield component.location, f"two components have the name '{name}': {place}. Remove one of them"
+        entry = {key: value for key, value in component.attributes.items() if key not in _OF_COMPONENT[kind]}
+        place = {"file": component.file, "line": component.line}
+        return _named(name, entry, self.main.parent, read) | place
+
+    def _place(self, at: Location) -> str:
+        """Return the file, the line and the key of a location."""
+        components: dict[Location, Component] = {one.location: one for one in self.components}
+        if component := components.get(at[:2]):
+            file = component.file.relative_to(self.main.parent)
+            return f"{file}:{line_of(component.attributes_node, at[2:])}: {_dotted(at[2:] or at)}"
+        is_environment = self.environments is not None and at[:1] == ("environments",) and len(at) > 1
+        file = self.environments if is_environment and self.environments else self.main
+        return f"{file.name}:{line_of(self.document.node, at)}: {_dotted(at)}"
 
 
-def _syntax_fault(error: yaml.YAMLError, text: str) -> str:
-    """Return the line and the problem of a file that is not YAML, and how to correct it."""
-    mark, begun = getattr(error, "problem_mark", None), getattr(error, "context_mark", None)
-    problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
-    remedy = "Correct the line"
-    lines = text.splitlines()
-    if variable := _VARIABLE.search(lines[mark.line] if mark and mark.line < len(lines) else ""):
-        problem, remedy = f"'{variable[0]}' is no value", f"Write {{env: {variable[1]}}}"
-    elif begun and "flow" in (getattr(error, "context", None) or ""):
-        bracket = lines[begun.line][begun.column]
-        mark, problem = begun, f"the '{bracket}' in column {begun.column + 1} is not closed"
-        remedy = f"Add '{ {'{': '}', '[': ']'}[bracket] }'"
-    elif problem == "did not find expected key":
-        problem, remedy = "the indentation does not match that of the keys beside it", "Indent it like them"
-    elif "\t" in text:
-        problem, remedy = f"{problem} (the file has tabs)", "Indent with spaces"
-    return f"{f':{mark.line + 1}' if mark else ''}: not valid YAML: {problem}. {remedy}"
+def _read_files(path: Path, read: Read) -> _Files:
+    """Read the configuration, the environments that it names, and the components around it."""
+    main = read_document(path, read, "Set LAKEHOUSE_CONFIG to your file")
+    path = path.resolve()
+    environments, document = _with_environments(path, main, read)
+    components = tuple(one for one in components_around(path, read) if one.type == TOPIC)
+    return _Files(path, environments, document, components)
+
+
+def _with_environments(path: Path, main: Document, read: Read) -> tuple[Path | None, Document]:
+    """Return the path of the file that `environments` names, and the document with its content; or None as the path."""
+    name = main.value.get("environments") if isinstance(main.value, dict) else None
+    if not isinstance(name, str) or not isinstance(main.node, yaml.MappingNode):
+        return None, main
+    at = f"{path.name}:{line_of(main.node, ('environments',))}: environments"
+    file = path.parent / name
+    if file.resolve() == path:
+        raise ConfigError(f"{at}: '{name}' is this file itself. Name another one, or write the environments here")
+    document = read_document(file, read, f"Correct {at}")
+    if isinstance(document.value, dict) and [*document.value] == ["environments"]:
+        problem = "the file has the content of `environments`, without this key"
+        raise ConfigError(f"{file.name}:1: {problem}. Remove the line, and indent the others less")
+    pairs = [(key, document.node if key.value == "environments" else below) for key, below in main.node.value]
+    node = yaml.MappingNode(main.node.tag, pairs, main.node.start_mark, main.node.end_mark)
+    return file, Document(node, {**main.value, "environments": document.value})
 
 
 def _named(name: str, topic: dict[str, Any], folder: Path, read: Read) -> dict[str, Any]:
@@ -208,37 +184,3 @@ def _named(name: str, topic: dict[str, Any], folder: Path, read: Read) -> dict[s
 def _dotted(location: Location) -> str:
     """Return a location in dotted notation, such as `topics.orders.key`."""
     return ".".join(str(part) for part in location) or "(file)"
-
-
-def _line_of(node: yaml.Node | None, location: Location) -> int:
-    """Return the line (from 1) of the deepest part of a location that exists in the file."""
-    line = node.start_mark.line + 1 if node else 1
-    for part in location:
-        if isinstance(node, yaml.MappingNode):
-            entry = next(((k, v) for k, v in node.value if k.value == str(part)), None)
-            if not entry:
-                return line
-            line, node = entry[0].start_mark.line + 1, entry[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
-            node = node.value[part]
-            line = node.start_mark.line + 1
-    return line
-
-
-def _key_faults(node: yaml.Node | None, location: Location = ()) -> Iterator[Fault]:
-    """Yield the location and an error message of each key that would be lost, or would not be text.
-
-    PyYAML silently keeps the last of two equal keys, which would drop a topic, and reads keys such as `on` or `7` as
-    values of other types.
-    """
-    if not isinstance(node, yaml.MappingNode):
-        return
-    keys: set[str] = set()
-    for key, value in node.value:
-        at = (*location, key.value)
-        if key.value in keys:
-            yield at, f"the key is duplicated in line {key.start_mark.line + 1}. Remove one of them"
-        if key.tag in _TYPES:
-            yield at, f"YAML reads this key as {_TYPES[key.tag]}. Write it in quotes"
-        keys.add(key.value)
-        yield from _key_faults(value, at)

@@ -59,6 +59,8 @@ class Metadata(ConfigModel):
         return self.names["kafka_partition"], self.names["kafka_offset"]
 
 
+MAX_INT, MAX_LONG = 2**31 - 1, 2**63 - 1
+"""Maximum numbers in Kafka, Spark and Iceberg."""
 MAX_DAYS = 36_500
 """Maximum duration in days, before which the calendar has dates."""
 
@@ -119,7 +121,7 @@ class Retention(ConfigModel):
     snapshots: Duration = Field(
         "7d", description="Age at which snapshots expire, which ends time travel to them.", validate_default=True
     )
-    min_snapshots: int = Field(10, ge=1, description="Number of newest publications that never expire.")
+    min_snapshots: int = Field(10, ge=1, le=MAX_INT, description="Number of newest publications that never expire.")
 
 
 class ChangeEvents(ConfigModel):
@@ -177,7 +179,7 @@ class TopicSettings(ConfigModel):
         pattern=r"^([a-z][a-z0-9_]{0,127})?$",
         description="Name of the table: a-z, 0-9 and _, at most 128. Default: derived from the topic's name.",
     )
-    partitions: int = Field(6, ge=1, description="Number of partitions with which the topic is created.")
+    partitions: int = Field(6, ge=1, le=MAX_INT, description="Number of partitions with which the topic is created.")
     engine: Literal["spark", "tableflow"] = Field(
         "spark",
         description="Writer of the table: Spark, or Confluent's Tableflow, whose table is only observed and checked.",
@@ -247,20 +249,30 @@ class TopicSettings(ConfigModel):
     )
     sort_by: tuple[str, ...] = Field((), description="Sort order of rows in files, such as `symbol` or `price desc`.")
     retention: Retention = Field(Retention(), description="Retention of records, rows and snapshots.")
-    target_file_mb: int = Field(128, ge=1, description="Size of data files after compaction, in megabytes.")
+    target_file_mb: int = Field(
+        128, ge=1, le=1_000_000, description="Size of data files after compaction, in megabytes."
+    )
     continuous: bool = Field(
         False, description="The job `stream` ingests it continuously, with seconds of latency, instead of single runs."
     )
-    max_records_per_batch: int = Field(5_000_000, ge=1, description="Maximum number of records of a batch.")
+    max_records_per_batch: int = Field(
+        5_000_000, ge=1, le=MAX_LONG, description="Maximum number of records of a batch."
+    )
     max_lag_seconds: int = Field(
-        900, ge=1, description="Maximum lag of the table and of each reader, in seconds. Beyond it, the table is stale."
+        900,
+        ge=1,
+        le=MAX_DAYS * 86_400,
+        description="Maximum lag of the table and of each reader, in seconds. Beyond it, the table is stale.",
     )
     on_stale: Literal["alert", "run"] = Field(
         "alert",
         description="Reaction to a stale table: `alert` fails its check, and `run` also starts a run that updates it.",
     )
     max_idle_seconds: int | None = Field(
-        None, ge=60, description="Seconds without new records after which the producer is reported as stopped."
+        None,
+        ge=60,
+        le=MAX_DAYS * 86_400,
+        description="Seconds without new records after which the producer is reported as stopped.",
     )
     name: str = Field("", exclude=True, json_schema_extra={"readOnly": True}, description="The key of this entry.")
     line: int = Field(0, exclude=True, json_schema_extra={"readOnly": True}, description="Line of the entry.")

@@ -6,6 +6,7 @@ of the group `lakehouse.sources`.
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -72,15 +73,33 @@ def is_file(config: Declarations, file: str) -> bool:
         return False
 
 
+def missing_file(config: Declarations, file: str) -> str:
+    """Return why a file of the configuration cannot be read, with the remedy; empty if it can."""
+    if is_file(config, file):
+        return ""
+    path = config.root / file
+    problem = f"file '{file}' does not exist in {config.root}"
+    # The name may be a whole schema, which is too long for a path.
+    with suppress(OSError):
+        if path.is_dir():
+            problem = f"'{file}' is a folder"
+        elif path.is_symlink():
+            problem = f"'{file}' is a link to a file that does not exist"
+    return f"{problem}. Correct the path"
+
+
 def file_faults(config: Declarations, at: Location, file: str, key: Collection[str] = ()) -> Iterator[Fault]:
     """Yield problems of an Avro schema file: it must be a record that has the columns of the key."""
-    if not is_file(config, file):
-        yield at, f"file '{file}' does not exist in {config.root}. Correct the path"
+    if problem := missing_file(config, file):
+        yield at, problem
         return
     try:
         fields = avro_format.field_names(config.text(file))
+    except UnicodeDecodeError:
+        yield at, f"'{file}' has no text in UTF-8. Save the file as UTF-8"
+        return
     except (ValueError, SchemaError) as error:
-        yield at, f"'{file}' is not an Avro record schema: {error}. Correct the file"
+        yield at, f"'{file}' is not an Avro record schema: {str(error).partition('. ')[0]}. Correct the file"
         return
     for column in key:
         if column not in fields:

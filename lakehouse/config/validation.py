@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, get_args, get_origin
+from typing import TYPE_CHECKING
 
-from lakehouse.config import checks, sensitive, sources
-from lakehouse.config.base import ConfigModel, Fault, Location
+from lakehouse.config import checks, sensitive
+from lakehouse.config.base import Fault, Location
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.known_columns import columns_of_files
 from lakehouse.config.model import Config, Route, TableNames, Topic
 from lakehouse.config.settings import IGNORED_KEYS
-from lakehouse.config.sources import is_file
+from lakehouse.config.sources import missing_file
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.text import did_you_mean
 from lakehouse.formats import format_of
 from lakehouse.formats.format import RegisteredFormat
 
 if TYPE_CHECKING:
-    from pydantic.fields import FieldInfo
-    from pydantic_core import ErrorDetails
-
-
-RENAMED_KEYS = {"when_stale": "'on_stale', with the values 'alert' (formerly 'tell') and 'run'"}
-"""Former keys of topics and routes, and their replacements."""
+    pass
 
 
 def semantic_faults(config: Config) -> list[Fault]:
@@ -50,7 +45,17 @@ def semantic_faults(config: Config) -> list[Fault]:
         faults += [((*at, "sensitive"), message) for message in _unknown_sensitive(config, topic)]
         faults += [((*at, *location), message) for location, message in _schema_file_faults(config, topic)]
         faults += [((*at, *location), message) for location, message in topic.source.faults(config, topic)]
-    return [*faults, *_cycles(config)]
+    return [*faults, *_cycles(config), *_unknown_types(config)]
+
+
+def _unknown_types(config: Config) -> Iterator[Fault]:
+    """Yield the types of systems that neither this project nor another distribution has."""
+    for environment, systems in config.environments.items():
+        for name, settings in systems.items():
+            known, type_ = SYSTEMS[name].types, settings.get("type")
+            if known and isinstance(type_, str) and type_ not in known:
+                problem = f"unknown type '{type_}'.{did_you_mean(type_, known)} Known types: {', '.join(known)}"
+                yield ("environments", environment, name, "type"), problem
 
 
 def _cycles(config: Config) -> Iterator[Fault]:
@@ -72,6 +77,16 @@ def _cycles(config: Config) -> Iterator[Fault]:
                 break
 
 
+_PLACEHOLDER_PART = re.compile(r"(?<!\{)\{\w*([.\[][^}]*)\}")
+
+
+def _is_pattern(text: str) -> bool:
+    try:
+        return re.compile(text) is not None
+    except re.error:
+        return False
+
+
 def _route_faults(name: str, route: Route, config: Config) -> Iterator[Fault]:
     """Yield faults of a route, which do not depend on the topics that exist."""
     if name in config.topics:
@@ -81,8 +96,13 @@ def _route_faults(name: str, route: Route, config: Config) -> Iterator[Fault]:
     try:
         groups = dict.fromkeys(re.compile(route.pattern).groupindex, "x")
         route.table_name.format_map(groups)
+        if placed := _PLACEHOLDER_PART.search(route.table_name):
+            yield ("table",), f"the template reads '{placed[1]}' of a group. Write {{name}} of a group only"
     except re.error as error:
-        yield ("pattern",), f"not a valid regular expression: {error}. Correct the pattern"
+        # The pattern of names in shells, which is the usual mistake, matches more than one may expect otherwise.
+        written = re.sub(r"(?<![.\])\w])\*", ".*", route.pattern)
+        remedy = f"Write '{written}'" if written != route.pattern and _is_pattern(written) else "Correct the pattern"
+        yield ("pattern",), f"not a valid regular expression: {error}. {remedy}"
     except KeyError as error:
         yield ("table",), f"the template names {error}, which is not a group of 'pattern'. Add (?P<name>…) to it"
     except (ValueError, IndexError, AttributeError, TypeError) as error:
@@ -92,8 +112,8 @@ def _route_faults(name: str, route: Route, config: Config) -> Iterator[Fault]:
 def _schema_file_faults(config: Config, entry: Topic) -> Iterator[Fault]:
     """Yield why a schema file cannot be used: without its content the table would have one column of text."""
     file = entry.value_schema_file
-    if file and not is_file(config, file):
-        yield ("value_schema_file",), f"file '{file}' does not exist in {config.root}. Correct the path"
+    if file and (problem := missing_file(config, file)):
+        yield ("value_schema_file",), problem
     elif file and not entry.value_schema.strip():
         yield ("value_schema_file",), f"file '{file}' has no text in UTF-8. Write the JSON Schema to it"
 
@@ -169,6 +189,8 @@ def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[Fault]:
         yield ("value_schema_file",), f"{topic.value_format} values need no schema file. Remove 'value_schema_file'"
     if topic.mode == "debezium" and not has_registered_schema and not topic.value_schema_file:
         yield ("value_format",), "change events need a schema. Use avro, json_schema, protobuf, or a value_schema_file"
+    if topic.mode != "debezium" and "debezium" in topic.model_fields_set:
+        yield ("debezium",), "only change events have these settings. Set 'mode: debezium', or remove this key"
     if topic.dead_letter_topic and topic.errors != "log":
         yield ("dead_letter_topic",), "only 'errors: log' keeps dead letters. Set 'errors: log', or remove this key"
     for key, terms in (("partition_by", topic.partition_by), ("sort_by", topic.sort_by)):
@@ -209,159 +231,6 @@ def _unknown_sensitive(config: Config, topic: Topic) -> Iterator[str]:
     if unmatched := sensitive.unmatched_names(topic.sensitive, known.fields, known.previous):
         problem = f"{known.origin} {sensitive.unknown_columns(unmatched, known.fields)}"
         yield f"{problem} Correct the name, or add a field back that the file no longer has"
-
-
-_EXPECTED = {
-    "dict_type": "must be a mapping (`key: value`)",
-    "model_type": "must be a mapping (`key: value`)",
-    "model_attributes_type": "must be a mapping (`key: value`)",
-    "tuple_type": "must be a list (`[a, b]`)",
-    "string_type": "must be text",
-    "string_pattern_mismatch": "must match the pattern `{pattern}`",
-    "int_parsing": "must be an integer",
-    "float_parsing": "must be a number",
-    "bool_parsing": "must be `true` or `false`",
-}
-"""Problems by pydantic's type of error, with its context; its own messages use terms of Python."""
-
-
-FORMS = {
-    "namespace": "must have lower-case letters, digits and '_' only, and begin with a letter",
-    "owners": "must be `team:<name>` or an e-mail address",
-    "sql": "must read `{rows}` or `{table}` in FROM",
-    "start": "must be `earliest`, `latest` or a time with its zone",
-    "transform": "must be `module:function`",
-}
-"""Texts instead of the regular expressions that keys must match, by key."""
-
-_OPTION = re.compile(r"'([^']*)'")
-MAX_OPTIONS = 20
-"""Maximum number of allowed values that a message lists."""
-
-
-def _remedy(kind: str, entry: object, loc: Location, known: list[str]) -> str:
-    """Return what to write instead of a value, as far as that follows from it.
-
-    Args:
-        kind: Pydantic's type of error.
-        entry: The value.
-        loc: Its location.
-        known: The keys that may be there; empty if the value is no mapping of known keys.
-    """
-    text = str(entry)
-    if kind == "tuple_type" and isinstance(entry, str):
-        return f"Write [{text if '(' not in text or ',' not in text else repr(text)}]"
-    if kind in ("model_type", "model_attributes_type", "dict_type") and known:
-        return f"Write one of the keys {', '.join(known)}"
-    if kind == "dict_type" and isinstance(entry, list) and all(isinstance(name, str) for name in entry):
-        return f"Write {{{', '.join(f'{name}: {{}}' for name in entry)}}}"
-    duration = re.fullmatch(r"(\d+) ?([smhd])", text)
-    if kind == "int_parsing" and str(loc[-1]).endswith("_seconds") and duration:
-        return f"Write {int(duration[1]) * {'s': 1, 'm': 60, 'h': 3600, 'd': 86400}[duration[2]]}"
-    if words := re.fullmatch(r"(\d+) ?(days?|hours?|minutes?)", text):
-        return f"Write {words[1]}{words[2][0]}"
-    if loc[-1] == "namespace" and kind == "string_pattern_mismatch":
-        return f"Write {re.sub(r'[^a-z0-9_]', '_', text.lower())}"
-    if loc[-1] == "transform" and kind == "string_pattern_mismatch" and "." in text:
-        return f"Write {':'.join(text.rsplit('.', 1))}"
-    if "owners" in loc and kind == "string_pattern_mismatch":
-        return f"Write team:{text}"
-    return "Correct the value"
-
-
-def schema_fault(details: ErrorDetails, whole: type[ConfigModel]) -> Fault:
-    """Return the location and message of an error of pydantic's validation."""
-    match details["loc"]:
-        case (kind, name, "checks", check, _, *rest):
-            loc: Location = (kind, name, "checks", check, *rest)
-        case ("topics" | "routes" as kind, name, "source", _, *rest):
-            loc = (kind, name, "source", *rest)
-        case ("topics" | "routes", *_) as at:
-            loc = tuple(at)
-        case at:
-            loc = tuple(part for part in at if part not in ("EnvRef", "str", "int"))
-    if loc[:1] == ("environments",) and loc[-1] == "[key]":
-        known, word = list(SYSTEMS), str(details["input"])
-        return loc[:-1], f"unknown system.{did_you_mean(word, known)} Known systems: {', '.join(known)}"
-    match details["type"]:
-        case "extra_forbidden":
-            if len(loc) == 3 and loc[-1] in RENAMED_KEYS:
-                return loc, f"this key was renamed. Write {RENAMED_KEYS[loc[-1]]} instead"
-            known = list(_fields_at(loc[:-1], details["loc"], whole))
-            return loc, f"unknown key.{did_you_mean(str(loc[-1]), known)} Known keys: {', '.join(known)}"
-        case "missing":
-            return loc, "this key is required. Add it"
-        case "union_tag_not_found":
-            return loc, f"'type' is required. Add one of {', '.join(sorted(_types(loc)))}"
-        case "union_tag_invalid":
-            types, word = sorted(_types(loc)), str(details["ctx"]["tag"])
-            return (*loc, "type"), f"unknown type '{word}'.{did_you_mean(word, types)} Known types: {', '.join(types)}"
-        case kind:
-            message = _EXPECTED.get(kind, "").format_map(details.get("ctx", {}))
-            message = message or details["msg"].replace("Input should", "must")
-            message = message[0].lower() + message[1:]
-            entry, is_bool = details["input"], isinstance(details["input"], bool)
-            value = "empty" if entry is None else repr(entry).lower() if is_bool else repr(entry)
-            remedy = _remedy(kind, entry, loc, list(_fields_at(loc, details["loc"], whole)))
-            if kind == "string_pattern_mismatch":
-                message = FORMS.get(next((str(part) for part in reversed(loc) if isinstance(part, str)), ""), message)
-            if kind == "literal_error" and len(options := _OPTION.findall(details["ctx"]["expected"])) > MAX_OPTIONS:
-                message = f"must be one of {len(options)} names"
-            if loc[2:3] == ("checks",) and loc[5:] and loc[-1] in ("bool", "int", "float", "str"):
-                loc, message = loc[:-1], "must be text or a number"  # each type of a union has an error of its own
-            elif kind == "string_type" and isinstance(entry, bool | int | float):
-                message += f" (in quotes, as YAML reads it as {'true or false' if is_bool else 'a number'})"
-            if loc[:1] == ("environments",) and loc[-1] != "[key]":
-                # A value, unlike a name, may be a secret, and each of its possible types has an error of its own.
-                message = "must be text, an integer or `{env: NAME}`" if len(loc) == 4 else message
-                value = f"of type {type(details['input']).__name__}"
-            if kind == "literal_error":
-                remedy = f"{did_you_mean(str(entry), options)} {remedy}".strip()
-            meaning = _meaning(loc, details["loc"], whole)
-            return (
-                loc,
-                f"{message}, but is {value}. {remedy}{meaning.replace(':', '.', 1) if 'Write' in remedy else meaning}",
-            )
-
-
-def _meaning(loc: Location, raw: Location, whole: type[ConfigModel]) -> str:
-    """Return the description of the key at a location, after a colon, or ''."""
-    for length in range(len(loc) - 1, -1, -1):
-        if description := _fields_at(loc[:length], raw, whole).get(str(loc[length]), ""):
-            return f": {description}"
-    return ""
-
-
-def _fields_at(loc: Location, raw: Location, whole: type[ConfigModel]) -> dict[str, str]:
-    """Return the keys that lakehouse.yaml may have at a location, and their descriptions.
-
-    Args:
-        raw: The location in the models, which includes the types of sources and checks.
-    """
-    type_: Any = whole
-    match loc:
-        case ("topics" | "routes", _, "source"):
-            type_ = _types(loc)[str(raw[3])]
-        case ("topics" | "routes", _, "checks", _):
-            type_ = _types(loc)[str(raw[4])]
-        case _:
-            for part in loc:
-                field = _fields_of(type_).get(str(part))
-                type_ = get_args(type_)[1] if get_origin(type_) is dict else field and field.annotation
-    return {key: field.description or "" for key, field in _fields_of(type_).items()}
-
-
-def _fields_of(type_: Any) -> dict[str, FieldInfo]:
-    """Return the fields of a model, or of the model in a union, by their keys in lakehouse.yaml; else none."""
-    for model in (type_, *(get_args(type_) if get_origin(type_) is not dict else ())):
-        if isinstance(model, type) and issubclass(model, ConfigModel):
-            return {field.alias or name: field for name, field in model.model_fields.items() if not field.exclude}
-    return {}
-
-
-def _types(loc: Location) -> Mapping[str, type[ConfigModel]]:
-    """Return the models that `type` selects at a location, by type."""
-    return checks.registered() if loc[2] == "checks" else sources.registered()
 
 
 def reserved_keys(raw: object) -> list[Fault]:

@@ -15,6 +15,7 @@ from lakehouse.core.errors import ConfigError, LakehouseError, RequestRejected, 
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.aws.clients import SESSION_NAME
+from resources.forms import Form, url
 from resources.iceberg.rest_settings import catalog_faults
 from resources.masked_field import masked_field, secret_field
 
@@ -34,6 +35,7 @@ class CatalogSettings(dg.ConfigurableResource):
 
     TYPES: ClassVar = "resources.iceberg.catalog_types:registered"
     """The function that returns the types, by name. It loads pyiceberg, which most processes need only later."""
+    FORMS: ClassVar = {"s3_endpoint": url("http://minio:9000")}
 
     FAULTS: ClassVar = staticmethod(catalog_faults)
     """Yields the faults of settings that depend on each other, each with its key."""
@@ -99,6 +101,9 @@ class CatalogBackend(ABC):
 
     name: ClassVar[str]
     """The catalog's `type` in lakehouse.yaml."""
+
+    forms: ClassVar[Mapping[str, Form]] = {}
+    """Forms of settings that this type requires."""
 
     namespace_suffix: ClassVar[str] = ""
     """Suffix of the folder of a namespace without a location."""

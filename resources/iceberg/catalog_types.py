@@ -32,6 +32,7 @@ from lakehouse.core.errors import ClockSkew, ConfigError, LakehouseError, Unreac
 from lakehouse.core.registry import by_name, implementations
 from resources.aws.clients import botocore_session, glue_error, translate_permanent_errors
 from resources.aws.glue import iceberg_parameters
+from resources.forms import Form
 from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
 from resources.iceberg.commits import MAX_SKEW_SECONDS, format_utc, now_ms
 from resources.iceberg.rest_backend import RestBackend
@@ -42,12 +43,21 @@ if TYPE_CHECKING:
 
 
 POSTGRESQL_PORT = 5432
+IN_S3 = Form(r"(s3[an]?|file)://\S+", "a folder in S3", "s3://BUCKET/FOLDER")
 
 
 class SqlBackend(CatalogBackend):
     """Iceberg tables whose current metadata files are listed in a database."""
 
     name = "sql"
+    forms = {
+        "uri": Form(
+            r"sqlite:///.+|postgresql(\+\w+)?://[^\s/].*",
+            "the URL of a SQLite or PostgreSQL database",
+            "sqlite:///catalog.db or postgresql://HOST/DATABASE",
+        ),
+        "warehouse": IN_S3,
+    }
 
     def uri(self, catalog: CatalogSettings) -> str:
         """Return the database as a SQLAlchemy URL."""
@@ -117,6 +127,7 @@ class GlueBackend(CatalogBackend):
     """The AWS Glue Data Catalog."""
 
     name = "glue"
+    forms = {"warehouse": IN_S3}
     namespace_suffix = ".db"
     cleaning = {"s3.delete-enabled": "true"}
 

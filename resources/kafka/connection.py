@@ -13,6 +13,7 @@ from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import LakehouseError, translate
 from resources.aws.secret_reader import read_secret_fields
+from resources.forms import Form, one_of
 from resources.kafka.errors import LOGIN_SECONDS, TIMEOUT_SECONDS, to_error
 from resources.kafka.jaas import jaas_config
 from resources.masked_field import secret_field
@@ -31,6 +32,13 @@ class KafkaConnection(dg.ConfigurableResource):
 
     ONE_OF: ClassVar = ("bootstrap_servers", "secret")
     """Settings of which one is required."""
+    FORMS: ClassVar = {
+        "bootstrap_servers": Form(
+            r"\s*[^\s,]+:\d+\s*(,\s*[^\s,]+:\d+\s*)*", "addresses as host:port, with commas between", "broker:9092"
+        ),
+        "security_protocol": one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
+        "sasl_mechanism": one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+    }
 
     bootstrap_servers: str = Field("", description="Addresses of brokers as `host:port`, separated by commas.")
     security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")

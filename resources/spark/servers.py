@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import ClassVar
 
 from lakehouse.core.registry import implementations
+from resources.forms import Form
 from resources.masked_field import masked_field
 from resources.spark.spark import Spark
 
@@ -22,6 +24,8 @@ class Connect(Spark):
         "`spark.remote` in lakehouse.yaml (SPARK_REMOTE): its format is sc://host:port/;use_ssl=true;token=…, with `=` "
         "in the token written as %3D"
     )
+
+    FORMS: ClassVar = {"remote": Form(r"sc://[^\s/]\S*", "the address of a Spark Connect server", "sc://spark:15002")}
 
     remote: str = masked_field(
         description="Address as `sc://host:port`, with `/;use_ssl=true;token=…` if the server requires a token."

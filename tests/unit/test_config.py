@@ -6,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from lakehouse.config import loader
+from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.known_columns import column_faults, columns_of_files
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
+from resources.iceberg.catalog_types import registered as catalogs_registered
+from resources.spark.servers import registered as servers_registered
 from tools.repository import PROJECT
 
 ENVIRONMENTS = "environments: {local: {}}\n"
@@ -47,7 +50,7 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
 @pytest.mark.parametrize(
     ("topics", "message"),
     [
-        ("", "lakehouse.yaml:2: topics: must be a mapping (`key: value`), but is empty. Correct the value"),
+        ("", "lakehouse.yaml:2: topics: must be a mapping (`key: value`), but is empty. Write {}, or entries"),
         ("  a:\n    mod: upsert\n", "lakehouse.yaml:4: topics.a.mod: unknown key. Did you mean 'mode'?"),
         (
             "  a:\n    mode: upset\n",
@@ -116,7 +119,7 @@ def test_load_topic_without_settings_has_defaults(tmp_path):
         ),
         ("  on: {key: b}\n", "lakehouse.yaml:3: topics.on: YAML reads this key as true or false. Write it in quotes"),
         ("  7: {key: b}\n", "lakehouse.yaml:3: topics.7: YAML reads this key as a number. Write it in quotes"),
-        ("  a: {key: ''}\n", "lakehouse.yaml:3: topics.a.key.0: string should have at least 1 character"),
+        ("  a: {key: ''}\n", "lakehouse.yaml:3: topics.a.key.0: must not be empty, but is ''"),
         ("  a: 5\n", "lakehouse.yaml:3: topics.a: must be a mapping"),
         (
             "  a:\n    source: {type: magic}\n",
@@ -216,10 +219,10 @@ def test_load_duration_without_unit_is_refused(tmp_path, key, value):
 @pytest.mark.parametrize(
     ("kafka", "fault"),
     [
-        ("{api_secret: [hunter2]}", "kafka.api_secret: must be text, an integer or `{env: NAME}`, but is of type list"),
+        ("{api_secret: [hunter2]}", "kafka.api_secret: must be text, an integer or `{env: NAME}`, but is a list"),
         ("{api_secret: {env: A, default: [hunter2]}}", "kafka.api_secret: must be text, an integer or `{env: NAME}`"),
         ("{api_secret: hunter2, api_key: 1.5}", "kafka.api_key: must be text, an integer or `{env: NAME}`"),
-        ("hunter2", "kafka: must be a mapping (`key: value`), but is of type str"),
+        ("hunter2", "kafka: must be a mapping (`key: value`), but is text"),
     ],
 )
 def test_load_invalid_setting_of_system_is_not_quoted(tmp_path, kafka, fault):
@@ -271,11 +274,18 @@ def test_load_schema_in_place_of_path_is_refused(tmp_path):
         assert f"lakehouse.yaml:3: topics.a.{key}" in error_message(tmp_path, written)
 
 
-@pytest.mark.parametrize("schema", [b"\xe9", b'{"type": "record", "name": "R"}', b'{"type": "record", "fields": [1]}'])
-def test_load_avro_file_that_is_no_schema_is_refused(tmp_path, schema):
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        (b"\xe9", "has no text in UTF-8. Save the file as UTF-8"),
+        (b'{"type": "record", "name": "R"}', "is not an Avro record schema: The Avro schema is not valid: 'fields'"),
+        (b'{"type": "record", "fields": [1]}', "is not an Avro record schema: The Avro schema is not valid: 'fields'"),
+    ],
+)
+def test_load_avro_file_that_is_no_schema_is_refused(tmp_path, schema, problem):
     (tmp_path / "s.avsc").write_bytes(schema)
     text = f"namespace: n\ntopics:\n  a:\n    sensitive: [b]\n{SOURCES['datagen']}{ENVIRONMENTS}"
-    assert "topics.a.source.schema_file: 's.avsc' is not an Avro record schema: " in error_message(tmp_path, text)
+    assert f"topics.a.source.schema_file: 's.avsc' {problem}" in error_message(tmp_path, text)
 
 
 @pytest.mark.parametrize("source", SOURCES)
@@ -356,8 +366,58 @@ def test_load_missing_key_or_unreadable_file_is_explained(tmp_path):
     with pytest.raises(ConfigError, match="cannot be read .* Set LAKEHOUSE_CONFIG"):
         loader.load(tmp_path / "nowhere.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match="not UTF-8 text"):
+    with pytest.raises(ConfigError, match="not text in UTF-8"):
         loader.load(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("namespace: n\ntopics: {a: {description: café}}\n".encode("latin1"), ":2: not text in UTF-8. Save"),
+        ("namespace: n\n".encode("utf-16"), ":1: not text in UTF-8. Save the file as UTF-8"),
+        (b"namespace: n\nx: '\x00'\n", ":2: not valid YAML: the line has the control character 0x00. Remove it"),
+        (b"\xef\xbb\xbfnamespace: n\r\ntopic: {}\r\n", ":2: topic: unknown key. Did you mean 'topics'?"),
+    ],
+)
+def test_load_bytes_of_other_editors_are_read_or_explained(tmp_path, content, message):
+    (tmp_path / "lakehouse.yaml").write_bytes(content)
+    with pytest.raises(ConfigError) as raised:
+        loader.load(tmp_path / "lakehouse.yaml")
+    assert f"lakehouse.yaml{message}" in str(raised.value)
+
+
+def test_load_deep_or_repeated_values_are_shown_in_part(tmp_path):
+    deep = f"namespace: n\ntopics: {{a: {{description: {'[' * 3000}{']' * 3000}}}}}\n"
+    repeated = "a0: &a0 {x: 1, y: 2}\n" + "".join(
+        f"a{n}: &a{n} {{{', '.join(f'k{i}: *a{n - 1}' for i in range(9))}}}\n" for n in range(1, 12)
+    )
+    for text in (deep, "namespace: n\ntopics: {a: {description: *a11}}\n"):
+        message = error_message(tmp_path, (repeated if "*" in text else "") + text + ENVIRONMENTS)
+        assert "topics.a.description: must be text, but is" in message and len(message) < 3000
+
+
+def test_load_numbers_of_yaml_1_1_are_decimal_or_text(tmp_path):
+    topics = "topics: {a: {partitions: 010, description: 1:30}}\n"
+    topic = load(tmp_path, f"namespace: n\n{topics}{ENVIRONMENTS}").topics["a"]
+    assert (topic.partitions, topic.description) == (10, "1:30")
+
+
+@pytest.mark.parametrize(
+    ("system", "fault"),
+    [
+        ("catalog: {type: hive}", "catalog.type: unknown type 'hive'. Known types: "),
+        ("spark: {type: conect}", "spark.type: unknown type 'conect'. Did you mean 'connect'? Known types: connect"),
+    ],
+)
+def test_load_unknown_type_of_system_is_refused_by_every_command(tmp_path, system, fault):
+    text = f"namespace: n\ntopics: {{}}\nenvironments:\n  other:\n    {system}\n"
+    assert f"lakehouse.yaml:5: environments.other.{fault}" in error_message(tmp_path, text)
+
+
+@pytest.mark.parametrize("system", ["catalog", "spark"])
+def test_types_known_at_load_are_those_of_the_system(system):
+    registered = {"catalog": catalogs_registered, "spark": servers_registered}[system]
+    assert {*SYSTEMS[system].types} == {*registered()}
 
 
 def test_load_several_faults_reports_all(tmp_path):

@@ -236,7 +236,7 @@ def test_build_resources_allows_a_user_in_an_address():
 @pytest.mark.parametrize(
     ("environment", "kafka", "message"),
     [
-        ("moon", {}, "Environment 'moon' .* is not in lakehouse.yaml, which has: local"),
+        ("moon", {}, "Environment 'moon' .* is not in lakehouse.yaml, which has local. Name one"),
         ("local", {"bootstrap_server": "x"}, "kafka.bootstrap_server: unknown key. Did you mean 'bootstrap_servers'"),
         ("local", {}, "environments.local.kafka: bootstrap_servers or secret missing"),
         ("local", None, "environments.local.kafka: missing. Add the system's settings"),

@@ -147,3 +147,12 @@ def test_code_location_uses_project_of_its_working_directory(project, monkeypatc
     command = [Path(sys.executable).with_name("dagster"), "asset", "list", "-m", "lakehouse.definitions", "-d", project]
     result = subprocess.run(command, capture_output=True, text=True)
     assert [line for line in result.stdout.split() if "/iceberg" in line] == ["orders/iceberg"], result.stderr
+
+
+@pytest.mark.parametrize("kind", ["folder", "loop"])
+def test_config_path_that_is_no_file_is_reported(tmp_path, monkeypatch, kind):
+    monkeypatch.delenv("LAKEHOUSE_CONFIG", raising=False)
+    path = tmp_path / "lakehouse.yaml"
+    path.mkdir() if kind == "folder" else path.symlink_to(path)
+    with pytest.raises(ConfigError, match=f"{path} is (a folder|no file, or a link).*Replace it"):
+        config_path(tmp_path)

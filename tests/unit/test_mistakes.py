@@ -28,6 +28,15 @@ FILES = {
         {"name": "tags", "type": {"type": "array", "items": "string"}}]}""",
     "shop_mine.py": "big = 3\n\ndef totals(rows):\n    return rows\n\ndef joined(rows, other):\n    return rows\n",
     "shop_broken.py": "def totals(rows)\n    return rows\n",
+    "broken.json": "{no JSON",
+    "strng.avsc": '{"type": "record", "name": "t", "fields": [{"name": "symbol", "type": "strng"}]}',
+    "twice.avsc": """{"type": "record", "name": "t", "fields": [
+        {"name": "symbol", "type": "string"}, {"name": "symbol", "type": "string"}]}""",
+    "comma.avsc": '{"type": "record", "name": "t", "fields": [\n{"name": "a" "type": "int"}]}',
+    "nothing.yaml": "# no environment\n",
+    "nested.yaml": "environments:\n  here: {}\n",
+    "open.yaml": "here: {kafka: {bootstrap_servers: h\nother: hunter2}",
+    "typo.yaml": "here:\n  kafka: {bootstrap_server: 'h:1'}\n",
 }
 """The files beside each lakehouse.yaml."""
 

@@ -115,7 +115,8 @@ def field_names(schema: str) -> list[str]:
     try:
         return [field["name"] for field in parsed["fields"]]
     except (KeyError, TypeError) as error:
-        raise SchemaError(f"The Avro schema is not valid: {type(error).__name__} {error}. Correct it") from error
+        problem = "'fields' must be a list of objects, each with a 'name'"
+        raise SchemaError(f"The Avro schema is not valid: {problem}. Correct it") from error
 
 
 MAX_BRANCH_CHARACTERS = 200
