@@ -82,6 +82,8 @@ class StreamService:
         stopping: threading.Event | None = None,
     ):
         self.stream = Stream(config, topics, Clients.of(resources), once=once, stopping=stopping)
+        self.observers: list[Callable[[Event | TablePublished | PublicationFailed], None]] = []
+        """Functions that get every event, from several threads."""
         self._config, self._log = config, log
         self._failing: dict[str, list[str]] = {}
         self._unpublished: dict[str, Exception] = {}
@@ -117,6 +119,8 @@ class StreamService:
         return {**self.stream.errors, **self._unpublished} if self.stream.once else self.stream.errors
 
     def _on_event(self, event: Event) -> None:
+        for observe in self.observers:
+            observe(event)
         request_publications(event, self.stream.topics, self._publishers)
         match event:
             case Commit(topic, published):
@@ -154,6 +158,8 @@ class StreamService:
                 )
 
     def _on_publication(self, outcome: TablePublished | PublicationFailed) -> None:
+        for observe in self.observers:
+            observe(outcome)
         if isinstance(outcome, PublicationFailed):
             self._unpublished[f"{outcome.topic}/{outcome.stage}"] = outcome.error
             message = f"{outcome.topic}/{outcome.stage}: {outcome.error} ({type(outcome.error).__name__})"

@@ -25,6 +25,7 @@ COMMANDS = {
     "run": ("commands.stack:run", "Run a command with the stack's environment variables."),
     "doctor": ("commands.setup:doctor", "Diagnose this machine and the stack, or an environment's identities."),
     "status": ("commands.reading:status", "Show servers, and the offsets and lag of each topic."),
+    "metrics": ("commands.metrics:metrics", "Measure topics, tables and readers for Prometheus."),
     "query": ("commands.reading:query", "Run SQL in Snowflake, or another engine."),
     "stream": ("commands.ingesting:stream", "Ingest topics continuously."),
     "pause": ("commands.ingesting:pause", "Pause the ingestion of one topic."),

@@ -5,8 +5,8 @@ docs/exactly-once.md has the reasons.
 """
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from lakehouse.config.model import Topic
@@ -21,7 +21,8 @@ from lakehouse.pipeline.batches.positions import read_log
 from lakehouse.pipeline.batches.refusals import Refusals, publish_unless_refused
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import CheckResult
-from lakehouse.pipeline.commits.staged_commit import OnPhase, no_report
+from lakehouse.pipeline.commits.phase_clock import PhaseClock
+from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.pipeline.schemas import header_ids, schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
@@ -46,6 +47,7 @@ class Published:
         seconds: Duration of the batch.
         data_bytes: Bytes that the batch added to the table.
         data_files: Number of data files that the table has now.
+        phases: Seconds of each phase, attempts that other writers excluded included.
     """
 
     batch: Batch
@@ -55,6 +57,7 @@ class Published:
     seconds: float
     data_bytes: int
     data_files: int
+    phases: Mapping[Phase, float] = field(default_factory=dict)
 
 
 def ingest(
@@ -83,7 +86,7 @@ def ingest(
         Yielded: A command waits to publish in the table, and `refusals` is given; else the batch waits for it.
     """
     end: Positions = {}
-    conflicts, is_begun = 0, False
+    conflicts, is_begun, clock = 0, False, PhaseClock(on_phase)
     while True:
         began = SYSTEM_CLOCK.now()
         if (topic_pause := pauses(clients.catalog, namespace).get(topic.table)) and is_begun:
@@ -110,7 +113,7 @@ def ingest(
                 return
             batch = head(available, topic.max_records_per_batch)
             known = resolve_schemas(clients.schema_registry, topic)
-            context = BatchContext(topic, ref, clients, batch, table, base, known, on_phase=on_phase)
+            context = BatchContext(topic, ref, clients, batch, table, base, known, on_phase=clock)
             context.report("schema")
             schema_fingerprints.check(table, topic, known)
             decision = decide_schema(topic, known, table)
@@ -126,7 +129,8 @@ def ingest(
             # A writer that retries at once may exclude the one that excluded it, before that one publishes.
             SYSTEM_CLOCK.sleep(SYSTEM_CLOCK.now() - began)
         else:
-            conflicts, is_begun = 0, True
+            published = replace(published, phases=clock.seconds())
+            conflicts, is_begun, clock = 0, True, PhaseClock(on_phase)
             yield published
 
 

@@ -83,6 +83,22 @@ class TopicState:
 
 
 @dataclass(frozen=True)
+class Backlog:
+    """Records that a topic's table lacks, and whether the stream fills it."""
+
+    records: int
+    """The number of offsets that the table lacks."""
+    seconds: float
+    """The time since the first of them was noticed; 0 if the table lacks none."""
+    failures: int
+    """The number of consecutive failed turns."""
+    is_paused: bool
+    """Whether the topic was paused, or waited for a command, in its last turn."""
+    is_assigned: bool
+    """Whether this stream, and no other of its group, serves the topic."""
+
+
+@dataclass(frozen=True)
 class TurnEnd:
     """Result of a turn."""
 
@@ -141,6 +157,19 @@ class Scheduler:
         """True if the end offsets were read and every table has them."""
         waits = self.polled_at is None or self._compactions or not self.is_idle
         return not waits and not any(map(self._is_ready, self.topics))
+
+    def backlogs(self, now: float) -> dict[str, Backlog]:
+        """Return what each table lacks. Without the stream's lock, topics may be of different moments."""
+        return {
+            name: Backlog(
+                state.behind,
+                now - noticed if (noticed := state.noticed_at) is not None else 0.0,
+                state.failures,
+                state.is_paused,
+                self.is_assigned(name),
+            )
+            for name, state in self.states.items()
+        }
 
     def is_poll_due(self, now: float) -> bool:
         """Return whether to read the topics' end offsets; a stream with `once` reads them once."""

@@ -16,7 +16,8 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.core.tables.naming import table_name
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
-from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
+from lakehouse.streaming.progress import Progress
+from lakehouse.streaming.scheduler import POLL_SECONDS, Backlog, Scheduler
 from lakehouse.streaming.stream_events import Event
 from lakehouse.streaming.worker import Compactor, StreamContext, Worker
 from resources.build import with_own_connections
@@ -62,17 +63,19 @@ class Stream:
             stopping: The event that `stop` sets.
         """
         self.once, self.topics = once, {topic.name: topic for topic in topics}
+        self.progress = Progress()
         # With `once`, the stream serves all of its topics, because its caller waits for all of them.
         self._groups = {} if once else self._groups_by_topic(config, clients)
         self._scheduler = Scheduler(self.topics, once=once, owns=self._owns)
         stopping = stopping or threading.Event()
         events: Queue[Event] = Queue(MAX_EVENTS)
         self._context = StreamContext(
-            config, self.topics, clients, self._scheduler, once, stopping, events, threading.Condition()
+            config, self.topics, clients, self._scheduler, once, stopping, events, threading.Condition(), self.progress
         )
         refusals = Refusals()
-        targets = [*(Worker(self._context, refusals).run for _ in range(workers)), Compactor(self._context).run]
-        self._threads = [threading.Thread(target=target, daemon=True) for target in targets]
+        targets = {f"worker {number}": Worker(self._context, refusals).run for number in range(1, workers + 1)}
+        targets["compactor"] = Compactor(self._context).run
+        self._threads = [threading.Thread(target=run, name=name, daemon=True) for name, run in targets.items()]
 
     def _groups_by_topic(self, config: Config, clients: Clients) -> Mapping[str, StreamGroup]:
         """Return the group that divides each topic in Kafka among the streams that fill the same tables from it.
@@ -105,6 +108,15 @@ class Stream:
         """The errors because of which a stream with `once` gave up, by topic name; that of Kafka itself as `Kafka`."""
         errors = {name: state.error for name, state in self._scheduler.states.items() if state.error}
         return errors | ({"Kafka": self._scheduler.error} if self._scheduler.error else {})
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the stream has read its topics, and was not asked to stop."""
+        return self._scheduler.polled_at is not None and not self._context.stopping.is_set()
+
+    def backlogs(self) -> Mapping[str, Backlog]:
+        """Return what each table lacks, by the name of the topic."""
+        return self._scheduler.backlogs(time.monotonic())
 
     def run(self) -> Iterator[Event]:
         """Serve the topics and yield events. A slow consumer of the events slows the stream down.

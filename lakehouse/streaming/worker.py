@@ -17,6 +17,7 @@ from lakehouse.pipeline.ingestion import Published, ingest
 from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.production import produce
 from lakehouse.streaming.pacing import backoff_seconds
+from lakehouse.streaming.progress import Progress
 from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.kafka.offsets import readable_offsets
@@ -42,6 +43,8 @@ class StreamContext:
     """The events to report, in order."""
     lock: threading.Condition
     """Guards the scheduler; notified when a turn ends."""
+    progress: Progress
+    """The progress of the threads."""
 
     @property
     def is_done(self) -> bool:
@@ -68,6 +71,7 @@ class Worker:
         """Serve topics; return when the stream stops or is done."""
         context = self._context
         while not context.stopping.is_set():
+            context.progress.report()
             try:
                 clients = self._clients = self._clients or context.clients.with_own_connections()
                 name = self._next(clients.kafka)
@@ -92,6 +96,7 @@ class Worker:
             else:
                 context.stopping.wait(POLL_SECONDS)
         self._close()
+        context.progress.end()
 
     def _close(self) -> None:
         if self._clients:
@@ -172,7 +177,7 @@ class Worker:
         """Ingest at most one batch, and produce its dead letters to their topic."""
         namespace, state = self._context.config.namespace, self._scheduler.states[topic.name]
         bounded = topic.model_copy(update={"max_records_per_batch": limit})
-        with closing(ingest(namespace, bounded, clients, self._refusals)) as batches:
+        with closing(ingest(namespace, bounded, clients, self._refusals, self._context.progress.report)) as batches:
             published = next(batches, None)
         if not state.is_served or not state.has_published_dead_letters or (published and published.counts.dead_letters):
             results = try_publish_dead_letters(namespace, topic, clients)
@@ -206,6 +211,7 @@ class Compactor:
         """Merge small files; return when the stream stops or is done."""
         context = self._context
         while not context.stopping.is_set():
+            context.progress.report()
             with context.lock:
                 name = context.scheduler.next_compaction()
             if name is not None:
@@ -215,6 +221,7 @@ class Compactor:
             else:
                 context.stopping.wait(POLL_SECONDS)
         self._close()
+        context.progress.end()
 
     def _compact(self, name: str) -> None:
         context, topic = self._context, self._context.topics[name]

@@ -108,6 +108,12 @@ class Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
         """
         self._where, self._stall_seconds = where, stall_seconds
         self._work: dict[str, _Work] = {}
+        _CHANNELS.add(self)
+
+    @property
+    def operations(self) -> int:
+        """The number of operations that have not ended."""
+        return len(self._work)
 
     def intercept_unary_unary(self, continuation: Callable[..., Any], details: Any, request: Any) -> Any:
         """Limit a call with one request and one response."""
@@ -155,6 +161,15 @@ class Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
             if response.HasField("result_complete"):
                 self._work.pop(operation, None)
             yield response
+
+
+_CHANNELS: WeakSet[Deadlines] = WeakSet()
+"""The deadlines of all channels that are open."""
+
+
+def operations_in_flight() -> int:
+    """Return the number of operations of all sessions of this process that have not ended."""
+    return sum(deadlines.operations for deadlines in [*_CHANNELS])
 
 
 def _code(error: object) -> grpc.StatusCode | None:

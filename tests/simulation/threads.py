@@ -25,7 +25,14 @@ FILES_PER_COMPACTION = 2
 class MemoryThread:
     """The methods of threading.Thread that the project uses."""
 
-    def __init__(self, world: World, target: Callable[..., object], args: Sequence[Any] = (), daemon: bool = False):
+    def __init__(
+        self,
+        world: World,
+        target: Callable[..., object],
+        args: Sequence[Any] = (),
+        name: str = "",
+        daemon: bool = False,
+    ):
         self._world, self._target, self._process = world, partial(target, *args), None
 
     _process: Process | None

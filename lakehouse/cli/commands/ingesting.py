@@ -2,9 +2,11 @@
 
 import signal
 import threading
+from contextlib import nullcontext
 
 import click
 
+from lakehouse.cli.address import Address
 from lakehouse.core.errors import ConfigError, LakehouseError
 from lakehouse.core.tables.naming import table_name
 from lakehouse.core.terminal import echo
@@ -13,12 +15,25 @@ from lakehouse.core.terminal import echo
 @click.command()
 @click.argument("topics", nargs=-1)
 @click.option("--once", is_flag=True, help="Ingest the backlog of each topic, then exit.")
-def stream(topics: tuple[str, ...], once: bool) -> None:
+@click.option("--metrics", type=Address(), help="Serve /metrics, /healthz and /readyz there. Default: do not.")
+@click.option(
+    "--stuck-after",
+    metavar="SECONDS",
+    type=click.IntRange(min=1),
+    default=900,
+    show_default=True,
+    help="Time without progress after which /healthz answers 503.",
+)
+def stream(topics: tuple[str, ...], once: bool, metrics: tuple[str, int] | None, stuck_after: int) -> None:
     """Ingest TOPICS continuously: a record is in its table and its readers seconds after it was produced.
 
     TOPICS defaults to the entries with `continuous: true`, or to all entries if none has it. The topic that a derived
     one is derived from is ingested as well. Ctrl-C and SIGTERM stop the stream after the batches in progress. After a
     kill, the next stream resumes from the offsets in the tables.
+
+    With --metrics 127.0.0.1:9464, Prometheus can scrape http://127.0.0.1:9464/metrics. /healthz answers 503 when a
+    thread is stuck, so that the process can be restarted, and /readyz until the topics have been read. Whoever
+    reaches the address can read the names and numbers of all topics.
 
     \b
     Exit code 0: the stream was stopped or, with --once, each backlog was ingested. 1: with --once, a topic
@@ -32,11 +47,14 @@ def stream(topics: tuple[str, ...], once: bool) -> None:
     from lakehouse.cli.status import dagster_instance
     from lakehouse.cli.systems import kafka_topics, open_clients
     from lakehouse.config import loader
+    from lakehouse.metrics.stream_metrics import serve_metrics
 
     declared = loader.load()
     with open_clients(declared) as resources, dagster_instance() as instance:
         selected = select_topics(declared, topics, kafka_topics(declared, resources))
-        errors = StreamService(declared, selected, resources, echo, instance, once=once, stopping=stopping).run()
+        service = StreamService(declared, selected, resources, echo, instance, once=once, stopping=stopping)
+        with serve_metrics(service, metrics, stuck_after) if metrics else nullcontext():
+            errors = service.run()
     for name, error in errors.items():
         echo(f"{name}: {error}", err=True)
     raise SystemExit(1 if errors else 0)

@@ -1,0 +1,1 @@
+"""Metrics for Prometheus, and health for whatever restarts processes."""

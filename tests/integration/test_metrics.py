@@ -1,0 +1,167 @@
+"""Metrics as Prometheus gets them, read by the parser of its client library, and the health of a stream."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+import requests
+from click.testing import CliRunner
+from prometheus_client import CollectorRegistry
+from prometheus_client.parser import text_string_to_metric_families
+
+from assets.streaming.service import StreamService
+from lakehouse.cli.main import main
+from lakehouse.core.polling import poll
+from lakehouse.metrics.server import serving
+from lakehouse.metrics.stream_metrics import StreamMetrics, serve_metrics
+from lakehouse.streaming import stream as streams
+from tests.support.topics import CHEAP, Stream, trade, with_checks
+
+SECONDS = 300
+"""The longest that a condition may take on a busy machine."""
+
+
+def samples(text: str) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
+    """Return the values of an exposition by name and labels."""
+    families = text_string_to_metric_families(text)
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in families
+        for sample in family.samples
+    }
+
+
+def value(text: str, name: str, **labels: str) -> float | None:
+    return samples(text).get((f"lakehouse_{name}", frozenset(labels.items())))
+
+
+def scraped(url: str) -> str:
+    return requests.get(f"{url}/metrics", timeout=30).text
+
+
+def test_scrape_of_stream_has_outcomes_phases_and_readers(resources):
+    stream = Stream(resources)
+    topic = with_checks(stream.topic, CHEAP)
+    stream.produce_trades(range(60))
+    stream.produce([{"value": b"no Avro"}])
+    dear = sum(trade(number)["price"] > 50 for number in range(60))
+    config = stream.config.model_copy(update={"topics": {stream.name: topic}})
+    service = StreamService(config, [topic], resources, lambda _: None, None)
+    began = time.time()
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        thread = threading.Thread(target=service.run)
+        thread.start()
+        try:
+            of_topic = {"topic": stream.name}
+            count = "publication_duration_seconds_count"
+            assert poll(
+                lambda: (value(scraped(url), count, reader="snowflake", **of_topic) or 0) > 0,
+                pause=0.2,
+                deadline_seconds=SECONDS,
+            )
+            text = scraped(url)
+            ready = requests.get(f"{url}/readyz", timeout=30)
+        finally:
+            service.stream.stop()
+            thread.join(SECONDS)
+    outcomes = {
+        outcome: value(text, "records_total", outcome=outcome, **of_topic) for outcome in ("rows", "dead_letters")
+    }
+    assert outcomes == {"rows": 60 - dear, "dead_letters": 1 + dear}
+    batches = value(text, "batch_duration_seconds_count", **of_topic)
+    assert batches and 1 <= batches <= 61
+    phases = [
+        value(text, "batch_phase_seconds_total", phase=phase, **of_topic) for phase in ("write", "audit", "publish")
+    ]
+    total = value(text, "batch_duration_seconds_sum", **of_topic)
+    assert all(phases) and sum(phases) <= total * 1.5
+    assert began <= value(text, "last_commit_timestamp_seconds", **of_topic) <= time.time()
+    assert value(text, "check_failed", check="cheap", **of_topic) == 1
+    assert value(text, "backlog_records", **of_topic) == 0
+    assert value(text, "published_bytes_total", **of_topic) > 1000
+    assert {value(text, count, reader=reader, **of_topic) is not None for reader in ("glue", "snowflake")} == {True}
+    assert (ready.status_code, ready.text) == (200, "ok\n")
+
+
+def test_blocked_operation_of_spark_is_unhealthy_until_it_ends(resources):
+    stream, registry = Stream(resources), CollectorRegistry()
+    stream.produce_trades(range(3))
+    session = resources.spark.with_own_session()
+
+    def block():
+        [(slept,)] = session.session({}).sql("SELECT java_method('java.lang.Thread', 'sleep', 8000L)").collect()
+        return slept
+
+    slept = stream.before_first("write", block)
+    ingesting = streams.Stream(stream.config, [stream.topic], stream.systems, once=True)
+    metrics = StreamMetrics(ingesting, registry, stuck_seconds=3)
+    with serving(("127.0.0.1", 0), registry, {"/healthz": metrics.stuck}) as url:
+        thread = threading.Thread(target=lambda: list(ingesting.run()))
+        thread.start()
+        unhealthy = poll(
+            lambda: (response := requests.get(f"{url}/healthz", timeout=30)).status_code == 503 and response.text,
+            pause=0.2,
+            deadline_seconds=SECONDS,
+        )
+        operations = value(scraped(url), "spark_operations")
+        thread.join(SECONDS)
+        healthy = requests.get(f"{url}/healthz", timeout=30)
+    session.close()
+    assert unhealthy.startswith("worker ") and "has made no progress for" in unhealthy
+    assert operations and operations >= 1
+    assert (len(slept), healthy.status_code) == (1, 200)
+    assert len(stream.rows()) == 3
+
+
+def test_measurement_has_lag_files_and_dead_letters_by_reason(resources, tmp_path, monkeypatch):
+    stream = Stream(resources)
+    stream.produce_trades(range(20))
+    stream.produce([{"value": b"no Avro"}, {"value": None}])
+    stream.ingest()
+    stream.produce_trades(range(5))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
+    result = CliRunner().invoke(main, ["metrics"])
+    assert result.exit_code == 0, result.output
+    text, of_topic = result.output, {"topic": stream.name}
+    assert value(text, "topic_end_offset", **of_topic) == len(stream.messages())
+    assert value(text, "topic_ingested_offset", **of_topic) == len(stream.messages()) - 5
+    assert value(text, "stage_missing", stage="iceberg", **of_topic) == 5
+    assert 0 < value(text, "stage_lag_seconds", stage="iceberg", **of_topic) < SECONDS
+    assert value(text, "stage_missing", stage="glue", **of_topic) >= 1
+    assert value(text, "dead_letters", reason="not_framed", **of_topic) == 1
+    assert value(text, "dead_letters", reason="null_value", **of_topic) == 1
+    table = stream.table()
+    assert value(text, "table_data_files", **of_topic) == len(list(table.scan().plan_files()))
+    assert value(text, "table_snapshots", **of_topic) == len(table.metadata.snapshots)
+    assert value(text, "table_metadata_bytes", **of_topic) == len(
+        table.io.new_input(table.metadata_location).open().read()
+    )
+    committed = table.current_snapshot().timestamp_ms / 1000
+    assert value(text, "table_last_commit_timestamp_seconds", **of_topic) == committed
+
+
+def test_metrics_command_serves_until_it_is_terminated(resources, tmp_path):
+    stream = Stream(resources)
+    command = [sys.executable, "-m", "lakehouse.cli.main", "metrics", "--listen", "127.0.0.1:0", "--every", "1"]
+    variables = os.environ | {"LAKEHOUSE_CONFIG": str(stream.declare(tmp_path))}
+    with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().removeprefix("Metrics: ").removesuffix("/metrics\n")
+        assert poll(lambda: value(scraped(url), "measurement_succeeded") == 1, pause=0.2, deadline_seconds=SECONDS)
+        healthy = requests.get(f"{url}/healthz", timeout=30).status_code
+        process.send_signal(signal.SIGTERM)
+        assert (healthy, process.wait(60)) == (200, 0)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+def test_address_in_use_is_refused(host):
+    with serving((host, 0), CollectorRegistry(), {}) as url:
+        port = url.rpartition(":")[2]
+        result = CliRunner().invoke(
+            main, ["metrics", "--listen", f"[{host}]:{port}" if ":" in host else f"{host}:{port}"]
+        )
+    assert result.exit_code == 1
+    assert f"Metrics cannot be served on {host}:{port} (Address already in use)" in result.output
