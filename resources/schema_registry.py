@@ -253,7 +253,8 @@ class SchemaRegistry(dg.ConfigurableResource):
             return unreachable(error)
 
         errors = {SchemaRegistryError: responded, HTTPError: unreachable}
-        return translate({**errors, json.JSONDecodeError: lambda error: self._no_registry(f"no JSON: {error}")})
+        errors |= {json.JSONDecodeError: lambda error: self._no_registry(f"no JSON: {error}")}
+        return translate(errors, awaited="the schema registry")
 
     def _no_registry(self, response: str) -> LakehouseError:
         return LakehouseError(

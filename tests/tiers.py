@@ -98,6 +98,7 @@ REST = (
     "tests/unit/test_java_archives.py",
     "tests/unit/test_lock.py",
     "tests/unit/test_production_install.py",
+    "tests/unit/test_progress.py",
     "tests/unit/test_security_rules.py",
     "tests/unit/test_snowflake_account.py",
     "tests/unit/test_snowflake_login.py",

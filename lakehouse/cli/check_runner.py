@@ -79,6 +79,11 @@ def run_asset_checks(
         )
     reported = {evaluation.asset_check_key: evaluation for evaluation in run.get_asset_check_evaluations()}
     failures = {event.step_key: event.step_failure_data for event in run.filter_events(lambda e: e.is_step_failure)}
+    # Dagster handles Ctrl-C itself, as a failure of the step.
+    if any(
+        one.error and one.error.cls_name == dg.DagsterExecutionInterruptedError.__name__ for one in failures.values()
+    ):
+        raise KeyboardInterrupt
     for check in chosen:
         for key in check.check_keys:
             if key.name == STREAMING:

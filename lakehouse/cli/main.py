@@ -1,6 +1,7 @@
 """The command line `lakehouse`, with the list of its commands."""
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -9,11 +10,11 @@ from pkgutil import resolve_name
 import click
 
 from lakehouse import DISTRIBUTION
-from lakehouse.cli import boundary, interrupts
+from lakehouse.cli import boundary, interrupts, progress
 from lakehouse.config import discovery
 from lakehouse.core import extras
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.terminal import print_traceback, visible
+from lakehouse.core.terminal import echo, print_traceback, visible
 from lakehouse.core.text import did_you_mean
 
 COMMANDS = {
@@ -50,6 +51,9 @@ CHANGING = frozenset(
 )
 """Commands that change a stack or tables. They print which configuration they use unless it is obvious."""
 
+INTERRUPTED = 128 + signal.SIGINT
+"""Exit code after Ctrl-C, as of shells. The other codes are results of the commands."""
+
 
 class _Commands(click.Group):
     """A command group that prints errors without a traceback and exits with code 1.
@@ -83,18 +87,26 @@ class _Commands(click.Group):
     def invoke(self, ctx: click.Context) -> object:
         sys.excepthook = print_traceback
         try:
-            with boundary.traces_in_log(), extras.explained():
+            with boundary.traces_in_log(), progress.shown(), extras.explained():
                 return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message)
             raise
+        except KeyboardInterrupt:
+            echo("Interrupted", err=True)
+            ctx.exit(INTERRUPTED)
         except Exception as error:
             if shown := boundary.to_click(error):
                 raise shown from error
             raise
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="A command that Ctrl-C ended has exit code 130; `lakehouse stream` ends with 0. Completion in bash: "
+    'eval "$(_LAKEHOUSE_COMPLETE=bash_source lakehouse)", and likewise zsh_source or fish_source.',
+)
 @click.option(
     "--config",
     metavar="FILE",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lakehouse.core.text import pluralize
+from lakehouse.core.waiting import waiting_for
 
 _LOG = logging.getLogger(__name__)
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]*@|(?<=token=)[^;&\s'\"]+", re.IGNORECASE)
@@ -260,16 +261,18 @@ def is_transient(error: Exception) -> bool:
 
 @contextmanager
 def translate(
-    errors: Mapping[type[Exception], Callable[[Any], Exception | None]], *, show_cause: bool = True
+    errors: Mapping[type[Exception], Callable[[Any], Exception | None]], *, show_cause: bool = True, awaited: str = ""
 ) -> Iterator[None]:
     """Translate a client's errors to errors of this project.
 
     Args:
         errors: Converters by type of the client's error, most specific first; one that returns None re-raises.
         show_cause: False where the client's error may quote a secret.
+        awaited: The system that the body waits for, such as `Kafka`.
     """
     try:
-        yield
+        with waiting_for(awaited):
+            yield
     except tuple(errors) as error:
         convert = next(convert for type_, convert in errors.items() if isinstance(error, type_))
         if (translated := convert(error)) is None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config.discovery import config_path, project
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.waiting import waiting_for
 from lakehouse.local import jars
 from lakehouse.local.client_environment import context as context_of
 from lakehouse.local.dagster import dagster_servers
@@ -192,7 +193,8 @@ def _ports_in_use(servers: Mapping[str, Running]) -> dict[str, int]:
 def _stop(home: Home, names: Collection[str]) -> None:
     for stage in (*STOPPED_FIRST, set(names).difference(*STOPPED_FIRST)):
         if stopped := stage & set(names):
-            process.stop(home, *stopped)
+            with waiting_for(f"{', '.join(sorted(stopped))} to stop"):
+                process.stop(home, *stopped)
 
 
 class _Starter:

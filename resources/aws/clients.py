@@ -65,7 +65,8 @@ def aws_errors(
         return lost(error) if lost and status >= 500 else refused(error)
 
     unanswered = {**dict.fromkeys(sent, lost or unreachable), BotoCoreError: unreachable}
-    return translate({ClientError: responded, **unanswered, **(unusable or {})}, show_cause=show_cause)
+    errors = {ClientError: responded, **unanswered, **(unusable or {})}
+    return translate(errors, show_cause=show_cause, awaited="AWS")
 
 
 def botocore_session(role_arn: str | None, region: str | None) -> Session:

@@ -22,6 +22,7 @@ from lakehouse.core.table_protocol import (
 )
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.core.waiting import waiting_for
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import Shape
 from resources.iceberg.bookmarked_table import identity_of
@@ -174,7 +175,8 @@ class Catalog(CatalogSettings):
     def translate_errors(self) -> Iterator[None]:
         """Translate errors of the catalog's clients, such as connection errors to Unreachable."""
         try:
-            yield
+            with waiting_for("the catalog"):
+                yield
         except Exception as error:
             if translated := self.backend.to_error(error, self):
                 raise translated from error

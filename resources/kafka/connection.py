@@ -150,7 +150,7 @@ class KafkaConnection(dg.ConfigurableResource):
                 self._client.poll(0)  # it calls `_note`
             return to_error(error, self.servers, self.security_protocol, self._reported)
 
-        return translate({KafkaException: translated})
+        return translate({KafkaException: translated}, awaited="Kafka")
 
     def _note(self, error: KafkaError) -> None:
         """Store the text of an error of the admin client's connections. The last one says only that all are down."""

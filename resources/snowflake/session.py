@@ -184,7 +184,7 @@ def session_errors(
     """
     from snowflake.connector.errors import Error, OperationalError
 
-    return translate({OperationalError: lost or partial(unreachable, where), Error: refused})
+    return translate({OperationalError: lost or partial(unreachable, where), Error: refused}, awaited="Snowflake")
 
 
 def unreachable(

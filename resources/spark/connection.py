@@ -20,6 +20,7 @@ from pyspark.sql.connect.client.core import DefaultChannelBuilder
 from pyspark.sql.connect.client.retries import DefaultPolicy, RetryPolicyState
 
 from lakehouse.core.errors import RequestRejected, Stalled, TransientError
+from lakehouse.core.waiting import waiting_for
 
 if TYPE_CHECKING:
     from pyspark.sql.connect.client import SparkConnectClient
@@ -119,7 +120,8 @@ class Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
         """Limit a call with one request and one response."""
         method = details.method.rpartition("/")[2]
         seconds = self._stall_seconds if method in LONG_CALLS else min(self._stall_seconds, RESPONSE_SECONDS)
-        call = continuation(_Timeout(seconds), request)
+        with waiting_for("Spark"):
+            call = continuation(_Timeout(seconds), request)
         if isinstance(call, grpc.RpcError) and _code(call) is grpc.StatusCode.DEADLINE_EXCEEDED:
             raise Stalled("Spark Connect", self._where, f"did not answer {method} within {seconds:g} s") from call
         return call
@@ -142,7 +144,8 @@ class Deadlines(grpc.UnaryUnaryClientInterceptor, grpc.UnaryStreamClientIntercep
         while True:
             started, error = time.monotonic(), None
             try:
-                response = next(call, None)
+                with waiting_for("Spark"):
+                    response = next(call, None)
             except grpc.RpcError as caught:
                 response, error = None, caught
             work.idle_seconds += time.monotonic() - started

@@ -2,12 +2,13 @@
 
 import json
 import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NoReturn
 
 import click
 import dagster as dg
-from rich.console import Console
 
 from lakehouse import DISTRIBUTION
 from lakehouse.cli import check_runner, console
@@ -26,6 +27,7 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import LakehouseError, SchemaError, logged_reason
 from lakehouse.core.terminal import echo
+from lakehouse.core.waiting import waiting_for
 from lakehouse.pipeline.derivation.transforms import transform_faults
 from resources.build import environment_faults
 
@@ -59,25 +61,28 @@ def validate(online: bool) -> None:
     except ModuleNotFoundError:
         note = "SQL and patterns of checks were not parsed, because they need Java"
         echo(f"Note: {note}. Run pip install '{DISTRIBUTION}[local]', which contains it", err=True)
-    # Only terminals show the progress: logs of build servers contain the errors alone.
-    with Console(stderr=True).status("Parsing SQL and patterns of checks, and importing transforms") as progress:
+    with waiting_for("the transforms, and the SQL and patterns of checks"):
         declared = loader.load(validations=validations)
-        if online:
-            # The comparison reports columns that the schemas lack, too, so that it comes after theirs.
-            progress.update("Comparing the settings with the tables")
-            declared = loader.load(validations=[table_faults])
-        progress.update("Loading the Dagster definitions")
+    if online:
+        # The comparison reports columns that the schemas lack, too, so that it comes after theirs.
+        declared = loader.load(validations=[table_faults])
+    with _loading_definitions():
         loaded = definitions_of(declared)
-        with warnings.catch_warnings():
-            # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
-            warnings.simplefilter("ignore", dg.BetaWarning)
-            dg.Definitions.validate_loadable(loaded)
+        dg.Definitions.validate_loadable(loaded)
         graph = loaded.resolve_asset_graph()
     for topic, entries in entries_by_topic(declared).items():
         if len(entries) > 1:
             names = ", ".join(entries)
             echo(f"Note: the entries {names} ingest the same topic '{topic}', each to its own table", err=True)
     echo(f"{len(graph.get_all_asset_keys()):,} assets, {len(graph.asset_check_keys):,} checks")
+
+
+@contextmanager
+def _loading_definitions() -> Iterator[None]:
+    with waiting_for("the Dagster definitions"), warnings.catch_warnings():
+        # Dagster copies sensors that start a job, and the copy warns of Dagster's own argument `owners`.
+        warnings.simplefilter("ignore", dg.BetaWarning)
+        yield
 
 
 def entries_by_topic(config: Config) -> dict[str, list[str]]:
@@ -251,7 +256,6 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
     Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
     """
     from lakehouse.cli.status import failed_runs, failing_checks
-    from lakehouse.definitions import definitions_of
 
     with verification():
         declared = loader.load()
@@ -260,7 +264,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             existing = kafka_topics(declared, resources)
             selected = declared.select(names, existing)
             outcomes = [
-                *check_runner.run_asset_checks(definitions_of(declared), declared, names, existing),
+                *_asset_checks(declared, names, existing),
                 *check_runner.run_acceptance_checks(declared, selected, resources),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
@@ -269,6 +273,14 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             for (asset, failing), reason in failing_checks(declared, names).items():
                 outcomes.append(check_runner.Outcome(asset, failing, "failed", reason))
     report(outcomes, as_json, junit)
+
+
+def _asset_checks(config: Config, names: Sequence[str], kafka_topics: Sequence[str]) -> list[check_runner.Outcome]:
+    """Run the checks of the assets, in the definitions of this process."""
+    from lakehouse.definitions import definitions_of
+
+    with _loading_definitions():
+        return [*check_runner.run_asset_checks(definitions_of(config), config, names, kafka_topics)]
 
 
 def report(outcomes: list[check_runner.Outcome], as_json: bool, junit: Path | None) -> NoReturn:

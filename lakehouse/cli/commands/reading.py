@@ -9,7 +9,6 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
-from rich.console import Console
 
 from lakehouse.cli import console
 from lakehouse.cli.systems import open_clients, require_table
@@ -46,8 +45,7 @@ def status(watch: bool, as_json: bool) -> None:
             servers = _servers()
             if not (watch or as_json):
                 _show_servers(servers)
-            with Console(stderr=True).status("Reading Kafka, the catalog and the readers"):
-                measured = report(declared, resources)
+            measured = report(declared, resources)
             if as_json:
                 of_stack = [asdict(server) | {"log": str(server.log)} for server in servers]
                 echo(json.dumps({"servers": of_stack, **measured.to_json()}, indent=2))
