@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import click
 import dagster as dg
 from pydantic import BaseModel
 
 from assets.topics.topic_chain import entry_definitions
 from lakehouse.config import snapshots
 from lakehouse.config.components import LAKEHOUSE, TOPIC, TopicAttributes, components_around
-from lakehouse.config.discovery import config_path
+from lakehouse.config.discovery import FILE, config_path
 from lakehouse.config.model import Config
+from lakehouse.config.new_project import Servers, configuration_files, write_new
 from lakehouse.core.errors import ConfigError
 from lakehouse.definitions import shared_definitions
 
@@ -51,6 +53,29 @@ class TopicComponent(dg.Component):
         return entry_definitions(config, entry)
 
 
+class LakehouseScaffolder(dg.Scaffolder[Servers]):
+    """Writes `defs.yaml` and, unless the project has a lakehouse.yaml, that file with its environments."""
+
+    @classmethod
+    def get_scaffold_params(cls) -> type[Servers]:
+        return Servers
+
+    def scaffold(self, request: dg.ScaffoldRequest[Servers]) -> None:
+        project = request.project_root or Path.cwd()
+        if not (project / FILE).exists():
+            files = configuration_files(project, request.params)
+            write_new(project, files)
+            click.echo(f"Wrote {', '.join(files)} to {project}.")
+        elif request.params.environments():
+            raise ConfigError(
+                f"{project / FILE} exists, so that the addresses of servers were not written to it",
+                "Nothing was changed",
+                "Write them to its environments",
+            )
+        dg.scaffold_component(request)
+
+
+@dg.scaffold_with(LakehouseScaffolder)
 class LakehouseComponent(dg.Component):
     """The file lakehouse.yaml beside pyproject.toml: its topics, and the systems, sensors and jobs of all topics."""
 
@@ -71,6 +96,12 @@ def _config_of(context: dg.ComponentLoadContext) -> Config:
 
 
 def _read(project: Path) -> Config:
+    if not (project / FILE).exists() and "LAKEHOUSE_CONFIG" not in os.environ:
+        raise ConfigError(
+            f"There is no {FILE} in {project}, beside pyproject.toml",
+            "No topic has definitions",
+            f"Restore it. `dg scaffold defs {LAKEHOUSE} lakehouse` writes a new one with the component",
+        )
     file = config_path(project)
     os.environ.setdefault("LAKEHOUSE_CONFIG", str(file))
     if LAKEHOUSE not in [one.type for one in components_around(file, Path.read_text)]:

@@ -21,7 +21,7 @@ from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import entry_definitions
 from assets.topics.upkeep_assets import nightly
 from lakehouse.config import snapshots
-from lakehouse.config.discovery import FILE, config_path, environment_name
+from lakehouse.config.discovery import FILE, LOCAL, config_path, environment_name
 from lakehouse.config.model import Config
 from lakehouse.readers import configured
 from resources.build import build_resources
@@ -56,8 +56,10 @@ def definitions_of(config: Config) -> dg.Definitions:
     """Return all definitions of a configuration."""
     entries = (*config.topics.values(), *config.routes.values())
     process = dg.Definitions(executor=dg.in_process_executor)
+    # Other instances of Dagster have their own cleanup and monitoring.
+    local = [old_runs_definitions(), dg.Definitions(sensors=[disk_space])] if environment_name() == LOCAL else []
     return dg.Definitions.merge(
-        shared_definitions(config), process, *(entry_definitions(config, entry) for entry in entries)
+        shared_definitions(config), process, *local, *(entry_definitions(config, entry) for entry in entries)
     )
 
 
@@ -98,7 +100,5 @@ def shared_definitions(config: Config) -> dg.Definitions:
         nightly(config, "maintenance", "17 2 * * *", "Compact, expire and clean up every table."),
         nightly(config, "ledger", "17 3 * * *", "Verify that every table contains its whole topic, once."),
     )
-    # Other instances of Dagster have their own cleanup and monitoring.
-    local = [old_runs_definitions(), dg.Definitions(sensors=[disk_space])] if environment_name() == "local" else []
     clusters = (stream_definitions(config), cluster_definitions(config))
-    return dg.Definitions.merge(common, *schedules, *clusters, *local)
+    return dg.Definitions.merge(common, *schedules, *clusters)

@@ -122,6 +122,7 @@ REST = (
     "tests/e2e/test_readme.py",
     "tests/e2e/test_stack.py",
     "tests/e2e/test_stream_job.py",
+    "tests/e2e/test_dagster_guide.py",
     "tests/e2e/test_topics_guide.py",
     "tests/e2e/test_tutorial.py",
     # Further cases of features that the first tier has.

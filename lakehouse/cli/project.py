@@ -5,16 +5,12 @@ from collections.abc import Iterable, Mapping
 from importlib.metadata import requires, version
 from pathlib import Path
 
-import yaml
-
 from lakehouse import DISTRIBUTION
-from lakehouse.core.errors import LakehouseError
+from lakehouse.config.new_project import Servers, configuration_files, write_new
 
 _STARTER = Path(__file__).parent / "starter"
 _PACKAGE = Path(__file__).parent.parent
 _PLACES = {
-    "lakehouse.yaml": "lakehouse.yaml",
-    "environments.yaml": "environments.yaml",
     "transforms/large_orders.py": "transforms/large_orders.py",
     "transforms/defs/__init__.py": "transforms/defs/__init__.py",
     "tests/test_project.py": "tests/test_project.py",
@@ -25,39 +21,29 @@ _PLACES = {
     "checks.yml": ".github/workflows/checks.yml",
 }
 """The files of `starter`, and where a project has them."""
-_SCHEMA_LINE = "# yaml-language-server: $schema=environments.schema.json\n"
 _LOCKED = re.compile(r"^(?P<name>[\w.-]+)==[^\n]*\n(?:    [^\n]*\n?)*", flags=re.MULTILINE)
 _VIA = re.compile(r"^    #(?: via)? +(?P<name>[\w.-]+)", flags=re.MULTILINE)
 
 
-def create(folder: Path, environments: Mapping[str, object] | None = None) -> list[str]:
+def create(folder: Path, servers: Servers) -> list[str]:
     """Write the files of a new project, and return their paths in it.
 
     Args:
         folder: The folder of the project, which may exist.
-        environments: The content of environments.yaml; None is the embedded stack.
+        servers: The servers of its environment.
 
     Raises:
         LakehouseError: One of the files exists; nothing is written then.
     """
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
     words = {"NAME": name, "DISTRIBUTION": DISTRIBUTION, "VERSION": version(DISTRIBUTION)}
-    files = {place: _filled((_STARTER / source).read_text(), words) for source, place in _PLACES.items()}
-    files["lakehouse.schema.json"] = (_PACKAGE / "lakehouse.schema.json").read_text()
-    files["environments.schema.json"] = '{"$ref": "lakehouse.schema.json#/properties/environments/anyOf/0"}\n'
-    files["requirements.lock"] = _lock(extra="local" if environments is None else "")
-    if environments is not None:
-        files["environments.yaml"] = _SCHEMA_LINE + yaml.safe_dump(environments, sort_keys=False)
+    files = configuration_files(folder, servers)
+    files |= {place: _filled((_STARTER / source).read_text(), words) for source, place in _PLACES.items()}
+    is_embedded = servers.environments() is None
+    files["requirements.lock"] = _lock(extra="local" if is_embedded else "")
+    if not is_embedded:
         files["pyproject.toml"] = files["pyproject.toml"].replace("[local]", "")
-    if existing := [place for place in files if (folder / place).exists()]:
-        raise LakehouseError(
-            f"{folder.resolve()} has {', '.join(existing)} already", "Nothing was written", "Choose another folder"
-        )
-    for place, text in files.items():
-        path = folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x") as file:
-            file.write(text)
+    write_new(folder, files)
     return [*files]
 
 

@@ -29,9 +29,12 @@ else:
     KeyFormatName = Literal[(*formats.registered(), IGNORED_KEYS)]
     MetadataName = Literal[tuple(metadata_columns.registered())]
 
+_Column = Annotated[str, Field(min_length=1)]
 Columns = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(lambda v: (v,) if isinstance(v, str) else v)
+    tuple[_Column, ...],
+    BeforeValidator(lambda v: (v,) if isinstance(v, str) else v, json_schema_input_type=_Column | tuple[_Column, ...]),
 ]
+"""Names of columns; a single one needs no list."""
 
 
 class Metadata(ConfigModel):

@@ -19,7 +19,7 @@ from resources.build import build_resources
 from tests.support.topics import TRADES, Stream, framed, trade
 from tools.repository import PROJECT
 
-FOLDER = PROJECT / "lakehouse/cli/starter"
+FOLDER = PROJECT / "lakehouse/config/starter"
 STARTER = (FOLDER / "lakehouse.yaml").read_text().replace("environments.yaml", str(FOLDER / "environments.yaml"))
 CHECKS = {
     "side_known": {"type": "accepted_values", "column": "side", "values": ["BUY", "SELL"]},

@@ -15,7 +15,7 @@ from lakehouse.cli.main import main
 from tests.unit.test_production_install import WITHOUT_MODULES
 from tools.repository import PROJECT
 
-FOLDER = PROJECT / "lakehouse/cli/starter"
+FOLDER = PROJECT / "lakehouse/config/starter"
 STARTER = (FOLDER / "lakehouse.yaml").read_text().replace("environments.yaml", str(FOLDER / "environments.yaml"))
 
 INVALID = {

@@ -11,7 +11,7 @@ from lakehouse.config import loader
 from lakehouse.config.discovery import config_path
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import ConfigError
-from lakehouse.definitions import definitions_of, defs
+from lakehouse.definitions import definitions_of, defs, shared_definitions
 from resources.build import build_resources
 from tools.repository import PROJECT
 
@@ -63,10 +63,11 @@ def test_defs_sensors_schedules_and_jobs_have_descriptions(loaded):
 
 def test_defs_outside_embedded_stack_keep_runs(loaded, monkeypatch):
     assert "disk_space" in {sensor.name for sensor in loaded.sensors}
+    of_components = shared_definitions(loader.load())
     monkeypatch.setenv("LAKEHOUSE_ENV", "aws")
-    aws = defs()
-    assert "disk_space" not in {sensor.name for sensor in aws.sensors}
-    assert "old_runs" not in {schedule.job_name for schedule in aws.schedules}
+    for elsewhere in (of_components, defs()):
+        assert "disk_space" not in {sensor.name for sensor in elsewhere.sensors}
+        assert "old_runs" not in {schedule.job_name for schedule in elsewhere.schedules}
 
 
 def test_defs_alert_sensors_run_by_default(loaded):

@@ -40,9 +40,6 @@ def json_schema() -> str:
         {"type": environments.pop("type"), "additionalProperties": environments.pop("additionalProperties")},
         {"type": "string", "description": "File of the environments, beside lakehouse.yaml."},
     ]
-    for name in ("Topic", "Route"):
-        key = schema["$defs"][name]["properties"]["key"]
-        key["anyOf"] = [{"type": "string"}, {"type": key.pop("type"), "items": key.pop("items")}]
     return json.dumps(schema, indent=2) + "\n"
 
 

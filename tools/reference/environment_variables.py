@@ -12,7 +12,7 @@ from lakehouse.deploy.credentials import ADMIN_SECRET
 from tools.reference.markdown import code, page, table
 from tools.repository import PROJECT
 
-ENVIRONMENTS = PROJECT / "lakehouse/cli/starter/environments.yaml"
+ENVIRONMENTS = PROJECT / "lakehouse/config/starter/environments.yaml"
 
 _INTRODUCTION = """\
 An empty value of a variable `LAKEHOUSE_…` counts as none. The libraries of AWS, Confluent, Snowflake and Dagster read

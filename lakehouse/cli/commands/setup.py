@@ -6,17 +6,7 @@ import click
 
 from lakehouse.cli import console
 from lakehouse.config import loader
-
-SYSTEMS = {
-    "kafka": ("kafka", "bootstrap_servers"),
-    "registry": ("schema_registry", "url"),
-    "spark": ("spark", "remote"),
-    "catalog": ("catalog", "uri"),
-    "warehouse": ("catalog", "warehouse"),
-    "s3_endpoint": ("catalog", "s3_endpoint"),
-    "region": ("catalog", "region"),
-}
-"""The system and key of each option of `init`."""
+from lakehouse.config.new_project import Servers
 
 
 @click.command()
@@ -42,14 +32,10 @@ def init(folder: Path, **servers: str | None) -> None:
     """
     from lakehouse.cli.project import create
 
-    systems: dict[str, dict[str, str]] = {}
-    for option, value in servers.items():
-        if value:
-            system, key = SYSTEMS[option]
-            systems.setdefault(system, {"type": "sql"} if system == "catalog" else {})[key] = value
-    files = create(folder, {"dev": systems} if systems else None)
+    chosen = Servers(**servers)
+    files = create(folder, chosen)
     click.echo(f"Wrote {len(files)} files to {folder.resolve()}: {', '.join(files)}")
-    environment = " --env dev" if systems else ""
+    environment = " --env dev" if chosen.environments() else ""
     click.echo(f"Next: declare topics in lakehouse.yaml, and run `lakehouse{environment} validate`")
 
 
