@@ -100,6 +100,23 @@ def unless_continuous(entry: Topic) -> dg.AutomationCondition | None:
 
 
 @cache
+def when_missing() -> dg.AutomationCondition:
+    """Return the condition that requests the first run of a nightly asset together with the first run of its table.
+
+    Without it, the page of the asset would be empty until the night. `AutomationCondition.on_missing()` does not fit:
+    it never requests an asset that exists when it is first evaluated. With `newly_true()`, a failure does not request a
+    run at every tick: the nightly schedule repeats it.
+    """
+    missing = AC.missing() & ~AC.any_deps_missing()
+    return (
+        missing.newly_true().since(AC.newly_requested())
+        & missing  # a tick during the run sees the table without the asset, too
+        & ~AC.any_deps_in_progress()
+        & ~AC.in_progress()
+    ).with_label("when_missing")
+
+
+@cache
 def with_the_asset() -> dg.AutomationCondition:
     """Return the condition that runs a check in the same run as its asset.
 

@@ -44,6 +44,7 @@ def table_op(
     config: type[dg.Config] | None = None,
     *,
     may_skip: bool = False,
+    priority: int = 0,
 ) -> Callable[[Materialize], dg.AssetsDefinition]:
     """Return a decorator that makes a function the op that materializes an asset.
 
@@ -58,6 +59,7 @@ def table_op(
         check_specs: Checks whose results the function yields.
         config: Class of the run's configuration.
         may_skip: Whether the function may return no result, so that the asset is not materialized.
+        priority: Among the steps of a run that are ready, those with the highest priority begin.
     """
 
     def decorate(function: Materialize) -> dg.AssetsDefinition:
@@ -79,6 +81,7 @@ def table_op(
             config_schema=_schema(config) if config else None,
             required_resource_keys=set(resources),
             pool=pool,
+            tags={"dagster/priority": str(priority)} if priority else None,
         )
         return dg.AssetsDefinition(
             node_def=node,

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import dagster as dg
 
-from assets.entry import group, partitions, topic_of
+from assets.entry import group, partitions, topic_of, when_missing
 from assets.factories import CheckDefinition, asset_spec, dagster_failures, table_op
 from assets.results import as_table
 from lakehouse.config.checks import LEDGER
@@ -21,6 +21,9 @@ from resources.protocols import Resources
 
 if TYPE_CHECKING:
     from lakehouse.pipeline.ledger.reconciliation import ReconciliationReport
+
+AFTER_READERS = -1
+"""Priority of steps that nobody waits for: in the first run of a table, readers expose its rows before."""
 
 
 def dead_letters_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
@@ -77,6 +80,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         description=f"Records that each commit of {group(entry)} ingested, reconciled with rows and dead letters. The "
         "job ledger does it every day at 03:17 UTC.",
         kinds={"iceberg", "spark"},
+        automation_condition=when_missing(),
     )
 
     @table_op(
@@ -87,6 +91,7 @@ def ledger_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
             dg.AssetCheckSpec("reconciled", asset=key, description="Rows and dead letters match the commits.")
         ],
         config=Depth,
+        priority=AFTER_READERS,
     )
     def reconciled_ledger(
         context: dg.AssetExecutionContext, resources: Resources, config: Depth
@@ -154,9 +159,10 @@ def maintenance_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         description=f"Compacts {group(entry)}, expires its snapshots and deletes orphan files. The job maintenance "
         "does it every day at 02:17 UTC.",
         kinds={"iceberg", "spark"},
+        automation_condition=when_missing(),
     )
 
-    @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"))
+    @table_op(spec, pool=f"iceberg_{group(entry)}", resources=("catalog", "spark"), priority=AFTER_READERS)
     def maintenance(context: dg.AssetExecutionContext, resources: Resources) -> dg.MaterializeResult:
         from lakehouse.pipeline.clients import engine_client
         from lakehouse.pipeline.maintenance import maintain

@@ -3,9 +3,12 @@
 import dagster as dg
 import pytest
 
-from assets.entry import on_upstream_change, with_the_asset
+from assets.entry import on_upstream_change, when_missing, with_the_asset
 
-KAFKA, ICEBERG, GLUE, SNOWFLAKE = (dg.AssetKey(["t", system]) for system in ("kafka", "iceberg", "glue", "snowflake"))
+SYSTEMS = ("kafka", "iceberg", "glue", "snowflake", "ledger")
+KAFKA, ICEBERG, GLUE, SNOWFLAKE, LEDGER = (dg.AssetKey(["t", system]) for system in SYSTEMS)
+CHAIN = [ICEBERG, GLUE, SNOWFLAKE]
+"""The assets that each change of the topic updates."""
 
 
 class Ticks:
@@ -13,6 +16,7 @@ class Ticks:
 
     def __init__(self, check_condition=None):
         self.fails = False
+        self.ledger_fails = self.ticks_during_run = False
         self.instance = dg.DagsterInstance.ephemeral()
         self.cursor = None
         self.defs = self._definitions(check_condition)
@@ -23,6 +27,8 @@ class Ticks:
 
         @dg.asset(key=ICEBERG, deps=[KAFKA], automation_condition=on_upstream_change())
         def iceberg():
+            if self.ticks_during_run:
+                self.tick()
             if self.fails:
                 raise dg.Failure("on demand")
 
@@ -32,11 +38,18 @@ class Ticks:
         @dg.asset(key=SNOWFLAKE, deps=[GLUE], automation_condition=on_upstream_change())
         def snowflake(): ...
 
+        @dg.asset(key=LEDGER, deps=[ICEBERG], automation_condition=when_missing())
+        def ledger():
+            if self.ticks_during_run:
+                self.tick()
+            if self.ledger_fails:
+                raise dg.Failure("on demand")
+
         @dg.asset_check(asset=GLUE, name="points", blocking=True, automation_condition=check_condition)
         def points():
             return dg.AssetCheckResult(passed=True)
 
-        return dg.Definitions(assets=[kafka, iceberg, glue, snowflake], asset_checks=[points])
+        return dg.Definitions(assets=[kafka, iceberg, glue, snowflake, ledger], asset_checks=[points])
 
     def add_records(self):
         self.instance.report_runless_asset_event(dg.AssetMaterialization(KAFKA))
@@ -45,7 +58,7 @@ class Ticks:
         """Evaluate the conditions once and return the requested assets."""
         result = dg.evaluate_automation_conditions(self.defs, self.instance, cursor=self.cursor)
         self.cursor = result.cursor
-        return [key for key in (ICEBERG, GLUE, SNOWFLAKE) if result.get_num_requested(key)]
+        return [key for key in [*CHAIN, LEDGER] if result.get_num_requested(key)]
 
     def run(self, assets):
         """Run assets and their checks in one run that plans them, as the daemon does."""
@@ -61,15 +74,42 @@ def test_topic_update_runs_whole_chain_once():
     assert ticks.tick() == []
     ticks.add_records()
     requested = ticks.tick()
-    assert requested == [ICEBERG, GLUE, SNOWFLAKE]
+    assert requested == [*CHAIN, LEDGER]
     ticks.run(requested)
     assert ticks.tick() == []
+    ticks.add_records()
+    assert ticks.tick() == CHAIN
 
 
 def test_topic_with_data_before_deployment_is_ingested():
     ticks = Ticks(with_the_asset())
     ticks.add_records()
-    assert ticks.tick() == [ICEBERG, GLUE, SNOWFLAKE]
+    assert ticks.tick() == [*CHAIN, LEDGER]
+
+
+def test_ledger_of_table_before_deployment_runs_once():
+    ticks = Ticks(with_the_asset())
+    for key in (KAFKA, *CHAIN):
+        ticks.instance.report_runless_asset_event(dg.AssetMaterialization(key))
+    assert ticks.tick().count(LEDGER) == 1
+    ticks.run([LEDGER])
+    assert [LEDGER in ticks.tick() for _ in range(4)] == [False] * 4
+
+
+def test_first_run_of_ledger_is_requested_once_during_ticks():
+    ticks = Ticks(with_the_asset())
+    ticks.ticks_during_run = True
+    ticks.add_records()
+    ticks.run(ticks.tick())
+    assert [LEDGER in ticks.tick() for _ in range(4)] == [False] * 4
+
+
+def test_failed_first_run_of_ledger_is_left_to_the_night():
+    ticks = Ticks(with_the_asset())
+    ticks.ledger_fails = True
+    ticks.add_records()
+    ticks.run(ticks.tick())
+    assert [LEDGER in ticks.tick() for _ in range(4)] == [False] * 4
 
 
 @pytest.mark.parametrize("order", ["move run", "run move", "tick move run", "tick run move", "move tick run"])
