@@ -4,9 +4,11 @@ import gc
 import os
 import sys
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 
 import dagster as dg
+from dagster_shared.libraries import DagsterLibraryRegistry
 
 from assets import published_tables
 from assets.alerts import alert_failed_checks, alert_failed_runs
@@ -20,6 +22,7 @@ from assets.topics.confluent_state import CLUSTER, cluster_definitions
 from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import entry_definitions
 from assets.topics.upkeep_assets import nightly
+from lakehouse import DISTRIBUTION
 from lakehouse.config import snapshots
 from lakehouse.config.discovery import FILE, LOCAL, config_path, environment_name
 from lakehouse.config.model import Config
@@ -29,6 +32,9 @@ from resources.fixed_settings import with_fixed_settings
 
 _WORKING_DIRECTORY = Path(sys.path[0])
 """The working directory of the code location, which is first while Dagster imports this module, and only then."""
+
+# Dagster's page Deployment lists it beside those of Dagster's own packages.
+DagsterLibraryRegistry.register(DISTRIBUTION, version(DISTRIBUTION), is_dagster_package=False)
 
 JOB = "all_topics"
 """The job that materializes the assets of every topic, from Kafka to the readers."""

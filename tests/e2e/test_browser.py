@@ -2,10 +2,12 @@
 
 import json
 import os
+from importlib.metadata import version
 from urllib.parse import quote, urlsplit
 
 import pytest
 
+from lakehouse import DISTRIBUTION
 from lakehouse.local.dagster import ui_login
 from lakehouse.local.processes import process
 from tests.support.processes.dagster_stack import dagster_of
@@ -77,6 +79,19 @@ def test_dagster_request_of_image_or_form_changes_nothing(ui, token):
         form = Ask("POST", BY_GET, MUTATION, {"Content-Type": content_type})
         assert form.send(ui, **logged_in).status == 415
     assert not was_changed(ui, token)
+
+
+def test_deployment_shows_version_and_configuration(ui, token):
+    location = "... on RepositoryLocation { dagsterLibraryVersions { name version } }"
+    entries = f"locationEntries {{ displayMetadata {{ key value }} locationOrLoadError {{ {location} }} }}"
+    response = ask(f"{{ workspaceOrError {{ ... on Workspace {{ {entries} }} }} }}").send(ui, **ui_login.bearer(token))
+    [entry] = json.loads(response.text)["data"]["workspaceOrError"]["locationEntries"]
+    libraries = {
+        library["name"]: library["version"] for library in entry["locationOrLoadError"]["dagsterLibraryVersions"]
+    }
+    assert libraries[DISTRIBUTION] == version(DISTRIBUTION)
+    shown = {metadata["key"]: metadata["value"] for metadata in entry["displayMetadata"]}
+    assert (shown["configuration"], shown["environment"]) == (os.environ["LAKEHOUSE_CONFIG"], "local")
 
 
 def test_login_by_link_and_by_token_succeeds(page, stream, ui, token):

@@ -1,14 +1,15 @@
 """Dagster: a code server, which loads the definitions once for all, the webserver and the daemon."""
 
-import json
 import os
 import shutil
 import sys
 import time
 from pathlib import Path
 
+import yaml
+
 from lakehouse.config import snapshots
-from lakehouse.config.discovery import config_path, project
+from lakehouse.config.discovery import config_path, environment_name, project
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local import guard
 from lakehouse.local.dagster import ui_login
@@ -127,10 +128,9 @@ def _prepare(context: Context) -> None:
         run_tool("dagster-code", context.home, command, {"DAGSTER_HOME": str(fresh)})
         fresh.rename(folder)
     write_atomically(folder / "dagster.yaml", settings)
-    write_atomically(
-        _workspace(context),
-        f"load_from:\n  - grpc_server: {{socket: {json.dumps(str(_socket(context)))}, location_name: {LOCATION}}}\n",
-    )
+    shown = {"configuration": str(config_path()), "environment": environment_name()}
+    server = {"socket": str(_socket(context)), "location_name": LOCATION, "additional_metadata": shown}
+    write_atomically(_workspace(context), yaml.safe_dump({"load_from": [{"grpc_server": server}]}))
 
 
 def _definitions_loaded(url: str, token: str) -> bool:
