@@ -10,12 +10,12 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-
-from click.testing import CliRunner
 
 from tools.repository import PROJECT
 
@@ -74,15 +74,34 @@ def dg_project(folder: Path, variables: Mapping[str, str]) -> Iterator[Dg]:
 
 
 def main() -> None:
-    """Run commands until standard input ends."""
+    """Run commands until standard input ends.
+
+    Their output goes to a file, as that of other processes would: Dagster captures the descriptors of a step's logs.
+    """
     from dagster_dg_cli.cli import cli
 
-    for line in sys.stdin:
-        result = CliRunner().invoke(cli, json.loads(line))
-        failure = (
-            [] if isinstance(result.exception, SystemExit | None) else traceback.format_exception(result.exception)
-        )
-        print(json.dumps([result.exit_code, "".join([result.output, *failure])]), flush=True)
+    with os.fdopen(os.dup(1), "w") as answers:
+        for line in sys.stdin:
+            with tempfile.TemporaryFile("w+") as output:
+                for descriptor in (1, 2):
+                    os.dup2(output.fileno(), descriptor)
+                code = _code_of(partial(cli, json.loads(line)))
+                output.seek(0)
+                print(json.dumps([code, output.read()]), file=answers, flush=True)
+
+
+def _code_of(command: Callable[[], object]) -> int:
+    try:
+        command()
+    except SystemExit as end:
+        return int(end.code or 0)
+    except Exception:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    return 0
 
 
 if __name__ == "__main__":
