@@ -67,6 +67,7 @@ REST = (
     "tests/faults/test_glue_commits.py",
     "tests/faults/test_kafka_faults.py",
     "tests/faults/test_record_faults.py",
+    "tests/faults/test_rest_commits.py",
     "tests/faults/test_s3_and_registry.py",
     "tests/faults/test_table_changes.py",
     "tests/faults/test_unresponsive_systems.py",

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 import boto3
@@ -16,10 +16,12 @@ from lakehouse.core.tables import naming
 from lakehouse.pipeline.clients import Clients
 from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
+from tests.support.clouds.rest.client import CREDENTIAL
+from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
 from tests.support.servers.proxy import GLUE_STALE, Proxy, Request, Response
 from tests.support.topics import Stream
 
-Proxied = TypeVar("Proxied", "ProxiedStream", "GlueStream")
+Proxied = TypeVar("Proxied", "ProxiedStream", "GlueStream", "RestStream")
 
 
 class GlueCatalog(Catalog):
@@ -81,6 +83,48 @@ class GlueStream(Stream):
         catalog = load_catalog(
             "judge",
             type="glue",
+            **{"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]},
+        )
+        identifier = (self.namespace, name or self.topic.table)
+        return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
+
+
+@dataclass
+class RestStream(Stream):
+    """A stream whose catalog is a REST catalog, behind a proxy that lets in one client with short-lived tokens."""
+
+    server: Polaris = field(kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        catalog = self.resources.catalog
+        self.catalog = Catalog(
+            type="rest",
+            uri=self.server.address,
+            warehouse=WAREHOUSE,
+            credential=CREDENTIAL,
+            scope=SCOPE,
+            s3_endpoint=catalog.s3_endpoint,
+            region=catalog.region,
+        )
+
+    @property
+    def proxies(self) -> list[Proxy]:
+        return [self.server]
+
+    @property
+    def systems(self) -> Clients:
+        return replace(super().systems, catalog=self.catalog)
+
+    def table(self, name: str | None = None) -> Any:
+        catalog = load_catalog(
+            "judge",
+            type="rest",
+            uri=self.server.address,
+            warehouse=WAREHOUSE,
+            credential=CREDENTIAL,
+            scope=SCOPE,
+            **{"oauth2-server-uri": f"{self.server.address}/v1/oauth/tokens"},
             **{"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]},
         )
         identifier = (self.namespace, name or self.topic.table)
