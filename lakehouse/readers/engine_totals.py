@@ -78,7 +78,7 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
     """Count the rows of a metadata file's table and sum its columns: pyiceberg reads them, DuckDB adds them up."""
     import duckdb
 
-    table, snapshot_id = served(engine, topic, metadata_location, resources)
+    table, snapshot_id = served(engine, topic, ref, metadata_location, resources)
     columns = scales(topic, ref, table, resources)
     require_position_deletes(table, snapshot_id)
     # If there is no column to sum, any column will do to count the rows.
@@ -91,9 +91,9 @@ def query_totals(engine: str, topic: Topic, ref: TableRef, metadata_location: st
     return TableTotals.of(engine, snapshot_id, columns, row)
 
 
-def served(label: str, topic: Topic, metadata_location: str, resources: Resources) -> tuple[Table, int]:
+def served(label: str, topic: Topic, ref: TableRef, metadata_location: str, resources: Resources) -> tuple[Table, int]:
     """Return the table as a metadata file describes it, with the columns of that time, and its snapshot id."""
-    table = resources.catalog.table_at(metadata_location)
+    table = resources.catalog.table_at(metadata_location, ref)
     if table is None or table.metadata.current_snapshot_id is None:
         fault = "has no snapshot" if table else "was deleted"
         raise LakehouseError(

@@ -34,9 +34,9 @@ class Registration:
     """The number of rows; None if the reader did not count them."""
 
     @staticmethod
-    def of(metadata_location: str, resources: Resources, rows: int | None = None) -> Registration:
-        """Return the state that a metadata file describes."""
-        table = resources.catalog.table_at(metadata_location)
+    def of(metadata_location: str, ref: TableRef, resources: Resources, rows: int | None = None) -> Registration:
+        """Return the state that a metadata file of a table describes."""
+        table = resources.catalog.table_at(metadata_location, ref)
         return Registration(metadata_location, table.metadata.current_snapshot_id if table else None, rows)
 
 
@@ -222,10 +222,10 @@ class MetadataPointer(Reader):
             location = pointer.metadata_location
             # The pointer was looked up after the table was loaded, so another process may have published since.
             if is_current(self.label, location, resources.catalog, table, is_own=pointer.is_own):
-                return Registration.of(location, resources)
+                return Registration.of(location, ref, resources)
         location = self.point(topic, ref, table, resources, pointer)
         return Registration(location, table.metadata.current_snapshot_id)
 
     def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         pointer = self.look_up(ref, resources)
-        return Registration.of(pointer.metadata_location, resources) if pointer else None
+        return Registration.of(pointer.metadata_location, ref, resources) if pointer else None

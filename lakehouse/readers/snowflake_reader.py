@@ -50,12 +50,12 @@ class SnowflakeReader(Reader):
     def current(self, ref: TableRef, resources: Resources) -> Registration | None:
         # This uses no warehouse.
         location = _snowflake(resources).metadata_location(*ref.shown)
-        return Registration.of(location, resources) if location else None
+        return Registration.of(location, ref, resources) if location else None
 
     def counted(self, ref: TableRef, resources: Resources) -> Registration | None:
         # The number of rows requires a warehouse.
         state = _snowflake(resources).table_state(*ref.shown)
-        return Registration.of(state.metadata_location, resources, state.row_count) if state else None
+        return Registration.of(state.metadata_location, ref, resources, state.row_count) if state else None
 
     def dataset(self, ref: TableRef, resources: Resources) -> tuple[str, str]:
         snowflake = _snowflake(resources)
@@ -90,7 +90,7 @@ class SnowflakeReader(Reader):
         # The query is repeated if the table was refreshed meanwhile.
         for _ in range(ATTEMPTS):
             before = self.require(topic, ref, resources)
-            table, snapshot_id = served(self.label, topic, before.metadata_location, resources)
+            table, snapshot_id = served(self.label, topic, ref, before.metadata_location, resources)
             columns = scales(topic, ref, table, resources)
             quoted = {column: SNOWFLAKE.identifier(naming.snowflake_name(column)) for column in columns}
             sums = "".join(f", SUM({quoted[column]}::NUMBER(38,{scale}))" for column, scale in columns.items())

@@ -151,12 +151,15 @@ class Catalog(CatalogSettings):
             except NoSuchTableError:
                 return None
 
-    def table_at(self, metadata_location: str) -> Table | None:
-        """Return a table as a metadata file describes it; None if the file was deleted, as maintenance does."""
-        from pyiceberg.table import StaticTable
+    def table_at(self, metadata_location: str, ref: TableRef) -> Table | None:
+        """Return a table as a metadata file describes it; None if the file was deleted, as maintenance does.
 
+        Args:
+            metadata_location: The file.
+            ref: The name of the table in this catalog.
+        """
         with self.translate_errors(), suppress(FileNotFoundError):
-            return StaticTable.from_metadata(metadata_location, self.file_io())
+            return self.backend.table_at(self, self.iceberg(), metadata_location, ref)
         return None
 
     def refreshed(self, table: Table) -> Table:

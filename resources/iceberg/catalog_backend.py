@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -69,6 +69,11 @@ class CatalogSettings(dg.ConfigurableResource):
     )
     headers: str | None = Field(
         None, description="For `rest`: headers of each request, as `NAME=VALUE, NAME=VALUE`. They are not secret."
+    )
+    access_delegation: Literal["none", "vended-credentials"] = Field(
+        "none",
+        description="For `rest`: `vended-credentials` if the catalog issues credentials for the files of each table, "
+        "which the clients renew, or `none`: the credentials of the environment apply.",
     )
     s3_endpoint: str | None = masked_field(None, "Address of S3, if it is not AWS.")
     region: str | None = Field(None, description="AWS region of S3 and Glue.")
@@ -149,6 +154,17 @@ class CatalogBackend(ABC):
         from pyiceberg.catalog import load_catalog
 
         return load_catalog(naming.CATALOG, **properties)
+
+    def table_at(self, catalog: CatalogSettings, iceberg: IcebergCatalog, location: str, ref: TableRef) -> Table:
+        """Return a table as a metadata file describes it.
+
+        Args:
+            location: The metadata file.
+            ref: The name of the table in the catalog.
+        """
+        from pyiceberg.table import StaticTable
+
+        return StaticTable.from_metadata(location, self.file_io(catalog))
 
     def folder(self, catalog: CatalogSettings, table: Table) -> str:
         """Return a folder that contains the table and all others of the catalog."""

@@ -41,7 +41,7 @@ def is_current(reader: str, registered: str, catalog: Catalog, table: Table, *, 
     newest = catalog.load(TableRef(*table.name())) or table
     if registered in {newest.metadata_location, *_log(newest)}:
         return True
-    registered_table = catalog.table_at(registered)
+    registered_table = catalog.table_at(registered, TableRef(*table.name()))
     if registered_table is None:
         return False
     expected, actual = table.metadata, registered_table.metadata

@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
     CommitStateUnknownException,
     RESTError,
@@ -19,6 +20,8 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TooManyRequestsError,
 )
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import StaticTable, Table
 from requests import RequestException
 
 from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable
@@ -26,12 +29,11 @@ from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.http_json import ClientCredentials
 from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
-from resources.iceberg.rest_client import LOGIN, TIMEOUT_SECONDS, Login
-from resources.iceberg.rest_settings import headers_of
+from resources.iceberg.rest_client import DELEGATION_HEADER, LOGIN, TIMEOUT_SECONDS, Login
+from resources.iceberg.rest_settings import VENDED, headers_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
-    from pyiceberg.table import Table
 
 SYSTEM = "The REST catalog"
 DEFAULT_SCOPE = "catalog"
@@ -66,6 +68,14 @@ class RestBackend(CatalogBackend):
         elif catalog.token:
             settings |= {"token": f"env:{TOKEN_VARIABLE}", "token-refresh-enabled": "false"}
         return settings | _common(catalog)
+
+    def table_at(self, catalog: CatalogSettings, iceberg: IcebergCatalog, location: str, ref: TableRef) -> Table:
+        if catalog.access_delegation != VENDED:
+            return super().table_at(catalog, iceberg, location, ref)
+        # The credentials are issued with the table.
+        io = iceberg.load_table(ref.identifier).io
+        metadata = FromInputFile.table_metadata(io.new_input(location))
+        return StaticTable(ref.identifier, metadata, location, io, NoopCatalog(naming.CATALOG))
 
     def folder(self, catalog: CatalogSettings, table: Table) -> str:
         # The warehouse of most servers is a name, and the server chooses the folder.
@@ -102,6 +112,8 @@ def _common(catalog: CatalogSettings) -> dict[str, str]:
     """Return the properties that pyiceberg and Spark have in common."""
     headers = {f"header.{name}": value for name, value in headers_of(catalog.headers or "").items()}
     prefix = {"prefix": catalog.prefix} if catalog.prefix else {}
+    if catalog.access_delegation == VENDED:
+        headers[f"header.{DELEGATION_HEADER}"] = VENDED
     return {"uri": (catalog.uri or "").rstrip("/")} | prefix | headers
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from functools import partial
+import time
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.rest.auth import AuthManager, AuthManagerAdapter
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.table import Table
 from requests import Session
 
 from resources.http_json import ClientCredentials
+from resources.iceberg.rest_settings import VENDED
 
 TIMEOUT_SECONDS = 30
+DELEGATION_HEADER = "X-Iceberg-Access-Delegation"
+EXPIRY = "s3.session-token-expires-at-ms"
+"""Property of a table with the time at which its credentials expire (Apache Iceberg, S3FileIOProperties)."""
+RENEWAL_SECONDS = 300
+"""Credentials are renewed this long before they expire, or at half of their lifetime if that is shorter."""
 LOGIN = "lakehouse.login"
 """Property of `LakeRestCatalog` with its `Login`."""
 
@@ -47,6 +57,42 @@ class Login(AuthManager):
             self._token = self._client.token(refused=self._token)
 
 
+class VendedFiles(PyArrowFileIO):
+    """The files of one table, with credentials that the catalog issued for it."""
+
+    def __init__(self, properties: dict[str, str], renewed: Callable[[], dict[str, str]]):
+        """
+        Args:
+            properties: The properties of the files with the credentials.
+            renewed: Returns them with new credentials.
+        """
+        super().__init__(properties)
+        self._renewed = renewed
+        self._renew_at = self._next_renewal()
+
+    def new_input(self, location: str) -> Any:
+        self._renew()
+        return super().new_input(location)
+
+    def new_output(self, location: str) -> Any:
+        self._renew()
+        return super().new_output(location)
+
+    def delete(self, location: Any) -> None:
+        self._renew()
+        super().delete(location)
+
+    def _renew(self) -> None:
+        if time.time() > self._renew_at:
+            self.properties = self._renewed()
+            self.fs_by_scheme = lru_cache(self._initialize_fs)
+            self._renew_at = self._next_renewal()
+
+    def _next_renewal(self) -> float:
+        expiry, now = float(self.properties.get(EXPIRY) or "inf") / 1000, time.time()
+        return max(expiry - RENEWAL_SECONDS, (now + expiry) / 2)
+
+
 class LakeRestCatalog(LimitedRestCatalog):
     """The catalog of the tables. Its properties, which pyiceberg copies to the clients of files, contain no login."""
 
@@ -58,9 +104,20 @@ class LakeRestCatalog(LimitedRestCatalog):
         session = super()._create_session()
         self._auth_manager = self._login
         session.auth = AuthManagerAdapter(self._login)
-        # By default, pyiceberg requests credentials for files.
-        del session.headers["X-Iceberg-Access-Delegation"]
+        if not self._vends:
+            # By default, pyiceberg requests credentials for files.
+            session.headers.pop(DELEGATION_HEADER, None)
         return session
+
+    @property
+    def _vends(self) -> bool:
+        return self.properties.get(f"header.{DELEGATION_HEADER}") == VENDED
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: Any) -> Table:
+        table = super()._response_to_table(identifier_tuple, table_response)
+        if self._vends:
+            table.io = VendedFiles(table.io.properties, lambda: self.load_table(identifier_tuple).io.properties)
+        return table
 
     def _refresh_token(self) -> None:
         # pyiceberg calls this after status 401 and 419, and repeats the request once.

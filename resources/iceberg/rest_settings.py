@@ -9,9 +9,13 @@ from urllib.parse import urlsplit
 import dagster as dg
 
 from lakehouse.config.environment import EnvRef
+from lakehouse.core.text import did_you_mean
 
-REST_KEYS = ("credential", "token", "oauth2_server_uri", "scope", "prefix", "headers")
+REST_KEYS = ("credential", "token", "oauth2_server_uri", "scope", "prefix", "headers", "access_delegation")
 """Keys of `catalog` for `type: rest`."""
+
+NONE, VENDED = "none", "vended-credentials"
+"""The values of `access_delegation`."""
 
 SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie")
 OWN_HEADERS = ("x-iceberg-access-delegation", "content-type", "user-agent", "x-client-version", "idempotency-key")
@@ -32,7 +36,7 @@ def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     Args:
         settings: The declared settings by key. The value of a reference to a variable is unknown.
     """
-    type_, declared = settings.get("type"), [key for key in REST_KEYS if settings.get(key)]
+    type_, declared = settings.get("type"), [key for key in REST_KEYS if settings.get(key) not in (None, "", NONE)]
     if _is_reference(type_):
         return
     if type_ != "rest":
@@ -52,6 +56,14 @@ def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             yield key, "it has no effect without `credential`. Add that, or remove this key"
     if credential and not _is_reference(credential) and not all(str(credential).partition(":")):
         yield "credential", "the client has no id or no secret. Write `id:secret` into the variable"
+    delegation = settings.get("access_delegation") or NONE
+    if not _is_reference(delegation) and delegation not in (NONE, VENDED):
+        hint = did_you_mean(str(delegation), (NONE, VENDED))
+        yield "access_delegation", f"unknown value '{delegation}'.{hint} Known values: {NONE}, {VENDED}"
+    if delegation == VENDED:
+        for key in ("role_arn", "maintenance_role_arn", "reader_role_arn"):
+            if settings.get(key):
+                yield key, f"with `access_delegation: {VENDED}`, the catalog issues the credentials. Remove it"
     if not _is_reference(settings.get("headers")):
         yield from (("headers", fault) for fault in _header_faults(str(settings.get("headers") or "")))
 

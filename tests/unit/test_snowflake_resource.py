@@ -93,7 +93,7 @@ def test_query_totals_reads_the_database_as_it_is_written(tmp_path: Path):
     account._answers = repeat(3)
     metadata = SimpleNamespace(current_snapshot_id=7)
     exposed = SimpleNamespace(metadata=metadata, schema=Schema, current_snapshot=lambda: metadata)
-    catalog = SimpleNamespace(table_at=lambda _: exposed, load=lambda _: exposed)
+    catalog = SimpleNamespace(table_at=lambda *_: exposed, load=lambda _: exposed)
     resources: Any = SimpleNamespace(snowflake=account, catalog=catalog)
     totals = SnowflakeReader().query_totals(Topic(name="t"), TableRef("s", "t"), resources)
     assert (totals.rows, totals.snapshot_id) == (3, 7)

@@ -15,12 +15,16 @@ import secrets
 import socket
 import sqlite3
 import threading
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import pytest
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 
 from lakehouse.local import jars
 from lakehouse.local.home import Home
@@ -32,6 +36,14 @@ from tests.support.servers.proxy import Proxy, Request, Response
 
 WAREHOUSE = "trades"
 SCOPE = "PRINCIPAL_ROLE:ALL"
+
+
+OF_SIGNATURE = (
+    *("authorization", "x-amz-security-token", "x-amz-date", "x-amz-content-sha256", "x-amz-decoded-content-length"),
+    *("x-amz-trailer", "x-amz-sdk-checksum-algorithm", "content-encoding", "content-length", "host"),
+    *("expect", "connection", "transfer-encoding"),
+)
+"""Headers of a request to S3 that its signature, or the encoding of its body, depends on."""
 
 
 class Catalog(Proxy):
@@ -175,6 +187,104 @@ class Polaris(Catalog):
         else:
             self.register(namespace, name, payload["metadata-location"])
         return 204, [], b""
+
+
+class Vending(Polaris):
+    """A catalog that issues short-lived credentials for the files of each table, which `storage` enforces.
+
+    References: Apache Iceberg, open-api/rest-catalog-open-api.yaml (LoadTableResult, loadCredentials) and
+    VendedCredentialsProvider.
+    """
+
+    def __init__(self, target: str, database: Path):
+        super().__init__(target, database)
+        self.storage = VendedStorage()
+        self.lifetime = 900.0
+        """Seconds until new credentials expire."""
+        self.renewals = 0
+        """The number of requests for new credentials of a table, without the table."""
+
+    def __exit__(self, *error: object) -> None:
+        self.storage.__exit__(*error)
+        super().__exit__(*error)
+
+    def respond(self, request: Request) -> Response:
+        path = urlsplit(request.path).path
+        if header(request, "x-iceberg-access-delegation") != "vended-credentials":
+            return error(400, "BadRequestException", "This client does not ask for credentials")
+        if path.endswith("/credentials"):
+            self.renewals += 1
+            issued = self.storage.issue(self.lifetime)
+            return json_response(200, {"storage-credentials": [{"prefix": "s3://", "config": issued}]})
+        # Compressed responses cannot be changed.
+        headers = [(name, value) for name, value in request.headers if name.lower() != "accept-encoding"]
+        status, headers, body = super().respond(replace(request, headers=headers))
+        table = re.fullmatch(rf"/(v1/{WAREHOUSE}/namespaces/[^/]+/tables)(/[^/]+)?", path)
+        loaded = json.loads(body) if table and status == 200 and request.method in ("GET", "POST") else {}
+        if "metadata" not in loaded:
+            return status, headers, body
+        name = table[2] or f"/{json.loads(request.body)['name']}"
+        config = {
+            "s3.endpoint": self.storage.address,
+            "s3.path-style-access": "true",
+            "client.refresh-credentials-endpoint": f"{table[1]}{name}/credentials",
+            **self.storage.issue(self.lifetime),
+        }
+        return json_response(200, loaded | {"config": config})
+
+
+class VendedStorage(Proxy):
+    """S3 that accepts only the credentials that a catalog issued, until they expire."""
+
+    def __init__(self):
+        super().__init__(os.environ["AWS_ENDPOINT_URL_S3"])
+        self._expiry: dict[str, float] = {}
+        self.tokens: set[str] = set()
+        """The credentials that were used."""
+        self.refusals: list[str] = []
+        """The refused requests."""
+
+    def issue(self, seconds: float) -> dict[str, str]:
+        """Return new credentials, as properties of Iceberg's clients."""
+        token, expiry = f"vended-{secrets.token_hex()}", time.time() + seconds
+        self._expiry[token] = expiry
+        return {
+            "s3.access-key-id": f"id-of-{token}",
+            "s3.secret-access-key": f"key-of-{token}",
+            "s3.session-token": token,
+            "s3.session-token-expires-at-ms": str(int(expiry * 1000)),
+        }
+
+    def forward(self, request: Request) -> Response:
+        token = header(request, "x-amz-security-token")
+        if time.time() > self._expiry.get(token, 0):
+            self.refusals.append(f"{request.method} {request.path} with {token[:12] or 'no token'}")
+            body = b"<?xml version='1.0'?><Error><Code>ExpiredToken</Code><Message>expired</Message></Error>"
+            return 403, [("Content-Type", "application/xml"), ("Content-Length", str(len(body)))], body
+        self.tokens.add(token)
+        return super().forward(self._signed_again(request))
+
+    def _signed_again(self, request: Request) -> Request:
+        """Return a request with the signature of the server's own keys, since that server knows no others."""
+        headers = {name.lower(): value for name, value in request.headers}
+        body = _unchunked(request.body) if "STREAMING" in headers.get("x-amz-content-sha256", "") else request.body
+        kept = {name: value for name, value in headers.items() if name not in OF_SIGNATURE}
+        if encoding := headers.get("content-encoding", "").replace("aws-chunked", "").strip(","):
+            kept["content-encoding"] = encoding
+        signed = AWSRequest(request.method, f"http://{self._host}{request.path}", kept | {"host": self._host}, body)
+        keys = Credentials(os.environ["AWS_ACCESS_KEY_ID"], os.environ["AWS_SECRET_ACCESS_KEY"])
+        S3SigV4Auth(keys, "s3", os.environ["AWS_REGION"]).add_auth(signed)
+        return replace(request, headers=list(signed.headers.items()), body=body)
+
+
+def _unchunked(body: bytes) -> bytes:
+    """Return the content of a body in S3's encoding of signed chunks."""
+    content = b""
+    while True:
+        line, _, body = body.partition(b"\r\n")
+        if not (size := int(line.partition(b";")[0], 16)):
+            return content
+        content, body = content + body[:size], body[size + 2 :]
 
 
 def _basic(request: Request) -> str:
