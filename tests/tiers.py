@@ -74,6 +74,7 @@ REST = (
     "tests/integration/test_change_events.py",
     "tests/integration/test_debezium_connector.py",
     "tests/integration/test_exactly_once.py",
+    "tests/integration/test_external_maintenance.py",
     "tests/integration/test_rest_vending.py",
     "tests/integration/test_shared_cluster.py",
     "tests/integration/test_stalled_spark.py",

@@ -252,6 +252,12 @@ class TopicSettings(ConfigModel):
     )
     sort_by: tuple[str, ...] = Field((), description="Sort order of rows in files, such as `symbol` or `price desc`.")
     retention: Retention = Field(Retention(), description="Retention of records, rows and snapshots.")
+    maintenance: Literal["lakehouse", "external"] = Field(
+        "lakehouse",
+        description="What compacts the table, expires its snapshots and deletes orphan files: `lakehouse`, or "
+        "`external`, a service of the catalog or of the storage. Either way, lakehouse drops abandoned branches and "
+        "deletes rows according to `retention.rows`.",
+    )
     target_file_mb: int = Field(
         128, ge=1, le=1_000_000, description="Size of data files after compaction, in megabytes."
     )

@@ -178,6 +178,8 @@ def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[Fault]:
     if topic.deletes_rows and "kafka_timestamp" not in topic.metadata.names:
         problem = "no row would be deleted, because the table has no Kafka timestamp"
         yield ("retention", "rows"), f"{problem}. Add 'timestamp' to 'metadata.columns', or remove this key"
+    if topic.maintenance == "external":
+        yield from _external_maintenance_faults(topic)
     yield from ((("sensitive",), message) for message in _sensitive_faults(topic))
     if topic.subject_strategy != "topic" and not topic.record:
         yield ("subject_strategy",), "this strategy names subjects by record type. Add 'record: <full name>'"
@@ -203,6 +205,17 @@ def _topic_faults(topic: Topic, tables: Mapping[str, Topic]) -> Iterator[Fault]:
                 if key == "partition_by" and parsed.transform != "bucket" and _is_sensitive(topic, parsed.column):
                     problem = f"file names would contain values of the sensitive column '{parsed.column}'"
                     yield (key,), f"{problem}. Write bucket(16, {parsed.column}), or use another column"
+
+
+def _external_maintenance_faults(topic: Topic) -> Iterator[Fault]:
+    """Yield settings of the maintenance that another service does."""
+    if not topic.is_ingested:
+        yield ("maintenance",), "Tableflow maintains its tables itself. Remove 'maintenance'"
+    declared = topic.model_fields_set, topic.retention.model_fields_set
+    set_here: list[Location] = [("target_file_mb",)] if "target_file_mb" in declared[0] else []
+    set_here += [("retention", key) for key in ("snapshots", "min_snapshots") if key in declared[1]]
+    for location in set_here:
+        yield location, "it has no effect with 'maintenance: external'. Remove it, and set it in that service"
 
 
 def _sensitive_faults(topic: Topic) -> Iterator[str]:

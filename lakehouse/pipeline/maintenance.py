@@ -146,6 +146,9 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orp
         recorded_settings.require_same(topic, loaded())
     if first and stamp and work.delete_rows(ref, stamp, first):
         yield f"deleted rows older than {keep.rows}"
+    if topic.maintenance == "external":
+        yield "left compaction, expiry and orphan files to the service that maintains the table"
+        return
     require_position_deletes(loaded())
     small = sum(task.file.file_size_in_bytes < SMALL * topic.target_file_bytes for task in loaded().scan().plan_files())
     if small > 1 or size(loaded()).delete_files:

@@ -267,7 +267,8 @@ class Scheduler:
             state.batch_limit = next_bound(limit, published.batch.offsets, now - began, most)
             # Maintenance, or a table that was created again, leaves fewer files.
             state.data_files = min(state.data_files, published.data_files)
-            if published.data_files - state.data_files >= FILES_PER_COMPACTION and name not in self._compactions:
+            is_due = published.data_files - state.data_files >= FILES_PER_COMPACTION
+            if is_due and name not in self._compactions and self.topics[name].maintenance == "lakehouse":
                 self._compactions.append(name)
         # A topic that is at least one full batch behind only waits for its next turn, without a minimum interval.
         not_before = began + EVERY_SECONDS if behind < limit and not self.once else now

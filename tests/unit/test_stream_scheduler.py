@@ -255,6 +255,13 @@ def test_compaction_blocks_turns_only_of_upsert_topic(settings, turns):
     assert {stream.acquire(20.0), stream.acquire(20.0)} == {"a", "b"}
 
 
+def test_compaction_of_external_maintenance_is_never_due():
+    stream = scheduler(topic("a", maintenance="external"))
+    stream.set_ends("a", "id", {0: 5}, 0.0)
+    serve(stream, "a", {0: 5}, 0.0, published({0: 0}, {0: 5}, data_files=FILES_PER_COMPACTION))
+    assert stream.next_compaction() is None
+
+
 def test_compaction_waits_for_turn_of_upsert_topic():
     stream = scheduler(topic("a", mode="upsert", key="id"))
     stream.set_ends("a", "id", {0: 5}, 0.0)
