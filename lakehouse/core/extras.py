@@ -9,6 +9,8 @@ from lakehouse.core.errors import LakehouseError
 MODULES = {
     "dagster_aws": "aws",
     "dagster_graphql": "local",
+    "dagster_k8s": "kubernetes",
+    "dagster_postgres": "postgresql",
     "dagster_snowflake": "snowflake",
     "fakesnow": "local",
     "httpcore2": "local",

@@ -83,7 +83,7 @@ def test_extras_table_agrees_with_metadata():
     owners = packages_distributions()
     declared: dict[str, set[str]] = {}
     for required in map(Requirement, distribution(DISTRIBUTION).requires or ()):
-        for extra in ("aws", "local", "postgresql", "snowflake"):
+        for extra in ("aws", "kubernetes", "local", "postgresql", "snowflake"):
             if required.marker and required.marker.evaluate({"extra": extra}):
                 declared.setdefault(canonicalize_name(required.name), set()).add(extra)
     for module, extra in extras.MODULES.items():
