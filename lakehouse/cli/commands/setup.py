@@ -1,5 +1,6 @@
 """The commands before the first ingestion: `lakehouse init` and `lakehouse doctor`. They need no extra."""
 
+import os
 from pathlib import Path
 
 import click
@@ -40,14 +41,15 @@ def init(folder: Path, **servers: str | None) -> None:
 
 
 @click.command()
-@click.option("--env", "environment", help="Check the AWS identities of this environment instead of the stack.")
+@click.option("--env", "environment", help="Check this environment instead of the stack.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def doctor(environment: str | None, as_json: bool) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
 
     With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, that
     Spark's executors read a table with the role of ingestion, and that no derived topic or topic of dead letters has
-    messages of another table, such as one of another environment.
+    messages of another table, such as one of another environment. If DAGSTER_HOME is set, also compare that instance
+    of Dagster with the settings that runs need: concurrency pools, run monitoring, time limits and run retries.
 
     \b
     Exit code 0: every check passed. 1: a check failed.
@@ -55,13 +57,16 @@ def doctor(environment: str | None, as_json: bool) -> None:
     if environment:
         import dagster as dg
 
+        from lakehouse.cli.dagster_doctor import examine_dagster
         from lakehouse.deploy.verification.role_diagnosis import examine
         from lakehouse.pipeline.bookmark_owners import examine_bookmarks
         from resources.build import build_resources
 
-        config = loader.load(environment=environment)
+        os.environ["LAKEHOUSE_ENV"] = environment
+        config = loader.load()
         with dg.build_resources(build_resources(config, environment)) as resources:
             diagnostics = [*examine(config, resources), *examine_bookmarks(config, resources)]
+        diagnostics += examine_dagster(config)
     else:
         from lakehouse.local import doctor
         from lakehouse.local.home import Home
