@@ -39,6 +39,7 @@ def instance(tmp_path_factory):
         database = sqlalchemy.make_url(url)
         for name, value in {
             "DAGSTER_HOME": str(home),
+            "DAGSTER_GRPC_TIMEOUT_SECONDS": "180",
             "DAGSTER_POSTGRES_HOST": database.host,
             "DAGSTER_POSTGRES_PORT": str(database.port),
             "DAGSTER_POSTGRES_USER": database.username,
