@@ -36,14 +36,18 @@ def test_documented_address_is_accepted_by_pyspark():
     assert (channel.host, channel.secure, channel.token) == ("spark.example.com", True, "SECRET")
 
 
+def submitted(arguments, folder):
+    """Let spark-submit parse options in a folder: `--version` takes effect only after all were parsed."""
+    java = spark_java("org.apache.spark.deploy.SparkSubmit", *arguments, "--version", heap="256m")
+    return subprocess.run(java, cwd=folder, env=spark_environment(), capture_output=True, text=True, timeout=120)
+
+
 @pytest.mark.parametrize("command", blocks("sh submit"))
 def test_documented_command_is_accepted_by_spark_submit(command, tmp_path):
-    """`--version` takes effect only after all options were parsed."""
     program, *arguments, resource = shlex.split(command.replace("\\\n", ""))
     assert (program, resource) == ("spark-submit", "spark-internal")
     (tmp_path / "lakehouse-spark.conf").write_text(*blocks("properties"))
-    java = spark_java("org.apache.spark.deploy.SparkSubmit", *arguments, "--version", heap="256m")
-    result = subprocess.run(java, cwd=tmp_path, env=spark_environment(), capture_output=True, text=True, timeout=120)
+    result = submitted(arguments, tmp_path)
     assert result.returncode == 0 and "version 4.1" in result.stderr, result.stderr
 
 
