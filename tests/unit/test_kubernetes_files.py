@@ -103,7 +103,16 @@ def test_stream_command_is_accepted():
     context = main.make_context(program, [*arguments], resilient_parsing=True)
     name, command, rest = main.resolve_command(context, [*context._protected_args, *context.args])
     assert name == "stream" and command is not None
-    assert command.make_context("stream", [*rest]).params["topics"] == ("orders", "payments")
+    parameters = command.make_context("stream", [*rest]).params
+    assert (parameters["topics"], parameters["metrics"]) == (("orders", "payments"), ("0.0.0.0", 9464))  # noqa: S104 (of a pod)
+
+
+def test_probes_and_prometheus_reach_port_of_metrics():
+    [container] = pods()["stream-orders"]["containers"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": 9464}]
+    paths = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
+    assert {path["port"] for path in paths.values()} == {"metrics"}
+    assert (paths["livenessProbe"]["path"], paths["readinessProbe"]["path"]) == ("/healthz", "/readyz")
 
 
 def test_stream_outlives_its_batches_when_it_is_stopped():
