@@ -20,6 +20,7 @@ from resources.masked_field import is_secret
 Client = TypeVar("Client")
 VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-(.*))?\})")
 """A reference to a variable in the syntax of shells, which lakehouse.yaml does not have."""
+IN_FILE = "the file contains a secret"
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -134,7 +135,7 @@ def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVa
         if name not in fields:
             yield (name,), f"unknown key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
         elif is_secret(fields[name], value):
-            problem = "the file contains a secret. Nothing was changed. Remove it, write {env: NAME} without a default"
+            problem = f"{IN_FILE}. Nothing was changed. Remove it, write {{env: NAME}} without a default"
             yield (name,), f"{problem} and set that variable, and replace the secret if the file was shared"
         elif isinstance(value, str) and (variable := VARIABLE.fullmatch(value)):
             default = f", default: {variable[3]!r}" if variable[3] else ""
@@ -150,6 +151,12 @@ def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVa
         yield (), f"{', '.join(missing)} missing. Add it, or {{env: NAME}}{meaning}"
 
 
+def setting_faults(name: str, settings: Mapping[str, SettingValue]) -> list[Fault]:
+    """Return the faults of some settings of a system, each at its key. Further settings may be missing."""
+    cls = system(name, settings)
+    return [(at, text) for at, text in (*_faults(cls, settings), *_forms(cls, settings)) if at]
+
+
 def _forms(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingValue]) -> Iterator[Fault]:
     """Yield the settings that do not have the form of their key, without the values of those that may be secrets."""
     types = getattr(cls, "TYPES", "")
@@ -160,7 +167,7 @@ def _forms(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVal
         if value is None or value == "" or VARIABLE.fullmatch(str(value)) or form.accepts(str(value)):
             continue
         extra = cls.model_fields[name].json_schema_extra
-        is_masked = isinstance(extra, dict) and "dagster__is_secret" in extra
+        is_masked = "@" in str(value) or (isinstance(extra, dict) and "dagster__is_secret" in extra)
         yield (name,), f"must be {form.text}{'' if is_masked else f', but is {value!r}'}. {form.remedy(str(value))}"
 
 

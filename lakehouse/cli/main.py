@@ -1,6 +1,7 @@
 """The command line `lakehouse`, with the list of its commands."""
 
 import os
+import re
 import signal
 import sys
 from contextlib import suppress
@@ -90,7 +91,7 @@ class _Commands(click.Group):
             with boundary.traces_in_log(), progress.shown(), extras.explained():
                 return super().invoke(ctx)
         except click.ClickException as error:
-            vars(error)["message"] = visible(error.message)
+            vars(error)["message"] = visible(error.message + self._place_of_option(ctx, error))
             raise
         except KeyboardInterrupt:
             echo("Interrupted", err=True)
@@ -99,6 +100,18 @@ class _Commands(click.Group):
             if shown := boundary.to_click(error):
                 raise shown from error
             raise
+
+    def _place_of_option(self, ctx: click.Context, error: click.ClickException) -> str:
+        """Return where to write an option of `lakehouse` itself that was written after the command; else ''."""
+        command = ctx.invoked_subcommand
+        options = {name: option for option in self.params for name in option.opts}
+        if isinstance(error, click.NoSuchOption) and (option := options.get(error.option_name)):
+            vars(error)["possibilities"] = None
+            value = f" {option.metavar}" if option.metavar else ""
+            return f" It is an option of lakehouse itself. Write `lakehouse {error.option_name}{value} {command}`"
+        if file := re.search(r"unexpected extra argument \((\S+\.ya?ml)\)", error.message):
+            return f". Write `lakehouse --config {file[1]} {command}` to use that file"
+        return ""
 
 
 @click.group(

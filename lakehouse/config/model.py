@@ -142,7 +142,8 @@ class Config(Declarations):
                 if isinstance(match, ConfigError):
                     raise match
                 return match
-            raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{did_you_mean(name, self.topics)}")
+            hint = " Separate names by spaces" if "," in name else did_you_mean(name, self.topics)
+            raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{hint}")
         return self.topics[name]
 
     def select(self, names: Collection[str], kafka_topics: Iterable[str]) -> list[Topic]:

@@ -32,13 +32,13 @@ class Servers(BaseModel):
     def environments(self) -> dict[str, Any] | None:
         """Return the content of environments.yaml: the environment `dev`; None for the embedded stack."""
         systems: dict[str, dict[str, str]] = {}
-        for option, (system, key) in _KEYS.items():
+        for option, (system, key) in KEYS.items():
             if address := getattr(self, option):
                 systems.setdefault(system, {"type": "sql"} if system == "catalog" else {})[key] = address
         return {"dev": systems} if systems else None
 
 
-_KEYS = {
+KEYS = {
     "kafka": ("kafka", "bootstrap_servers"),
     "registry": ("schema_registry", "url"),
     "spark": ("spark", "remote"),
@@ -81,14 +81,17 @@ def write_new(folder: Path, files: Mapping[str, str]) -> None:
         files: The texts of the files, by their paths in the folder.
 
     Raises:
-        LakehouseError: One of the files exists; nothing is written then.
+        LakehouseError: One of the files exists, and nothing is written then; or a file cannot be written.
     """
     if existing := [place for place in files if (folder / place).exists()]:
         raise LakehouseError(
             f"{folder.resolve()} has {', '.join(existing)} already", "Nothing was written", "Choose another folder"
         )
-    for place, text in files.items():
-        path = folder / place
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x") as file:
-            file.write(text)
+    try:
+        for place, text in files.items():
+            path = folder / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x") as file:
+                file.write(text)
+    except OSError as error:
+        raise LakehouseError(f"{path} cannot be written: {error.strerror}", remedy="Choose another folder") from error

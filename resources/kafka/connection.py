@@ -34,7 +34,7 @@ class KafkaConnection(dg.ConfigurableResource):
     """Settings of which one is required."""
     FORMS: ClassVar = {
         "bootstrap_servers": Form(
-            r"\s*[^\s,]+:\d+\s*(,\s*[^\s,]+:\d+\s*)*", "addresses as host:port, with commas between", "broker:9092"
+            r"\s*[^\s,@]+:\d+\s*(,\s*[^\s,@]+:\d+\s*)*", "addresses as host:port, with commas between", "broker:9092"
         ),
         "security_protocol": one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "sasl_mechanism": one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),

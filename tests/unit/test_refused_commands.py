@@ -49,3 +49,25 @@ def test_refused_command_prints_query_of_failing_rows(monkeypatch, tmp_path, com
 def test_unknown_command_suggests_a_similar_one(command, message):
     result = CliRunner().invoke(main, command)
     assert result.exit_code == 2 and result.output.endswith(message)
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["validate", "--env", "dev"], "is an option of lakehouse itself. Write `lakehouse --env NAME validate`"),
+        (["check", "--config", "x"], "is an option of lakehouse itself. Write `lakehouse --config FILE check`"),
+        (
+            ["validate", "x.yaml"],
+            "extra argument (x.yaml). Write `lakehouse --config x.yaml validate` to use that file",
+        ),
+        (["check", "orders,users"], "is not declared in {folder}/lakehouse.yaml. Separate names by spaces"),
+        (["replay", "orders", "--since", "0:x"], "'0:x' is not a valid position. Nothing was changed. Use earliest"),
+        (["resume", "orders", "--at", "noon", "--reason", "x"], "'noon' is not a valid position. Nothing was changed."),
+        (["resume", "orders", "--at", "0:1", "--reason", " "], "Invalid value for '--reason': it is empty. Write why"),
+        (["bookmark", "orders", "--at", "now", "--reason", "x"], "'now' is not a valid position. Nothing was changed."),
+    ],
+)
+def test_wrong_arguments_are_refused_before_any_system_is_asked(monkeypatch, tmp_path, command, message):
+    declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {"key": "id"}})
+    result = CliRunner().invoke(main, command)
+    assert result.exit_code in (1, 2) and message.replace("{folder}", str(tmp_path)) in result.output

@@ -1,13 +1,14 @@
 """The commands before the first ingestion: `lakehouse init` and `lakehouse doctor`. They need no extra."""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
 from lakehouse.cli import console
 from lakehouse.config import loader
-from lakehouse.config.new_project import Servers
+from lakehouse.config.new_project import KEYS, Servers
 
 
 @click.command()
@@ -34,10 +35,27 @@ def init(folder: Path, **servers: str | None) -> None:
     from lakehouse.cli.project import create
 
     chosen = Servers(**servers)
+    for system, settings in (chosen.environments() or {}).get("dev", {}).items():
+        _require_valid(system, settings)
     files = create(folder, chosen)
     click.echo(f"Wrote {len(files)} files to {folder.resolve()}: {', '.join(files)}")
     environment = " --env dev" if chosen.environments() else ""
     click.echo(f"Next: declare topics in lakehouse.yaml, and run `lakehouse{environment} validate`")
+
+
+def _require_valid(system: str, settings: Mapping[str, str]) -> None:
+    """Require that settings are no secrets and have the form of their keys, as every command does later."""
+    from resources.build import IN_FILE, setting_faults  # resources of all systems, which a local project does not need
+
+    options = {key: f"--{option.replace('_', '-')}" for option, (of, key) in KEYS.items() if of == system}
+    for (key, *_), fault in setting_faults(system, settings):
+        if not fault.startswith(IN_FILE):
+            raise click.BadParameter(f"Nothing was written: {fault}", param_hint=options[str(key)])
+        place = (
+            f"`{key}: {{env: NAME}}` below `{system}` in environments.yaml, and set the variable to the whole address"
+        )
+        problem = "the address has a password, which files must not contain. Nothing was written"
+        raise click.BadParameter(f"{problem}. Omit the option, then write {place}", param_hint=options[str(key)])
 
 
 @click.command()

@@ -16,6 +16,7 @@ from lakehouse.core.errors import LakehouseError, logged_reason
 from lakehouse.core.terminal import echo
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline import maintenance
+from lakehouse.pipeline.batches.offsets import require_position
 from lakehouse.pipeline.batches.offsets import resume as resume_at
 from lakehouse.pipeline.bookmarks import set_dead_letter_bookmark, set_derived_bookmark
 from lakehouse.pipeline.clients import Clients, engine_client
@@ -27,6 +28,12 @@ from lakehouse.pipeline.redrive import redrive as redrive_letters
 from lakehouse.pipeline.replay import replay as replay_range
 from lakehouse.readers import publish
 from resources.protocols import Resources
+
+
+def _not_blank(context: click.Context, parameter: click.Parameter, value: str) -> str:  # noqa: ARG001 (click's interface)
+    if not value.strip():
+        raise click.BadParameter("it is empty. Write why, for those who read the history")
+    return value
 
 
 @click.command()
@@ -112,6 +119,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
     A second replay changes nothing more. The rows must pass the same audit as a batch before they are published. A
     partition or an offset that the table has not ingested yet is refused.
     """
+    require_position(since)
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as resources, hide_values(entry), _with_check_results():
@@ -125,7 +133,7 @@ def replay(topic: str, since: str, branch: str | None) -> None:
 @click.command()
 @click.argument("topic")
 @click.option("--at", "where", required=True, metavar="POSITION", help="earliest, latest, a time, or 0:12,1:40.")
-@click.option("--reason", required=True, help="Reason, which is stored in the table's history.")
+@click.option("--reason", required=True, callback=_not_blank, help="Reason, which is stored in the table's history.")
 def resume(topic: str, where: str, reason: str) -> None:
     """Set the offsets from which the next batch of TOPIC starts, after ingestion stopped because they were unclear.
 
@@ -136,6 +144,7 @@ def resume(topic: str, where: str, reason: str) -> None:
     Partitions that are not named keep the table's offsets; if the topic was recreated, all must be named. The decision
     is a snapshot without rows, and `lakehouse ledger` shows it with the records that it skipped.
     """
+    require_position(where)
     declared = loader.load()
     entry = declared.topic_written_by_spark(topic)
     with open_clients(declared) as resources:
@@ -149,7 +158,7 @@ def resume(topic: str, where: str, reason: str) -> None:
 @click.option(
     "--at", "where", required=True, metavar="POSITION", help="earliest, latest, current, a time, or 0:12,1:40."
 )
-@click.option("--reason", required=True, help="Reason, which is stored with the bookmark.")
+@click.option("--reason", required=True, callback=_not_blank, help="Reason, which is stored with the bookmark.")
 @click.option("--dead-letters", is_flag=True, help="Set the bookmark of the topic's 'dead_letter_topic' instead.")
 def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     """Set the records from which the derived TOPIC continues, after it stopped in an unclear state.
@@ -164,6 +173,7 @@ def bookmark(topic: str, where: str, reason: str, dead_letters: bool) -> None:
     Skip the table's rows:       lakehouse bookmark totals --at latest --reason "derived before"
     Derive new rows otherwise:   lakehouse bookmark totals --at current --reason "transform moved"
     """
+    require_position(where, "current")
     declared = loader.load()
     with open_clients(declared) as resources:
         clients = Clients.of(resources)

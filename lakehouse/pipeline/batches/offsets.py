@@ -42,6 +42,20 @@ def parse_offsets(where: str) -> dict[int, int]:
     return offsets
 
 
+def require_position(where: str, *words: str) -> None:
+    """Require that a text is a position, before any system is asked.
+
+    Args:
+        where: The text.
+        words: Words besides `earliest` and `latest` that are positions.
+
+    Raises:
+        LakehouseError: It is none.
+    """
+    if where not in ("earliest", "latest", *words) and not parse_offsets(where):
+        _milliseconds(where)
+
+
 def parse_position(log: Log, kafka: KafkaClient, where: str, unnamed: Positions | None = None) -> Batch:
     """Return a position as an empty batch that ends there.
 
