@@ -27,6 +27,10 @@ console = Console(soft_wrap=True, emoji=False, width=None if sys.stdout.isatty()
 """The console of all commands. Pipes and log files have no width, so lines are up to 160 characters long."""
 
 
+MAX_TOPIC = 40
+"""Characters of a topic's name from which on it may be folded."""
+
+
 def plain(value: object) -> str:
     """Return a value as text for rich, with markup and terminal control characters escaped."""
     return escape(visible(str(value)))
@@ -40,7 +44,9 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     numbers = (Column(name, justify="right", no_wrap=True) for name in ("end offset", "ingested"))
     present = {stage.stage for status in statuses for stage in status.stages}
     stages = ", ".join(name for stage, name in NAMES.items() if stage in present)
-    table = Table(_column("topic"), *numbers, _column("lag"), title="Freshness", caption=f"Stages: {stages}")
+    length = min(max((len(status.topic) for status in statuses), default=0), MAX_TOPIC)
+    topic = Column("topic", overflow="fold", min_width=length)
+    table = Table(topic, *numbers, Column("lag"), title="Freshness", caption=f"Stages: {stages}")
     for status in statuses:
         is_paused = any(stage.paused for stage in status.stages)
         name = f"{status.topic} [yellow](paused)[/]" if is_paused else status.topic
@@ -53,17 +59,53 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
     return table
 
 
-def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | None = None) -> Table:
+def rows(columns: Sequence[str], values: Sequence[Sequence[Any]], title: str | None = None) -> Table | str:
     """Return the result of a query as a table, with numbers aligned to the right."""
-    table = Table(title=plain(title) if title else None)
-    for i, column in enumerate(columns):
-        numeric = all(
-            isinstance(row[i], int | float) or row[i] is None or hasattr(row[i], "quantize") for row in values
-        )
-        table.add_column(plain(column), justify="right" if numeric else "left", overflow="fold")
-    for row in values:
-        table.add_row(*("null" if value is None else plain(value) for value in row))
+    cells = [["null" if value is None else visible(str(value)) for value in row] for row in values]
+    numeric = [
+        all(isinstance(row[i], int | float) or row[i] is None or hasattr(row[i], "quantize") for row in values)
+        for i in range(len(columns))
+    ]
+    return _table([visible(column) for column in columns], cells, title, numeric)
+
+
+def _table(
+    columns: Sequence[str], cells: Sequence[Sequence[str]], title: str | None, numeric: Sequence[bool] = ()
+) -> Table | str:
+    """Return a table, or a block of lines for each row if the terminal is too narrow for the words of a table.
+
+    Args:
+        columns: The names of the columns.
+        cells: Their texts by row.
+        title: The title.
+        numeric: Whether each column has numbers.
+    """
+    words = [
+        max(len(word) for text in (name, *column) for word in (text.split() or [""]))
+        for name, *column in zip(columns, *cells, strict=True)
+    ]
+    if sum(words) + 3 * len(words) + 1 > console.width and len(words) > 1 and cells:
+        return "\n".join(
+            [f"[italic]{escape(title)}[/]" if title else "", *(_block(columns, row) for row in cells)]
+        ).lstrip()
+    table = Table(title=escape(title) if title else None)
+    for name, length, right in zip(columns, words, numeric or [False] * len(words), strict=True):
+        least = min(length, console.width - 4)
+        table.add_column(escape(name), justify="right" if right else "left", overflow="fold", min_width=least)
+    for row in cells:
+        table.add_row(*map(escape, row))
     return table
+
+
+def _block(columns: Sequence[str], row: Sequence[str]) -> str:
+    """Return a row as lines of `name value` pairs. A pair is not split unless it is longer than a line."""
+    lines = [""]
+    for name, value in zip(columns, row, strict=True):
+        pair = f"{name} {value}"
+        if lines[-1] and len(lines[-1]) + 2 + len(pair) > console.width - 2:
+            lines.append("")
+        lines[-1] += f"{', ' if lines[-1] else ''}{pair}"
+    return escape("- " + "\n  ".join(lines))
 
 
 def ledger(topic: str, report: ReconciliationReport) -> list[Table | str]:
@@ -74,10 +116,7 @@ def ledger(topic: str, report: ReconciliationReport) -> list[Table | str]:
         "Partitions": ledger_page.partitions(report.entries, report.rows, report.letters),
     }
     for title, (columns, cells) in tables.items():
-        table = Table(*map(_column, columns), title=title)
-        for row in cells:
-            table.add_row(*map(plain, row))
-        shown.append(table)
+        shown.append(_table(columns, [[visible(text) for text in row] for row in cells], title))
     for finding in report.findings:
         shown.append(f"[red]✗ {plain(finding.message)}[/]" if finding.fault else f"· {plain(finding.message)}")
     return [*shown, ledger_page.summary(report.entries, report.findings)]
@@ -89,11 +128,6 @@ def outcomes(results: Sequence[Outcome]) -> list[str]:
     lines = [f"{marks[result.verdict]} {result.asset} {result.check}: {plain(result.message)}" for result in results]
     counts = {verdict: sum(result.verdict == verdict for result in results) for verdict in marks}
     return [*lines, ", ".join(f"{n:,} {verdict}" for verdict, n in counts.items() if n) or "no checks to run"]
-
-
-def _column(name: str) -> Column:
-    """Return a column that shows long values in several lines. By default, rich would cut them in a narrow terminal."""
-    return Column(name, overflow="fold")
 
 
 def _number(value: int | None) -> str:

@@ -3,6 +3,7 @@
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
 
@@ -120,3 +121,24 @@ def test_pipe_receives_exact_text():
     result = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
     assert result.stdout.decode() == "quoted \x1b]52;c;cm0=\x07 \u202e\n"
     assert "\x1b]52" in QueryResult(["v"], [[ATTACK]]).csv()
+
+
+NARROW = """
+from datetime import datetime
+from lakehouse.cli import console
+columns = ["committed (UTC)", "snapshot", "commit", "offsets", "consumed", "rows", "without record", "verdict"]
+row = [datetime(2026, 11, 28, 19, 24, 33), 6311034567890123456, "ingest", "0:12-40 1:40-80", 68, 67, 1, "consistent"]
+console.console.print(console.rows(columns, [row, row], title="Commits of orders"))
+console.console.print(console.rows(["partition", "offset", "message"], [[0, 12, "'cents': text is not one value"]]))
+"""
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_rows_divide_no_value(monkeypatch, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    output = run_on_terminal(NARROW)
+    lines = [line.rstrip("\r") for line in output.split("\n")]
+    plain_lines = [re.sub("\x1b\\[[0-9;]*m", "", line) for line in lines]
+    assert all(len(line) <= width for line in plain_lines)
+    for value in ("6311034567890123456", "19:24:33", "2026-11-28", "0:12-40", "consistent", "'cents':"):
+        assert any(value in line for line in plain_lines)
