@@ -96,6 +96,14 @@ def test_error_of_a_sensitive_topic_has_no_text(derived):
         transform(config, config.topics["totals"])(["card 4111"])
 
 
+def test_error_of_rows_from_a_sensitive_source_has_no_text(derived):
+    config, file = derived("def compute(rows):\n    raise TypeError(rows[0])\n")
+    source = Topic.model_validate({"name": "orders", "sensitive": ["card"]})
+    config = config.model_copy(update={"topics": {**config.topics, "orders": source}})
+    with pytest.raises(TransformFailed, match=f"raised TypeError at {file}:2"):
+        transform(config, config.topics["totals"])(["card 4111"])
+
+
 def test_lost_connection_in_a_transform_is_retried(derived):
     config, _ = derived("def compute(rows):\n    raise ConnectionError('reset')\n")
     with pytest.raises(ConnectionError) as raised:

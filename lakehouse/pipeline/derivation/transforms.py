@@ -52,7 +52,10 @@ def transform(config: Config, topic: Topic) -> Transform:
         except LakehouseError:
             raise
         except CODE as error:
-            raise _failure(topic, error) from error
+            source = config.topics.get(topic.source.upstream)
+            is_sensitive = bool(topic.sensitive or (source and source.sensitive))
+            text = f"raised {_described(error, is_sensitive=is_sensitive)} at {_frame(error)}"
+            raise _composed(topic, text) from error
         if result is None:
             raise _composed(topic, f"returned None, and no DataFrame ({_place(function)})")
         return result
@@ -145,10 +148,6 @@ def _module(config: Config, name: str) -> ModuleType:
         raise _Unusable(f"{_frame(error)} {_described(error)}. Correct the module") from error
 
 
-def _failure(topic: Topic, error: Exception) -> TransformFailed:
-    return _composed(topic, f"raised {_described(error, topic)} at {_frame(error)}")
-
-
 def _composed(topic: Topic, problem: str) -> TransformFailed:
     assert isinstance(topic.source, Derived)
     return TransformFailed(
@@ -158,9 +157,14 @@ def _composed(topic: Topic, problem: str) -> TransformFailed:
     )
 
 
-def _described(error: Exception, topic: Topic | None = None) -> str:
-    """Return the type of an error, and its text if that cannot quote values of rows."""
-    is_shown = isinstance(error, NAMING) and not (topic and topic.sensitive)
+def _described(error: Exception, *, is_sensitive: bool = False) -> str:
+    """Return the type of an error, and its text if that cannot quote values of rows.
+
+    Args:
+        error: The error.
+        is_sensitive: Whether the rows have sensitive columns: then no text is shown, since code may raise any text.
+    """
+    is_shown = isinstance(error, NAMING) and not is_sensitive
     return f"{type(error).__name__}: {error}" if is_shown else type(error).__name__
 
 
