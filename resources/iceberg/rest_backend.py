@@ -9,6 +9,7 @@ Specification: Apache Iceberg, open-api/rest-catalog-open-api.yaml.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
@@ -24,7 +25,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import StaticTable, Table
 from requests import RequestException
 
-from lakehouse.core.errors import LakehouseError, RequestRejected, Unreachable
+from lakehouse.core.errors import LakehouseError, RequestRejected, TransientError, Unreachable
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.http_json import ClientCredentials
@@ -43,6 +44,9 @@ CREDENTIAL_VARIABLE, TOKEN_VARIABLE = "ICEBERG_CATALOG_CREDENTIAL", "ICEBERG_CAT
 
 Spark writes the settings of a session to its event log, so they name the variable instead (Iceberg, EnvironmentUtil).
 """
+
+NOT_OPENED = re.compile(r"org\.apache\.iceberg\.exceptions\.NotAuthorizedException|No plan for CreateOrReplaceBranch")
+"""Words in Spark's errors if its driver cannot open the catalog: Iceberg's planner then has no plan for commands."""
 
 
 class RestBackend(CatalogBackend):
@@ -104,6 +108,14 @@ class RestBackend(CatalogBackend):
                 f"{SYSTEM} at {where} responded with something other than {error.title} of Iceberg's REST protocol. "
                 f"Set `uri` of `catalog` in lakehouse.yaml to the address of that protocol, such as "
                 f"https://host/api/catalog"
+            )
+        if NOT_OPENED.search(str(error)):
+            variable = CREDENTIAL_VARIABLE if catalog.credential else TOKEN_VARIABLE
+            return TransientError(
+                f"Spark's driver cannot open the REST catalog at {where}",
+                "Nothing was published",
+                f"Set {variable} in the environment of the driver to the login of `catalog` in lakehouse.yaml, check "
+                f"that it reaches the address, and retry the run or command",
             )
         return super().to_error(error, catalog)
 

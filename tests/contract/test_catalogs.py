@@ -25,8 +25,8 @@ from resources.iceberg.catalog import Catalog
 from resources.iceberg.catalog_types import registered
 from spark.engine import SparkEngines
 from tests.integration.test_ingestion import WITH_VENUE
-from tests.support.clouds.rest.client import CREDENTIAL
-from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
+from tests.support.clouds.rest.lake import catalog_at
+from tests.support.clouds.rest.server import Polaris
 from tests.support.processes.cluster import free_ports
 from tests.support.servers.postgresql import postgresql
 from tests.support.topics import Stream, framed, in_order, once, trade
@@ -67,17 +67,21 @@ class Lake:
 
 @pytest.fixture(scope="module", params=DATABASES)
 def lake(request: Any, resources: Any) -> Iterator[Lake]:
-    files = {"s3_endpoint": resources.catalog.s3_endpoint, "region": resources.catalog.region}
     # A Spark session keeps the catalog that it used first.
     with ExitStack() as stack:
-        settings = {"type": DATABASES[request.param], "warehouse": resources.catalog.warehouse}
-        if request.param == "postgresql":
-            settings["uri"] = stack.enter_context(postgresql())
         if request.param == "polaris":
-            proxy = stack.enter_context(Polaris(*request.getfixturevalue("rest_server")))
-            settings |= {"uri": proxy.address, "warehouse": WAREHOUSE, "scope": SCOPE, "credential": CREDENTIAL}
+            catalog = catalog_at(stack.enter_context(Polaris(*request.getfixturevalue("rest_server"))))
+        else:
+            uri = stack.enter_context(postgresql()) if request.param == "postgresql" else None
+            catalog = Catalog(
+                type=DATABASES[request.param],
+                uri=uri,
+                warehouse=resources.catalog.warehouse,
+                s3_endpoint=resources.catalog.s3_endpoint,
+                region=resources.catalog.region,
+            )
         engines = stack.enter_context(closing(SparkEngines(resources.spark).with_own_session()))
-        yield Lake(replace(Clients.of(resources), engines=engines, catalog=Catalog(**settings, **files)))
+        yield Lake(replace(Clients.of(resources), engines=engines, catalog=catalog))
 
 
 @pytest.fixture(scope="module")

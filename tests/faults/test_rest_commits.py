@@ -9,6 +9,7 @@ from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.pipeline.maintenance import maintain
 from resources.iceberg import rest_client
+from tests.support.clouds.rest.lake import catalog_at
 from tests.support.clouds.rest.server import Polaris
 from tests.support.faults import oracle
 from tests.support.faults.moments import attempt
@@ -166,3 +167,11 @@ def test_refused_client_names_the_catalog(stream):
     stream.server.inject(Fault("response", COMMIT, times=1_000, status=403, body=forbidden))
     failure = attempt(stream)
     assert isinstance(failure, RequestRejected | JobFailed) and "not yours" in str(failure)
+
+
+def test_spark_without_the_login_names_its_variable(stream):
+    """The driver's environment has no token, so only pyiceberg logs in."""
+    stream.catalog = catalog_at(stream.server, credential=None, scope=None, token=stream.server.issue_token())
+    stream.resources.spark.close()
+    failure = attempt(stream)
+    assert isinstance(failure, TransientError) and "ICEBERG_CATALOG_TOKEN" in str(failure)

@@ -16,12 +16,12 @@ from lakehouse.local.servers import spark_server
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
-from resources.iceberg.catalog import Catalog
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.integration.test_kafka_sasl import crawl, events
-from tests.support.clouds.rest.client import CREDENTIAL, SECRET
-from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Vending
+from tests.support.clouds.rest.client import SECRET
+from tests.support.clouds.rest.lake import catalog_at
+from tests.support.clouds.rest.server import Vending
 from tests.support.processes.cluster import free_ports
 from tests.support.topics import Stream, in_order
 
@@ -63,16 +63,7 @@ def server(rest_server):
 
 @pytest.fixture(scope="module")
 def clients(resources, spark, server):
-    catalog = Catalog(
-        type="rest",
-        uri=server.address,
-        warehouse=WAREHOUSE,
-        credential=CREDENTIAL,
-        scope=SCOPE,
-        access_delegation="vended-credentials",
-        region=os.environ["AWS_REGION"],
-    )
-    return replace(Clients.of(resources), engines=SparkEngines(spark[0]), catalog=catalog)
+    return replace(Clients.of(resources), engines=SparkEngines(spark[0]), catalog=catalog_at(server))
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from lakehouse.pipeline.clients import Clients
 from resources.iceberg.catalog import Catalog
 from resources.schema_registry import SchemaRegistry
 from tests.support.clouds.rest.client import CREDENTIAL
+from tests.support.clouds.rest.lake import catalog_at
 from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
 from tests.support.servers.proxy import GLUE_STALE, Proxy, Request, Response
 from tests.support.topics import Stream
@@ -97,16 +98,7 @@ class RestStream(Stream):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        catalog = self.resources.catalog
-        self.catalog = Catalog(
-            type="rest",
-            uri=self.server.address,
-            warehouse=WAREHOUSE,
-            credential=CREDENTIAL,
-            scope=SCOPE,
-            s3_endpoint=catalog.s3_endpoint,
-            region=catalog.region,
-        )
+        self.catalog = catalog_at(self.server)
 
     @property
     def proxies(self) -> list[Proxy]:

@@ -65,6 +65,13 @@ class Catalog(Proxy):
         """Expire all issued tokens."""
         self._valid.clear()
 
+    def issue_token(self) -> str:
+        """Return a new token."""
+        self.issued_tokens += 1
+        token = secrets.token_hex()
+        self._valid.add(token)
+        return token
+
     def point(self, namespace: str, table: str, metadata_location: str) -> None:
         """Let a registered table have another metadata file."""
         with closing(sqlite3.connect(self._database, timeout=30)) as database, database:
@@ -102,10 +109,8 @@ class Catalog(Proxy):
             )
         if form.get("scope") != [self.scope]:
             return json_response(400, {"error": "invalid_scope", "error_description": "The scope is invalid"})
-        self.issued_tokens += 1
-        token = secrets.token_hex()
-        self._valid.add(token)
-        return json_response(200, {"access_token": token, "token_type": "bearer", "expires_in": self.expires_in})
+        issued = {"access_token": self.issue_token(), "token_type": "bearer", "expires_in": self.expires_in}
+        return json_response(200, issued)
 
 
 class TableflowOwn(Catalog):
