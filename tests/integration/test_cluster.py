@@ -1,16 +1,27 @@
 """Ingestion, derivation and maintenance on a Spark cluster of other processes, selected by SPARK_REMOTE alone."""
 
+import time
+from contextlib import closing
+from dataclasses import replace
+
 import pytest
 from confluent_kafka.schema_registry import Schema
 
-from lakehouse.pipeline.clients import engine_client
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.clients import Clients, engine_client
+from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
+from spark.engine import SparkEngines
+from tests.support.clouds.rest.lake import catalog_at
+from tests.support.clouds.rest.server import Vending
 from tests.support.protobuf_messages import message_class
-from tests.support.topics import Stream, registry
+from tests.support.topics import Stream, in_order, registry
 from tests.support.totals import Totals
 
 pytestmark = pytest.mark.long
 
+SHORT = 3.0
+"""Lifetime of credentials in seconds that ends within a test."""
 SCHEMA = 'syntax = "proto3"; message Seat { int64 number = 1; string holder = 2; }'
 
 
@@ -60,3 +71,21 @@ def test_cluster_decodes_protobuf_on_executors(on_cluster, on_both_workers):
 
     rows = seats.rows()
     assert {row["number"]: row["holder"] for row in rows} == sent and len(rows) == len(sent)
+
+
+def test_cluster_tasks_have_credentials_of_the_catalog(on_cluster, on_both_workers, rest_server):
+    """The storage refuses the workers' own keys of S3, and their environment has no login at the catalog."""
+    stream = Stream(on_cluster)
+    with Vending(*rest_server) as server, closing(on_cluster.spark.with_own_session()) as spark:
+        catalog = catalog_at(server)
+        clients = replace(Clients.of(on_cluster), engines=SparkEngines(spark), catalog=catalog)
+        for first, server.lifetime in ((0, 900.0), (1_000, SHORT)):
+            stream.produce_trades(range(first, first + 1_000))
+            list(ingest(stream.namespace, stream.topic, clients))
+        ref = TableRef(stream.namespace, stream.topic.table)
+        table = spark.session(catalog.spark_settings()).table(ref.spark_path())
+        assert table.columns
+        renewals = server.renewals
+        time.sleep(SHORT + 1)
+        assert in_order(table.toArrow().to_pylist()) == stream.expected_rows()
+        assert server.renewals > renewals and server.storage.refusals == []
