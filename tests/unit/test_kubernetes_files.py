@@ -151,6 +151,7 @@ def test_ports_of_policies_are_those_of_the_services():
         "lakehouse-refuse-others": set(),
         "code-location": {location["port"]},
         "webserver": {VALUES["dagsterWebserver"]["service"]["port"]},
+        "stream": {port["containerPort"] for port in pods()["stream-orders"]["containers"][0]["ports"]},
         "spark-connect": {port["port"] for port in service["spec"]["ports"]},
         "spark-executor": {int(spark_settings()["spark.blockManager.port"])},
     }
