@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,10 +28,10 @@ FINISHED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE, dg.Dagster
 
 @pytest.fixture(scope="module")
 def instance(tmp_path_factory):
-    """The instance in a folder that has only its settings."""
-    home = tmp_path_factory.mktemp("production") / "home"
-    home.mkdir()
-    shutil.copy(SETTINGS, home)
+    """The instance in a folder that has only its settings, with another folder instead of /tmp."""
+    home = tmp_path_factory.mktemp("production")
+    text = SETTINGS.read_text().replace("/tmp/", f"{tmp_path_factory.mktemp('temporary')}/")
+    (home / SETTINGS.name).write_text(text)
     s3 = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     s3.start()
     with postgresql() as url, pytest.MonkeyPatch.context() as patch:
