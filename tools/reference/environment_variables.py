@@ -91,6 +91,7 @@ VARIABLES: Sequence[Variable] = (
         "commands report no runs",
     ),
     Variable("DAGSTER_GRPC_TIMEOUT_SECONDS", "Seconds in which Dagster has to load the definitions.", "180"),
+    Variable("TERM", "With `dumb`, terminals show no line about what a command waits for.", "set by the terminal"),
     Variable("ARROW_DEFAULT_MEMORY_POOL", "Arrow's allocator in the emulator of Snowflake.", "`system`"),
     Variable("LAKEHOUSE_SNAPSHOT", "The texts of the configuration with which a run started.", is_internal=True),
     Variable("LAKEHOUSE_UI_TOKEN", "The token of Dagster's UI.", is_internal=True),

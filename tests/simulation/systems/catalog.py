@@ -25,6 +25,7 @@ from pyiceberg.table.update import RemoveSnapshotsUpdate
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
+from resources.iceberg.catalog_backend import CatalogSettings
 from resources.iceberg.catalog_types import ClockChecked, SqlBackend
 from tests.simulation.systems.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
@@ -225,6 +226,10 @@ class MemoryBackend(SqlBackend):
         iceberg: IcebergCatalog = system_at(properties["warehouse"])
         return iceberg
 
+    def file_io(self, catalog: CatalogSettings) -> dict[str, str]:
+        """Return how files are read."""
+        return FILE_IO
+
     def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
         """Return a location for a new table, which no other table ever has."""
         return f"{iceberg.properties['warehouse']}/{ref.namespace}/{naming.new_folder(ref.name)}"
@@ -248,10 +253,6 @@ class SimulatedCatalog(Catalog):
         """Return the production catalog on one of pyiceberg."""
         # Dagster validates a resource for longer than a schedule takes to start, so there is one template.
         return _template().model_copy(update={"warehouse": iceberg.properties["warehouse"]})
-
-    def file_io(self) -> dict[str, str]:
-        """Return how files are read."""
-        return FILE_IO
 
     def spark_settings(self) -> dict[str, str]:
         """Return no settings: the simulated engine has no sessions."""
