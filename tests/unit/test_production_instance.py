@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import boto3
@@ -64,12 +66,18 @@ def runs(instance, tmp_path_factory):
     location = {"relative_path": str(Path(pooled_definitions.__file__)), "location_name": "lakehouse"}
     (folder / "workspace.yaml").write_text(yaml.safe_dump({"load_from": [{"python_file": location}]}))
     command = (str(Path(sys.executable).with_name("dagster-daemon")), "run", "-w", str(folder / "workspace.yaml"))
-    with (folder / "daemon.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as daemon:
+    with (
+        (folder / "daemon.log").open("w") as log,
+        subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True) as daemon,
+    ):
         try:
             ended = dg.RunsFilter(statuses=FINISHED)
             return wait_until(lambda: len(runs := instance.get_runs(ended)) == 2 and runs, 300)
         finally:
             daemon.terminate()
+            daemon.wait(60)
+            with suppress(ProcessLookupError):  # its code server may outlive it
+                os.killpg(daemon.pid, signal.SIGKILL)
 
 
 def seconds(instance, run, kind) -> float:
