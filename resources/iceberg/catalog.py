@@ -158,8 +158,16 @@ class Catalog(CatalogSettings):
             metadata_location: The file.
             ref: The name of the table in this catalog.
         """
+        from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.serializers import FromInputFile
+        from pyiceberg.table import StaticTable
+
         with self.translate_errors(), suppress(FileNotFoundError):
-            return self.backend.table_at(self, self.iceberg(), metadata_location, ref)
+            if not self.backend.issues_credentials(self):
+                return StaticTable.from_metadata(metadata_location, self.file_io())
+            io = self.iceberg().load_table(ref.identifier).io
+            metadata = FromInputFile.table_metadata(io.new_input(metadata_location))
+            return StaticTable(ref.identifier, metadata, metadata_location, io, NoopCatalog(naming.CATALOG))
         return None
 
     def refreshed(self, table: Table) -> Table:

@@ -155,16 +155,9 @@ class CatalogBackend(ABC):
 
         return load_catalog(naming.CATALOG, **properties)
 
-    def table_at(self, catalog: CatalogSettings, iceberg: IcebergCatalog, location: str, ref: TableRef) -> Table:
-        """Return a table as a metadata file describes it.
-
-        Args:
-            location: The metadata file.
-            ref: The name of the table in the catalog.
-        """
-        from pyiceberg.table import StaticTable
-
-        return StaticTable.from_metadata(location, self.file_io(catalog))
+    def issues_credentials(self, catalog: CatalogSettings) -> bool:
+        """Return whether a table's files are read with credentials that the catalog issues with the table."""
+        return False
 
     def folder(self, catalog: CatalogSettings, table: Table) -> str:
         """Return a folder that contains the table and all others of the catalog."""

@@ -13,7 +13,6 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
-from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import (
     CommitStateUnknownException,
     RESTError,
@@ -21,8 +20,6 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
     TooManyRequestsError,
 )
-from pyiceberg.serializers import FromInputFile
-from pyiceberg.table import StaticTable, Table
 from requests import RequestException
 
 from lakehouse.core.errors import LakehouseError, RequestRejected, TransientError, Unreachable
@@ -35,6 +32,7 @@ from resources.iceberg.rest_settings import VENDED, headers_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
+    from pyiceberg.table import Table
 
 SYSTEM = "The REST catalog"
 DEFAULT_SCOPE = "catalog"
@@ -73,13 +71,8 @@ class RestBackend(CatalogBackend):
             settings |= {"token": f"env:{TOKEN_VARIABLE}", "token-refresh-enabled": "false"}
         return settings | _common(catalog)
 
-    def table_at(self, catalog: CatalogSettings, iceberg: IcebergCatalog, location: str, ref: TableRef) -> Table:
-        if catalog.access_delegation != VENDED:
-            return super().table_at(catalog, iceberg, location, ref)
-        # The credentials are issued with the table.
-        io = iceberg.load_table(ref.identifier).io
-        metadata = FromInputFile.table_metadata(io.new_input(location))
-        return StaticTable(ref.identifier, metadata, location, io, NoopCatalog(naming.CATALOG))
+    def issues_credentials(self, catalog: CatalogSettings) -> bool:
+        return catalog.access_delegation == VENDED
 
     def folder(self, catalog: CatalogSettings, table: Table) -> str:
         # The warehouse of most servers is a name, and the server chooses the folder.
