@@ -1,6 +1,5 @@
 """SQL text: quoting of names and values for each engine, and detection of nondeterministic Spark SQL."""
 
-import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,14 +19,11 @@ class Dialect:
         return ".".join(f"{self.mark}{part.replace(self.mark, self.mark * 2)}{self.mark}" for part in parts)
 
     def literal(self, value: str | bool | int | float) -> str:
-        """Return a value as a literal."""
+        """Return a value as a literal. Numbers are finite: lakehouse.yaml has no others."""
         if isinstance(value, bool):
             return str(value).upper()
         if isinstance(value, str):
             return f"'{''.join(self.escapes.get(character, character) for character in value)}'"
-        if isinstance(value, float) and not math.isfinite(value):
-            # Without quotes it would be the name of a column.
-            return f"CAST('{value}' AS DOUBLE)"
         return repr(value)
 
 
