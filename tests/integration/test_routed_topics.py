@@ -78,3 +78,13 @@ def test_commands_for_all_topics_or_a_route_include_those_of_the_route(resources
             result = CliRunner().invoke(main, [command, *names])
             assert result.exit_code == 0, result.output
             assert stream.topic.table in result.output or stream.name in result.output, command
+    assert CliRunner().invoke(main, ["validate", "--online"]).exit_code == 0
+
+    route["mode"] = "upsert"
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared | entries))
+    edited = CliRunner().invoke(main, ["validate", "--online"])
+    assert edited.exit_code == 1
+    assert (
+        f"routes.trades: topic '{stream.name}': The rows of table {stream.topic.table_in(stream.namespace)} were made"
+        in edited.output
+    )

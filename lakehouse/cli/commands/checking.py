@@ -39,7 +39,8 @@ def validate(online: bool) -> None:
 
     Columns, values and the SQL of checks are compared with schema files. Without --online, no system is contacted. Run
     the command in CI on every change of lakehouse.yaml: every error has its line and the remedy. With --online, the
-    settings of declared topics are also compared with their tables, as the next batch compares them.
+    settings of topics, those that routes match included, are also compared with their tables, as the next batch
+    compares them.
 
     \b
     Exit code 0: the configuration is valid. 1: it is not. 2: with --online, a system does not answer.
@@ -118,20 +119,24 @@ def registered_columns(config: Config) -> Columns:
 
 
 def table_faults(config: Config) -> list[Fault]:
-    """Return the settings of declared topics that do not fit their tables, and print what the next batch changes.
+    """Return the settings of topics and routes that do not fit their tables, and print what the next batch changes.
 
     Raises:
         click.ClickException: A system does not answer.
     """
     faults: list[Fault] = []
     with verification(), open_clients(config) as resources:
-        for outcome in check_runner.run_acceptance_checks(config, [*config.topics.values()], resources):
+        topics = all_topics(config, resources)
+        routes = {name: route.name for route, name, _ in config.match_routes([topic.name for topic in topics])}
+        for outcome in check_runner.run_acceptance_checks(config, topics, resources):
             name = outcome.asset.rpartition("/")[0]
+            at = ("routes", routes[name]) if name in routes else ("topics", name)
+            message = f"topic '{name}': {outcome.message}" if name in routes else outcome.message
             match outcome.verdict:
                 case "failed":
-                    faults.append((("topics", name), outcome.message))
+                    faults.append((at, message))
                 case "warned":
-                    echo(f"Note: topics.{name}: {outcome.message}", err=True)
+                    echo(f"Note: {'.'.join(at)}: {message}", err=True)
                 case "error":
                     raise LakehouseError(outcome.message)
     return faults
