@@ -16,7 +16,8 @@ from lakehouse.config.loader import load
 from lakehouse.core.sql import SNOWFLAKE
 from lakehouse.definitions import defs
 from resources.iceberg.rest_catalog import RestCatalog
-from tests.support.clouds.rest.server import CLIENT_ID, SCOPE, SECRET, WAREHOUSE
+from tests.support.clouds.rest.client import CLIENT_ID, SECRET
+from tests.support.clouds.rest.server import SCOPE, WAREHOUSE
 from tests.support.topics import Stream
 from tools.repository import PROJECT
 
