@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from contextlib import suppress
 
 import pytest
 from click.testing import CliRunner
@@ -125,19 +123,3 @@ def test_validate_without_java_reports_what_was_not_parsed(validate):
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     assert "checks were not parsed" in result.stderr
-
-
-def test_validate_on_a_terminal_shows_progress(validate):
-    validate(VALID, VALID)
-    terminal, of_command = os.openpty()
-    command = [sys.executable, "-m", "lakehouse.cli.main", "validate"]
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "120"}
-    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=of_command, text=True) as process:
-        os.close(of_command)
-        shown = b""
-        with suppress(OSError), open(terminal, "rb", buffering=0) as reader:  # EIO is the end of a terminal's output.
-            while data := reader.read(4096):
-                shown += data
-        assert process.stdout.read().endswith(" checks\n")
-    assert process.returncode == 0, shown
-    assert b"Parsing SQL and patterns of checks" in shown and b"Loading the Dagster definitions" in shown

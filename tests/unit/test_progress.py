@@ -69,7 +69,10 @@ class Terminal:
             remaining = began + seconds - time.monotonic()
             assert remaining > 0, f"no {text!r} within {seconds} s in {self.output!r}"
             if select.select([self._end], [], [], remaining)[0]:
-                self.output += os.read(self._end, 4096).decode()
+                try:
+                    self.output += os.read(self._end, 4096).decode()
+                except OSError:  # EIO is the end of a terminal's output.
+                    pytest.fail(f"no {text!r} in {self.output!r}")
         return time.monotonic() - began
 
     def printed(self) -> str:

@@ -157,7 +157,7 @@ def command_variables(clouds: Clouds, key: Any, folder: Path, topics: Iterable[T
     """
     config = deployed(clouds)
     config = config.model_copy(update={"topics": {**config.topics, **{topic.name: topic for topic in topics}}})
-    declared = config.model_dump(mode="json", by_alias=True, exclude={"root", "file"})
+    declared = config.model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude={"root", "file"})
     declared["deployments"] = {"aws": clouds.credentials().deployment.model_dump(mode="json", exclude_defaults=True)}
     (folder / "schemas").symlink_to(PROJECT / "schemas")
     (folder / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
