@@ -62,17 +62,17 @@ class Terminal:
         os.close(other)
         self.output = ""
 
-    def wait_for(self, text: str, seconds: float) -> float:
-        """Return the seconds until the output has a text."""
+    def wait_for(self, *texts: str, seconds: float) -> float:
+        """Return the seconds until the output has one of the texts."""
         began = time.monotonic()
-        while text not in self.output:
+        while not any(text in self.output for text in texts):
             remaining = began + seconds - time.monotonic()
-            assert remaining > 0, f"no {text!r} within {seconds} s in {self.output!r}"
+            assert remaining > 0, f"none of {texts} within {seconds} s in {self.output!r}"
             if select.select([self._end], [], [], remaining)[0]:
                 try:
                     self.output += os.read(self._end, 4096).decode()
                 except OSError:  # EIO is the end of a terminal's output.
-                    pytest.fail(f"no {text!r} in {self.output!r}")
+                    pytest.fail(f"none of {texts} in {self.output!r}")
         return time.monotonic() - began
 
     def printed(self) -> str:
@@ -89,7 +89,7 @@ class Terminal:
 
 def test_silent_command_names_what_it_waits_for(environment):
     with closing(Terminal("plan", "trades", environment=environment)) as terminal:
-        terminal.wait_for("Waiting for the schema registry … ", 120)
+        terminal.wait_for("Waiting for the schema registry … ", seconds=120)
 
 
 def test_silent_command_with_json_shows_nothing(environment, silent):
@@ -111,10 +111,11 @@ def test_silent_command_in_pipe_shows_nothing(environment, silent):
 @pytest.mark.parametrize(("command", "awaited"), [("check", "Kafka"), ("plan", "the schema registry")])
 def test_interrupted_command_acknowledges_at_once(environment, command, awaited):
     with closing(Terminal(command, "trades", environment=environment)) as terminal:
-        terminal.wait_for(f"Waiting for {awaited} … ", 120)
+        terminal.wait_for(f"Waiting for {awaited} … ", seconds=120)
         terminal.process.send_signal(signal.SIGINT)
-        assert terminal.wait_for("Stopping. What is in progress ends first.", 10) < 1
-        terminal.wait_for("Interrupted", 60)
+        # A command that ends at once does not print that what is in progress ends first.
+        assert terminal.wait_for("Stopping. What is in progress ends first.", "Interrupted", seconds=10) < 1
+        terminal.wait_for("Interrupted", seconds=60)
         assert terminal.process.wait(60) == INTERRUPTED
 
 
