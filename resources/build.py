@@ -161,7 +161,7 @@ def _forms(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVal
     """Yield the settings that do not have the form of their key, without the values of those that may be secrets."""
     types = getattr(cls, "TYPES", "")
     backend = resolve_name(types)().get(settings.get("type")) if types else None
-    for name, form in {**getattr(cls, "FORMS", {}), **getattr(backend, "forms", {})}.items():
+    for name, form in {**getattr(cls, "FORMS", {}), **vars(type(backend)).get("forms", {})}.items():
         setting = settings.get(name)
         value = setting.default if isinstance(setting, EnvRef) else setting
         if value is None or value == "" or VARIABLE.fullmatch(str(value)) or form.accepts(str(value)):

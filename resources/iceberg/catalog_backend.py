@@ -108,7 +108,7 @@ class CatalogBackend(ABC):
     """The catalog's `type` in lakehouse.yaml."""
 
     forms: ClassVar[Mapping[str, Form]] = {}
-    """Forms of settings that this type requires."""
+    """Forms of settings that this type requires. A type that derives from another one does not inherit them."""
 
     namespace_suffix: ClassVar[str] = ""
     """Suffix of the folder of a namespace without a location."""
