@@ -188,7 +188,7 @@ def _unknown_key(loc: Location, entry: object, known: list[str], whole: type[Con
     Args:
         loc: The key's location.
         entry: Its value.
-        known: The keys beside it that lakehouse.yaml has.
+        known: The keys that are valid there.
         whole: The model of the whole file.
     """
     key = str(loc[-1])

@@ -149,7 +149,7 @@ def _syntax_fault(error: yaml.YAMLError, text: str) -> str:
         mark, problem = begun, f"the '{bracket}' in column {begun.column + 1} is not closed"
         remedy = f"Add '{ {'{': '}', '[': ']'}[bracket] }'"
     elif problem == "did not find expected key":
-        problem, remedy = "the indentation does not match that of the keys beside it", "Indent it like them"
+        problem, remedy = "the indentation does not match that of its sibling keys", "Indent it like them"
     elif "\t" in text:
         problem, remedy = f"{problem} (the file has tabs)", "Indent with spaces"
     elif "another document" in problem:

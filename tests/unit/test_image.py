@@ -69,7 +69,7 @@ def built():
                 for source in sources:
                     shutil.copy(PROJECT / source, folder)
                 continue
-            command = re.sub(r"--mount=\S+ ", "", argument).replace(TARGET, str(target))
+            command = argument.replace(TARGET, str(target))
             environment = os.environ | {"PATH": f"{TOOLS}:{os.environ['PATH']}"}
             subprocess.run(["/bin/sh", "-euc", command], cwd=folder, env=environment, check=True, timeout=3000)
         yield target
