@@ -9,6 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.entry import group, hourly, partitions, with_the_asset
+from assets.run_log import failures_logged
 from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import LakehouseError, is_transient, logged_reason, translate
@@ -69,7 +70,8 @@ def table_op(
 
         def run(context: dg.AssetExecutionContext, _: Mapping[str, Any]) -> Iterator[object]:
             arguments = [config(**context.op_execution_context.op_config)] if config else []
-            with repeated(RETRY, context.retry_number):
+            topic = context.partition_key if context.has_partition_key else spec.key.path[0]
+            with repeated(RETRY, context.retry_number), failures_logged(context, topic):
                 results = function(context, context.resources, *arguments)
                 yield from results if isinstance(results, Iterator) else filter(None, [results])
 
@@ -152,7 +154,8 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
                 reasons[check.name], first = logged_reason(failure, error), first or error
         if reasons:
             text = "; ".join(f"{name}: {why}" for name, why in reasons.items())
-            raise dg.Failure(text, reasons, allow_retries=False) from first
+            with failures_logged(context, entry.name):
+                raise dg.Failure(text, reasons, allow_retries=False) from first
 
     node = dg.OpDefinition(
         run_checks,

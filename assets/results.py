@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import dagster as dg
 
 from lakehouse.config.model import Topic
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.offsets.batch import OUTCOMES, describe_outcome
 from lakehouse.core.text import escaped, pluralize
 from lakehouse.readers.reader import Registration
@@ -35,17 +36,24 @@ def check_results(findings: "list[CheckResult]") -> Iterator[dg.AssetCheckResult
         )
 
 
-def batch_message(topic: Topic, batch: "Published") -> str:
-    """Return the log message of a published batch."""
+def batch_entry(topic: Topic, batch: "Published", more: str = "") -> LogEntry:
+    """Return the log entry of a published batch.
+
+    Args:
+        topic: The topic.
+        batch: The batch.
+        more: The rest of the message.
+    """
     counts = batch.counts
     rate = counts.consumed / batch.seconds if batch.seconds else 0
     others = "".join(
         f", {describe_outcome(name, getattr(counts, name))}" for name in OUTCOMES[2:] if getattr(counts, name)
     )
-    return (
+    message = (
         f"{topic.name}: {pluralize(counts.consumed, 'record')} → {pluralize(counts.rows, 'row')}{others} "
-        f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}"
+        f"in {batch.seconds:.1f} s ({rate:,.0f} records/s), snapshot {batch.snapshot_id}{more}"
     )
+    return LogEntry(message, topic=topic.name, batch=batch.batch, phase="published")
 
 
 def registration_metadata(registration: Registration) -> dict[str, Any]:

@@ -75,6 +75,7 @@ REST = (
     "tests/integration/test_debezium_connector.py",
     "tests/integration/test_exactly_once.py",
     "tests/integration/test_external_maintenance.py",
+    "tests/integration/test_log_format.py",
     "tests/integration/test_rest_vending.py",
     "tests/integration/test_shared_cluster.py",
     "tests/integration/test_stalled_spark.py",

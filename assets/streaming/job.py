@@ -8,6 +8,7 @@ import dagster as dg
 from assets.alerts import RESTARTED
 from assets.factories import dagster_failures
 from assets.freshness import IN_PROGRESS
+from assets.run_log import failures_logged, run_log
 from assets.streaming.check import kafka_check
 from lakehouse.config.model import Config
 from lakehouse.pipeline.clients import CLIENTS
@@ -48,9 +49,9 @@ def stream_definitions(config: Config) -> dg.Definitions:
         from assets.streaming.service import StreamService, select_topics
 
         resources = context.resources
-        with dagster_failures():
+        with failures_logged(context), dagster_failures():
             topics = select_topics(declared, config.topics, resources.kafka.topics() if declared.routes else ())
-            StreamService(declared, topics, resources, context.log.info, context.instance).run()
+            StreamService(declared, topics, resources, run_log(context), context.instance).run()
 
     @dg.job(name=JOB, tags=TAGS, description="Ingests topics continuously until it is terminated.")
     def job() -> None:

@@ -1,5 +1,6 @@
 """Reports a stream's events to Dagster from a separate thread: a slow or unavailable Dagster never blocks ingestion."""
 
+import logging
 import math
 import threading
 import time
@@ -9,6 +10,8 @@ from collections.abc import Callable
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
+from lakehouse.core.errors import redact_credentials
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.text import pluralize
 from lakehouse.streaming.pacing import RoundRobin, backoff_seconds
 
@@ -26,10 +29,10 @@ class Reporter:
 
     Args:
         instance: The Dagster instance; without one, events are discarded.
-        log: Logs a message.
+        log: Logs an entry.
     """
 
-    def __init__(self, instance: dg.DagsterInstance | None, log: Callable[[str], None]):
+    def __init__(self, instance: dg.DagsterInstance | None, log: Callable[[LogEntry], None]):
         self._instance, self._log = instance, log
         self._queue: deque[Event] = deque(maxlen=MAX_QUEUED)
         self._dropped = 0
@@ -67,7 +70,8 @@ class Reporter:
             self._changed.notify()
         self._thread.join(seconds)
         if unreported := self._dropped + len(self._queue) + len(self._latest):
-            self._log(f"{unreported:,} events were not reported to Dagster. The published data is complete")
+            message = f"{unreported:,} events were not reported to Dagster. The published data is complete"
+            self._log(LogEntry(message, logging.WARNING))
 
     def _work(self) -> None:
         while (event := self._next()) is not None:
@@ -102,16 +106,16 @@ class Reporter:
                 self._instance.report_runless_asset_event(event)
             except Exception as error:
                 failures += 1
-                problem = (
-                    f"Events cannot be reported to Dagster: {str(error).partition(chr(10))[0]} ({type(error).__name__})"
-                )
+                kind, text = type(error).__name__, redact_credentials(error).partition("\n")[0]
+                problem = f"Events cannot be reported to Dagster: {text} ({kind})"
                 if self._ending.is_set():
-                    self._log(problem)
+                    self._log(LogEntry(problem, logging.WARNING, error=kind))
                     return False
                 seconds = backoff_seconds(failures, transient=True)
-                self._log(f"{problem}. Retry in {seconds:.0f} s")
+                self._log(LogEntry(f"{problem}. Retry in {seconds:.0f} s", logging.WARNING, error=kind))
                 self._ending.wait(seconds)
             else:
                 if failures:
-                    self._log(f"Events are reported to Dagster again, after {pluralize(failures, 'failure')}")
+                    message = f"Events are reported to Dagster again, after {pluralize(failures, 'failure')}"
+                    self._log(LogEntry(message))
                 return True

@@ -3,18 +3,21 @@
 It runs a stream, publishes its commits to the readers, and reports both to the log and to Dagster.
 """
 
+import logging
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import dagster as dg
 from dagster import AssetCheckEvaluation
 
-from assets.results import batch_message, check_results, registration_metadata
+from assets.results import batch_entry, check_results, registration_metadata
 from assets.streaming.check import KAFKA, Verdicts
 from assets.streaming.reports import Reporter
 from lakehouse.config.model import Config, Topic
-from lakehouse.core.errors import Paused, Yielded
+from lakehouse.core.errors import Paused, Yielded, is_transient, redact_credentials
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
@@ -35,7 +38,7 @@ MAX_NAMED = 10
 
 COMPACTION = "merging small files"
 
-Log = Callable[[str], None]
+Log = Callable[[LogEntry], None]
 
 
 def select_topics(config: Config, names: Sequence[str], existing: Sequence[str]) -> list[Topic]:
@@ -64,7 +67,7 @@ class StreamService:
     Args:
         topics: The topics to ingest.
         resources: Has the resources of ingestion and of the readers as attributes.
-        log: Logs a message.
+        log: Logs an entry.
         instance: The Dagster instance that receives the events; None for none.
         once: End when all topics are ingested up to their current end offsets.
         stopping: Ends the stream once it is set.
@@ -100,12 +103,13 @@ class StreamService:
         """
         names = list(self.stream.topics)
         more = f" and {len(names) - MAX_NAMED:,} more" if len(names) > MAX_NAMED else ""
-        self._log(f"Ingesting {', '.join(names[:MAX_NAMED])}{more}; each commit is logged")
+        self._log(LogEntry(f"Ingesting {', '.join(names[:MAX_NAMED])}{more}; each commit is logged"))
         for topic in self.stream.topics.values():
             if topic.source.upstream and topic.source.upstream not in self.stream.topics:
                 source, name = topic.source.upstream, topic.name
                 problem = f"{name}: this stream does not ingest '{source}', so it derives nothing from its new rows"
-                self._log(f"{problem}. Materialize {name}/kafka, or stream both")
+                message = f"{problem}. Materialize {name}/kafka, or stream both"
+                self._log(LogEntry(message, logging.WARNING, name))
         for publisher in self._publishers:
             publisher.start()
         self._reporter.start()
@@ -124,51 +128,51 @@ class StreamService:
         request_publications(event, self.stream.topics, self._publishers)
         match event:
             case Commit(topic, published):
-                message = batch_message(topic, published)
-                self._log(f"{message}, {pluralize(event.behind, 'record')} behind, lag {event.waited:.1f} s")
+                behind = f", {pluralize(event.behind, 'record')} behind, lag {event.waited:.1f} s"
+                self._log(batch_entry(topic, published, behind))
                 self._reporter.report(self._materialization("iceberg", topic, published.snapshot_id, _numbers(event)))
                 self._report_checks(topic, published.findings)
-            case TopicBackedOff(_, (Paused() | Yielded()) as error):
-                self._log(str(error))
-            case TopicBackedOff(name, error, seconds):
-                self._log(f"{name or 'Kafka'}: {error} ({type(error).__name__}). Retry in {seconds:.0f} s")
+            case TopicBackedOff(name, (Paused() | Yielded()) as error):
+                self._log(LogEntry(str(error), topic=name, error=type(error).__name__))
+            case TopicBackedOff(name, error, seconds, is_compaction, batch, phase):
+                failure = _failure(name or "Kafka", error, seconds)
+                self._log(replace(failure, topic=name, batch=batch, phase=COMPACTION if is_compaction else phase))
                 if not name:
                     self._verdicts.failed(KAFKA, "", error)
                 elif isinstance(error, AuditFailed) and not self._route(self.stream.topics[name]):
                     # The audit's checks report this failure: the check `streaming` would alert a second time.
                     self._report_checks(self.stream.topics[name], error.findings)
                 else:
-                    self._verdicts.failed(
-                        *self._part("iceberg", name, COMPACTION if event.is_compaction else ""), error
-                    )
+                    self._verdicts.failed(*self._part("iceberg", name, COMPACTION if is_compaction else ""), error)
             case TopicServed(name):
                 self._verdicts.passed(KAFKA, "")
                 self._verdicts.passed(*self._part("iceberg", name))
             case TopicRecovered(name, failures):
                 after = f" after {pluralize(failures, 'failure')}" if failures else ""
-                self._log(f"{name or 'Kafka'}: recovered{after}")
+                self._log(LogEntry(f"{name or 'Kafka'}: recovered{after}", topic=name))
                 self._verdicts.passed(*(self._part("iceberg", name) if name else (KAFKA, "")))
             case TableCompacted(name, result):
-                self._log(f"{name}: {', '.join(result.actions)} ({result.seconds:.1f} s)")
+                message = f"{name}: {', '.join(result.actions)} ({result.seconds:.1f} s)"
+                self._log(LogEntry(message, topic=name, phase=COMPACTION))
                 self._verdicts.passed(*self._part("iceberg", name, COMPACTION))
             case GroupUnavailable(error):
-                self._log(
-                    f"The topics cannot be divided among streams, so this one ingests all of them: {error} "
-                    f"({type(error).__name__})"
-                )
+                kind, effect = type(error).__name__, "The topics cannot be divided among streams"
+                message = f"{effect}, so this one ingests all of them: {redact_credentials(error)} ({kind})"
+                self._log(LogEntry(message, logging.WARNING, error=kind))
 
     def _on_publication(self, outcome: TablePublished | PublicationFailed) -> None:
         for observe in self.observers:
             observe(outcome)
         if isinstance(outcome, PublicationFailed):
             self._unpublished[f"{outcome.topic}/{outcome.stage}"] = outcome.error
-            message = f"{outcome.topic}/{outcome.stage}: {outcome.error} ({type(outcome.error).__name__})"
-            self._log(f"{message}. Retry in {outcome.seconds:.0f} s")
+            failure = _failure(f"{outcome.topic}/{outcome.stage}", outcome.error, outcome.seconds)
+            self._log(replace(failure, topic=outcome.topic, reader=outcome.stage))
             self._verdicts.failed(*self._part(outcome.stage, outcome.topic), outcome.error)
             return
         stage, topic, snapshot_id, seconds = outcome.stage, outcome.topic, outcome.snapshot_id, outcome.seconds
         self._unpublished.pop(f"{topic.name}/{stage}", None)
-        self._log(f"{topic.name}/{stage}: exposes snapshot {snapshot_id} ({seconds:.1f} s)")
+        message = f"{topic.name}/{stage}: exposes snapshot {snapshot_id} ({seconds:.1f} s)"
+        self._log(LogEntry(message, topic=topic.name, reader=stage))
         numbers = {"seconds": round(seconds, 2), "snapshot_id": str(snapshot_id)}
         event = self._materialization(stage, topic, snapshot_id, registration_metadata(outcome.registration) | numbers)
         self._reporter.report_latest(f"{topic.name}/{stage}", event)
@@ -217,6 +221,13 @@ class StreamService:
         if topic.name in self._config.topics:
             return None
         return next(name for name, route in self._config.routes.items() if route.topic_named(topic.name))
+
+
+def _failure(subject: str, error: Exception, seconds: float) -> LogEntry:
+    """Return the entry about a failure that is retried after some seconds."""
+    kind, level = type(error).__name__, logging.WARNING if is_transient(error) else logging.ERROR
+    message = f"{subject}: {redact_credentials(error)} ({kind}). Retry in {seconds:.0f} s"
+    return LogEntry(message, level, error=kind)
 
 
 def _numbers(event: Commit) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from pydantic import Field
 
 from assets.entry import code_links, group, on_upstream_change, topic_of, unless_continuous
 from assets.factories import asset_spec, dagster_failures, table_op
-from assets.results import as_table, batch_message, check_results
+from assets.results import as_table, batch_entry, check_results
+from assets.run_log import run_log
 from assets.topics import confluent_state
 from lakehouse.config.checks import DEAD_LETTER_TOPIC, KEY_NOT_NULL, RECORD_COUNT, SOURCE_SNAPSHOT
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hidden_ids, visible_columns
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.text import escaped, pluralize
 from lakehouse.pipeline.clients import CLIENTS, Clients
@@ -92,6 +94,7 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
         from lakehouse.pipeline.replay import replay
 
         clients = Clients.of(resources)
+        log = run_log(context)
         resources.spark.on_progress(context.log.info)
         published: list[Published] = []
         replayed: dict[str, Any] = {}
@@ -104,12 +107,13 @@ def table_asset(config: Config, entry: Topic) -> dg.AssetsDefinition:
                     replay_result = replay(namespace, topic, clients, config.replay_since, config.replay_branch or None)
                     counts = replay_result.counts
                     replayed = {"replayed_records": counts.consumed, "replayed_rows": counts.rows}
-                    context.log.info(
+                    message = (
                         f"{topic.name}: {pluralize(counts.consumed, 'record')} replayed from {config.replay_since}"
                     )
+                    log(LogEntry(message, topic=topic.name))
                 for batch in ingest(namespace, topic, clients):
                     published.append(batch)
-                    context.log.info(batch_message(topic, batch))
+                    log(batch_entry(topic, batch))
             except Exception as error:
                 # A failed check alone does not stop the run. Only the exception fails it.
                 if isinstance(error, AuditFailed):

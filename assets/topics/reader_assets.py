@@ -7,7 +7,9 @@ import dagster as dg
 from assets.entry import group, topic_of, unless_continuous
 from assets.factories import CheckDefinition, asset_spec, dagster_failures, table_op
 from assets.results import as_table, registration_metadata
+from assets.run_log import run_log
 from lakehouse.config.model import Config, Topic
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.offsets.lag import snapshots_behind
 from lakehouse.core.sql import SPARK
 from lakehouse.core.tables.naming import TableRef
@@ -44,7 +46,8 @@ def reader_asset(config: Config, entry: Topic, reader: Reader) -> dg.AssetsDefin
             topic = topic_of(entry, context)
             ref, table = resources.catalog.chain(table_of(config, topic, resources)).require_published()
             registration = reader.publish_tables(topic, ref, table, resources)
-        context.log.info(f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}")
+        message = f"{reader.label} shows {reader.table_name(ref)} at snapshot {registration.snapshot_id}"
+        run_log(context)(LogEntry(message, topic=topic.name, reader=reader.name))
         return dg.MaterializeResult(
             metadata=registration_metadata(registration), data_version=dg.DataVersion(str(registration.snapshot_id))
         )

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from lakehouse.core import errors
+from lakehouse.core import errors, log_entry
 from lakehouse.core.terminal import echo, print_traceback, traceback_text, visible
 
 MAX_BYTES = 4 * 1024**2
@@ -32,7 +32,14 @@ class _Log(logging.Handler):
 
 @contextmanager
 def traces_in_log() -> Iterator[None]:
-    """Write stack traces of the body's errors to the log, and name it at the end if there are any."""
+    """Write stack traces of the body's errors to the log, and name it at the end if there are any.
+
+    With logs as JSON, they are entries on standard error, as are warnings of libraries.
+    """
+    if log_entry.is_json():
+        with _records_as_json():
+            yield
+        return
     logger, handler = logging.getLogger(errors.__name__), _Log()
     propagates = logger.propagate
     logger.addHandler(handler)
@@ -44,6 +51,33 @@ def traces_in_log() -> Iterator[None]:
         logger.propagate = propagates
         if handler.file:
             echo(f"Tracebacks: {handler.file}", err=True)
+
+
+@contextmanager
+def _records_as_json() -> Iterator[None]:
+    """Print the body's records of Python's logging on standard error as JSON, with Python's warnings."""
+    handler, root = logging.StreamHandler(), logging.getLogger()
+    handler.setFormatter(log_entry.JsonFormatter())
+    root.addHandler(handler)
+    logging.captureWarnings(True)
+    try:
+        yield
+    finally:
+        logging.captureWarnings(False)
+        root.removeHandler(handler)
+
+
+def shown(error: click.ClickException, cause: Exception) -> click.ClickException:
+    """Return the error of a command, which click prints as JSON if logs are.
+
+    Args:
+        error: The error that click prints.
+        cause: The error that it was made of.
+    """
+    if log_entry.is_json():
+        entry = log_entry.LogEntry(error.format_message(), logging.ERROR, error=type(cause).__name__)
+        vars(error)["show"] = lambda file=None: log_entry.write(entry, err=True)  # noqa: ARG005 (click's signature)
+    return error
 
 
 def to_click(error: Exception, exit_code: int = 1) -> click.ClickException | None:

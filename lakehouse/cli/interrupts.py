@@ -6,7 +6,9 @@ import sys
 from functools import cache
 from threading import Thread, current_thread, main_thread
 
-MESSAGE = b"\nStopping. What is in progress ends first.\n"
+from lakehouse.core.log_entry import LogEntry, is_json
+
+MESSAGE = "Stopping. What is in progress ends first."
 
 
 @cache
@@ -27,5 +29,6 @@ def acknowledge() -> None:
 def _print(reader: int) -> None:
     while number := os.read(reader, 1):
         if number[0] in (signal.SIGINT, signal.SIGTERM):
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, MESSAGE)
+            text = LogEntry(MESSAGE).to_json() if is_json() else f"\n{MESSAGE}"
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, f"{text}\n".encode())
             return

@@ -13,9 +13,10 @@ import click
 from lakehouse import DISTRIBUTION
 from lakehouse.cli import boundary, interrupts, progress
 from lakehouse.config import discovery
-from lakehouse.core import extras
+from lakehouse.core import extras, log_entry
 from lakehouse.core.errors import ConfigError
-from lakehouse.core.terminal import echo, print_traceback, visible
+from lakehouse.core.log_entry import LogEntry
+from lakehouse.core.terminal import print_traceback, visible
 from lakehouse.core.text import did_you_mean
 
 COMMANDS = {
@@ -92,13 +93,13 @@ class _Commands(click.Group):
                 return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message + self._place_of_option(ctx, error))
-            raise
+            raise boundary.shown(error, error) from error.__cause__
         except KeyboardInterrupt:
-            echo("Interrupted", err=True)
+            log_entry.write(LogEntry("Interrupted"), err=True)
             ctx.exit(INTERRUPTED)
         except Exception as error:
             if shown := boundary.to_click(error):
-                raise shown from error
+                raise boundary.shown(shown, error) from error
             raise
 
     def _place_of_option(self, ctx: click.Context, error: click.ClickException) -> str:
@@ -112,6 +113,12 @@ class _Commands(click.Group):
         if file := re.search(r"unexpected extra argument \((\S+\.ya?ml)\)", error.message):
             return f". Write `lakehouse --config {file[1]} {command}` to use that file"
         return ""
+
+
+def _set_log_format(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:  # noqa: ARG001 (click's signature)
+    """Set the format before the command runs, also for processes that it starts."""
+    if value:
+        os.environ[log_entry.FORMAT] = value
 
 
 @click.group(
@@ -128,6 +135,14 @@ class _Commands(click.Group):
 )
 @click.option("--env", metavar="NAME", help="Use this environment, like the variable LAKEHOUSE_ENV. Default: local.")
 @click.option("-v", "--verbose", is_flag=True, help="Print which configuration and environment are used.")
+@click.option(
+    "--log-format",
+    type=click.Choice(["text", "json"]),
+    envvar=log_entry.FORMAT,
+    callback=_set_log_format,
+    expose_value=False,
+    help=f"Format of logs and errors, like the variable {log_entry.FORMAT}. Default: text.",
+)
 @click.option("--debug", is_flag=True, help="Print the traceback of an error.")
 @click.version_option(package_name=DISTRIBUTION, message="%(package)s %(version)s")
 @click.pass_context
@@ -160,7 +175,8 @@ def main(ctx: click.Context, config: Path | None, env: str | None, verbose: bool
         os.environ["LAKEHOUSE_ENV"] = env
     with suppress(ConfigError):  # the command reports it, unless it only prints its help
         if verbose or (ctx.invoked_subcommand in CHANGING and not is_explicit and not discovery.is_obvious()):
-            click.echo(f"Using {discovery.config_path()}, environment {discovery.environment_name()}", err=True)
+            used = f"Using {discovery.config_path()}, environment {discovery.environment_name()}"
+            log_entry.write(LogEntry(used), err=True)
 
 
 if __name__ == "__main__":

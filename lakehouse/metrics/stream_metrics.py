@@ -15,7 +15,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summ
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from lakehouse.core.terminal import echo
+from lakehouse.core import log_entry
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.metrics.server import serving
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished
 from lakehouse.streaming.stream import Stream
@@ -186,5 +187,5 @@ def serve_metrics(service: StreamService, address: tuple[str, int], stuck_second
     metrics = StreamMetrics(service.stream, registry, stuck_seconds)
     service.observers.append(metrics.observe)
     with serving(address, registry, {"/healthz": metrics.stuck, "/readyz": metrics.unready}) as url:
-        echo(f"Metrics: {url}/metrics")
+        log_entry.write(LogEntry(f"Metrics: {url}/metrics"))
         yield url

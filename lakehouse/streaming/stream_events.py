@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from lakehouse.config.model import Topic
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.pipeline.ingestion import Published
 from lakehouse.pipeline.maintenance import Maintained
 from resources.kafka.stream_group import GroupUnavailable
@@ -31,6 +32,10 @@ class TopicBackedOff:
     """Time until the next attempt."""
     is_compaction: bool = False
     """Whether merging the table's small files failed; the topic is still served then."""
+    batch: Batch | None = None
+    """The batch that failed; None if the turn failed before its batch was chosen."""
+    phase: str = ""
+    """The phase of the batch that began last."""
 
 
 @dataclass(frozen=True)

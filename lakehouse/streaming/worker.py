@@ -10,6 +10,7 @@ from queue import Queue
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
 from lakehouse.core.errors import Yielded
+from lakehouse.core.log_entry import IN_PROGRESS
 from lakehouse.pipeline.batches.refusals import Refusals
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.dead_letters.dead_letter_topic import try_publish_dead_letters
@@ -127,6 +128,7 @@ class Worker:
         context = self._context
         topic = context.topics[name]
         upstream = [context.config.topic(topic.source.upstream)] if topic.source.upstream else []
+        IN_PROGRESS.set((None, ""))
         try:
             with hide_values(topic, *upstream):
                 self._turn(topic, clients)
@@ -138,7 +140,8 @@ class Worker:
                 seconds = self._scheduler.back_off(name, error, time.monotonic())
                 context.lock.notify_all()
             if seconds is not None:
-                context.events.put(TopicBackedOff(name, error, seconds))
+                batch, phase = IN_PROGRESS.get()
+                context.events.put(TopicBackedOff(name, error, seconds, batch=batch, phase=phase))
 
     def _turn(self, topic: Topic, clients: Clients) -> None:
         """Ingest one bounded batch of a topic, after deriving the topic if it is derived."""

@@ -22,6 +22,7 @@ from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
 from lakehouse.config.model import Config, Route, Topic
 from lakehouse.core.errors import BadRecords, TransientError, UnexpectedError, is_transient
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.tables import naming
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered
@@ -263,7 +264,7 @@ def test_stream_blocking_check_is_reported_failed_and_passed(resources):
             records = instance.event_log_storage.get_asset_check_execution_history(check, limit=100)
             return [record.status == AssetCheckExecutionRecordStatus.SUCCEEDED for record in reversed(records)]
 
-        lines: list[str] = []
+        lines: list[LogEntry] = []
         streaming = StreamService(stream.config, [stream.topic], resources, lines.append, instance)
         thread = threading.Thread(target=streaming.run)
         thread.start()

@@ -13,6 +13,7 @@ from assets.alerts import alert_failed_checks
 from assets.streaming.service import StreamService
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.local.client_environment import environment
 from resources.snowflake.snowflake import Snowflake
 from resources.webhook import Webhook
@@ -76,12 +77,12 @@ def test_bad_record_is_one_alert_and_one_recovery(stack, resources, tmp_path, mo
         (dagster_home / "dagster.yaml").write_text("telemetry: {enabled: false}\n")
     monkeypatch.setenv("DAGSTER_HOME", str(dagster_home))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
-    lines: list[str] = []
+    lines: list[LogEntry] = []
     with dg.DagsterInstance.get() as instance, Listener().listening() as slack:
         watched = Watched(instance, slack)
         run_until(
             StreamService(stream.config, [stream.topic], resources, lines.append, instance),
-            lambda: watched.messages() and sum("BadRecords" in line for line in lines) > 1,
+            lambda: watched.messages() and sum("BadRecords" in line.message for line in lines) > 1,
         )
         [message] = watched.messages()
         assert message.startswith(f"*Check failed (ERROR): streaming of {stream.name}/iceberg*\n1 record of ")
@@ -117,12 +118,12 @@ def test_reader_failure_is_one_alert_and_one_recovery(resources):
         glue=resources.glue,
         snowflake=refusing,
     )
-    lines: list[str] = []
+    lines: list[LogEntry] = []
     with dg.instance_for_test() as instance, Listener().listening() as slack:
         watched = Watched(instance, slack)
         run_until(
             StreamService(stream.config, [stream.topic], systems, lines.append, instance),
-            lambda: watched.messages() and sum(REFUSED in line for line in lines) > 1,
+            lambda: watched.messages() and sum(REFUSED in line.message for line in lines) > 1,
         )
         [message] = watched.messages()
         assert message == f"*Check failed (ERROR): streaming of {stream.name}/snowflake*\n{REFUSED}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dagster as dg
 
 from assets.streaming.service import StreamService
+from lakehouse.core.log_entry import LogEntry
 from tests.support.topics import Stream
 
 STAGES = ("iceberg", "glue", "snowflake")
@@ -13,15 +14,15 @@ STAGES = ("iceberg", "glue", "snowflake")
 def test_stream_commit_is_in_dagster_glue_and_snowflake(resources):
     stream = Stream(resources)
     stream.produce_trades(range(70))
-    lines: list[str] = []
+    lines: list[LogEntry] = []
     with dg.instance_for_test() as instance:
         errors = StreamService(stream.config, [stream.topic], resources, lines.append, instance, once=True).run()
         events = {
             stage: instance.get_latest_materialization_event(dg.AssetKey([stream.name, stage])) for stage in STAGES
         }
 
-    assert errors == {} and any("70 records → 70 rows" in line for line in lines)
-    assert lines[0].startswith(f"Ingesting {stream.name};")
+    assert errors == {} and any("70 records → 70 rows" in line.message for line in lines)
+    assert lines[0].message.startswith(f"Ingesting {stream.name};")
     snapshot = stream.table().current_snapshot()
     materializations = {stage: event.asset_materialization for stage, event in events.items()}
     assert {m.tags["dagster/data_version"] for m in materializations.values()} == {str(snapshot.snapshot_id)}

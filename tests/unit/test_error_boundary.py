@@ -1,5 +1,6 @@
 """Each command when each system is away or refuses: a short message with the system and a remedy, and no traceback."""
 
+import json
 import os
 import socket
 import sqlite3
@@ -12,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from lakehouse.cli.main import COMMANDS, main
+from lakehouse.core.log_entry import FORMAT
 from tests.support.declared import NOWHERE, declare
 from tests.support.servers.listener import Listener
 from tests.support.servers.registry_server import RegistryServer
@@ -262,3 +264,13 @@ def test_known_error_with_debug_has_its_cause():
     result = CliRunner().invoke(main, ["--debug", "plan", "orders"])
     assert result.exit_code == 2 and "The above exception was the direct cause" in result.stderr
     assert "Traceback" not in CliRunner().invoke(main, ["plan", "orders"]).output
+
+
+@pytest.mark.parametrize(("command", "kind"), [("status", "Unreachable"), ("statsu", "NoSuchCommand")])
+@pytest.mark.usefixtures("project")
+def test_error_with_logs_as_json_is_one_entry(monkeypatch, command, kind):
+    monkeypatch.setenv(FORMAT, "text")
+    result = CliRunner().invoke(main, ["--log-format", "json", command])
+    [entry] = [json.loads(line) for line in result.stderr.splitlines()]
+    assert (entry["level"], entry["error"]) == ("ERROR", kind)
+    assert result.exit_code and "time" in entry and "Error:" not in entry["message"]

@@ -19,6 +19,7 @@ from lakehouse.cli.main import main
 from lakehouse.cli.status import report, status
 from lakehouse.config import loader
 from lakehouse.core.errors import Paused, Unreachable
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.text import plain
 from lakehouse.definitions import defs
 from lakehouse.pipeline.clients import Clients
@@ -165,7 +166,7 @@ def test_pause_set_by_other_tool_is_respected(config, systems):
 def test_stream_paused_topic_is_resumed_after_unpause(config, systems, instance, monkeypatch):
     monkeypatch.setattr("lakehouse.streaming.scheduler.PAUSED_SECONDS", 0.1)
     run("pause", "orders", "--reason", "migration")
-    log: list[str] = []
+    log: list[LogEntry] = []
     streaming = StreamService(config, list(config.topics.values()), systems, log.append, instance)
     thread = threading.Thread(target=streaming.run)
     thread.start()
@@ -177,7 +178,7 @@ def test_stream_paused_topic_is_resumed_after_unpause(config, systems, instance,
 
     try:
         wait_until(lambda: verdicts("carts") == ["SUCCEEDED"])
-        wait_until(lambda: any("'orders' is paused" in line for line in log))
+        wait_until(lambda: any("'orders' is paused" in line.message for line in log))
         assert verdicts("orders") == []
         run("unpause", "orders")
         wait_until(lambda: verdicts("orders") == ["SUCCEEDED"])
@@ -185,8 +186,8 @@ def test_stream_paused_topic_is_resumed_after_unpause(config, systems, instance,
         streaming.stream.stop()
         thread.join(SECONDS)
     assert not thread.is_alive()
-    assert len([line for line in log if "'orders' is paused" in line]) == 1
-    assert not [line for line in log if "Retry in" in line]
+    assert len([line for line in log if "'orders' is paused" in line.message]) == 1
+    assert not [line for line in log if "Retry in" in line.message]
 
 
 def test_stream_once_reports_paused_topic_as_incomplete(config, systems):

@@ -11,6 +11,7 @@ from assets.streaming import check as streaming_check
 from assets.streaming.service import StreamService, select_topics
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.text import plain
 from lakehouse.pipeline.clients import Clients
 from lakehouse.streaming.stream import Stream
@@ -171,10 +172,10 @@ def test_stream_once_gives_up_on_kafka(tmp_path, monkeypatch):
     Brokers.fails["all"] = SILENT
     topics = {"orders": Topic.model_validate({"name": "orders"})}
     config = Config(namespace="shop", topics=topics, environments={})
-    log: list[str] = []
+    log: list[LogEntry] = []
     service = StreamService(config, [*topics.values()], systems_with(tmp_path), log.append, None, once=True)
     assert service.run() == {"Kafka": SILENT}
-    assert 5 <= sum("Retry in" in line for line in log) <= 10  # of two workers
+    assert 5 <= sum("Retry in" in line.message for line in log) <= 10  # of two workers
 
 
 def test_stream_of_a_derived_topic_has_its_source():
@@ -191,10 +192,10 @@ def test_stream_without_the_source_of_a_derived_topic_reports_it(tmp_path):
     derived = {"type": "derived", "from": "orders", "transform": "shop:totals"}
     topic = Topic.model_validate({"name": "totals", "source": derived})
     config = Config(namespace="shop", topics={"totals": topic}, environments={})
-    log: list[str] = []
+    log: list[LogEntry] = []
     Brokers.deleted.add("totals")
     StreamService(config, [topic], systems_with(tmp_path), log.append, None, once=True).run()
-    assert log[1] == (
+    assert log[1].message == (
         "totals: this stream does not ingest 'orders', so it derives nothing from its new rows. Materialize "
         "totals/kafka, or stream both"
     )

@@ -54,6 +54,11 @@ VARIABLES: Sequence[Variable] = (
         "The folder of the embedded stack's state and of logs.",
         "`.lakehouse` beside the configuration",
     ),
+    Variable(
+        "LAKEHOUSE_LOG_FORMAT",
+        "`json` for logs and errors as JSON, also in runs; `lakehouse --log-format` sets it.",
+        "`text`",
+    ),
     Variable("LAKEHOUSE_CACHE", "The folder of downloaded jars.", "the user's cache folder of the operating system"),
     Variable("LAKEHOUSE_MAVEN_URL", "A mirror of Maven Central, for the jars.", "Maven Central"),
     Variable(

@@ -1,5 +1,6 @@
 """The commands `lakehouse stream`, `lakehouse pause` and `lakehouse unpause`."""
 
+import logging
 import signal
 import threading
 from contextlib import nullcontext
@@ -7,7 +8,9 @@ from contextlib import nullcontext
 import click
 
 from lakehouse.cli.address import Address
-from lakehouse.core.errors import ConfigError, LakehouseError
+from lakehouse.core import log_entry
+from lakehouse.core.errors import ConfigError, LakehouseError, redact_credentials
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.tables.naming import table_name
 from lakehouse.core.terminal import echo
 
@@ -52,11 +55,12 @@ def stream(topics: tuple[str, ...], once: bool, metrics: tuple[str, int] | None,
     declared = loader.load()
     with open_clients(declared) as resources, dagster_instance() as instance:
         selected = select_topics(declared, topics, kafka_topics(declared, resources))
-        service = StreamService(declared, selected, resources, echo, instance, once=once, stopping=stopping)
+        service = StreamService(declared, selected, resources, log_entry.write, instance, once=once, stopping=stopping)
         with serve_metrics(service, metrics, stuck_after) if metrics else nullcontext():
             errors = service.run()
     for name, error in errors.items():
-        echo(f"{name}: {error}", err=True)
+        message, kind = f"{name}: {redact_credentials(error)}", type(error).__name__
+        log_entry.write(LogEntry(message, logging.ERROR, topic=name.partition("/")[0], error=kind), err=True)
     raise SystemExit(1 if errors else 0)
 
 

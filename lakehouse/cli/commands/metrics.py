@@ -1,5 +1,6 @@
 """The command `lakehouse metrics`."""
 
+import logging
 import signal
 import threading
 from importlib.resources import files
@@ -7,6 +8,8 @@ from importlib.resources import files
 import click
 
 from lakehouse.cli.address import Address
+from lakehouse.core import log_entry
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.terminal import echo
 
 
@@ -47,8 +50,8 @@ def metrics(listen: tuple[str, int] | None, every: int, file: str | None) -> Non
             echo(measurements.text(), nl=False)
             return
         with serving(listen, measurements.registry, {"/healthz": lambda: measurements.problems(3 * every)}) as url:
-            echo(f"Metrics: {url}/metrics")
+            log_entry.write(LogEntry(f"Metrics: {url}/metrics"))
             while not stopping.is_set():
                 if problem := measurements.try_measure():
-                    echo(problem, err=True)
+                    log_entry.write(LogEntry(problem, logging.WARNING), err=True)
                 stopping.wait(every)

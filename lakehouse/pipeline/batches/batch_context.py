@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
+from lakehouse.core.log_entry import IN_PROGRESS
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
@@ -63,6 +64,7 @@ class BatchContext:
     def report(self, phase: Phase) -> None:
         """Log the beginning of a phase and report it to the caller."""
         _LOG.debug("%s: %s", self.topic.name, phase)
+        IN_PROGRESS.set((self.batch, phase))
         self.on_phase(phase)
 
     def decided(self, *, headers: bool = False) -> Decided:
