@@ -51,8 +51,10 @@ class _Position:
     """That table."""
     last: Batch | None
     """The newest batch of that table; None if Tableflow writes it."""
+    target: str
+    """The topic that the messages are produced to."""
     target_id: str
-    """Id of the topic that the messages are produced to."""
+    """Its id."""
 
 
 def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: str, reason: str) -> Positions:
@@ -76,7 +78,7 @@ def set_derived_bookmark(config: Config, topic: Topic, clients: Clients, where: 
     Raises:
         IncompatibleSettings: The topic has messages with other keys or of other groups.
         LakehouseError: The topic is not derived, its source table is missing, or the topic does not exist.
-        TransientError: The source topic is being recreated.
+        TransientError: The source topic, or the derived one, is being recreated.
         UnclearState: The source topic was recreated, and rows of the previous one would be derived with later ones; or
             the table's position is unknown.
     """
@@ -120,7 +122,7 @@ def set_dead_letter_bookmark(config: Config, topic: Topic, clients: Clients, whe
 
     Raises:
         LakehouseError: The topic has no topic of dead letters, or its table or that topic is missing.
-        TransientError: The topic is being recreated.
+        TransientError: The topic, or that of its dead letters, is being recreated.
         UnclearState: The table's position is unknown.
     """
     if not topic.dead_letter_topic:
@@ -172,7 +174,7 @@ def _read_position(config: Config, clients: Clients, source: Topic, target: str,
             f"Table {ref} is empty, or topic '{target}' does not exist, so there is nothing to resume from. Nothing "
             f"was changed. Materialize {source.name}/iceberg first"
         )
-    return _Position(log, offsets, is_latest, chain, ref, table, last, target_topic.topic_id)
+    return _Position(log, offsets, is_latest, chain, ref, table, last, target, target_topic.topic_id)
 
 
 def _table_position(chain: TableChain, log: Log) -> Positions:
@@ -199,7 +201,7 @@ def _keep(kafka: KafkaClient, topic: Topic, name: str, chain: TableChain, reason
         raise foreign_error(present, topic, topic.topic, chain)
     require_same(present, topic, is_adopted=True)
     kept = replace(present, entry=topic.name, reason=reason, settings=DerivationSettings.of(topic).values())
-    commit(kafka, producer, [bookmark_topic.message(kafka, name, kept)])
+    commit(kafka, producer, [bookmark_topic.message(kafka, name, kept)], {topic.topic: target_id})
     return kept.offsets
 
 
@@ -238,5 +240,6 @@ def _replace(
             bookmark = replace(bookmark, offsets=furthest(position.offsets, present.offsets))
         if further and present.identity == bookmark.identity:
             bookmark = replace(bookmark, further=further(present))
-    commit(kafka, producer, [bookmark_topic.message(kafka, name, bookmark)])
+    topic_ids = {position.target: position.target_id}
+    commit(kafka, producer, [bookmark_topic.message(kafka, name, bookmark)], topic_ids)
     return bookmark.offsets

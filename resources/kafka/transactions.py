@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.core.errors import LakehouseError, Unreachable
+from lakehouse.core.errors import LakehouseError, TransientError, Unreachable
 from lakehouse.core.polling import poll
 from resources.kafka.errors import POLL_SECONDS
 
@@ -82,8 +82,23 @@ def message_limit(kafka: KafkaClient, topic: str) -> int:
     return int(kafka.topic_setting(topic, "max.message.bytes") or DEFAULT_LIMIT)
 
 
-def commit(kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing]) -> None:
-    """Produce all messages or none, and return when readers see them."""
+def commit(
+    kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing], topic_ids: Mapping[str, str] | None = None
+) -> None:
+    """Produce all messages or none, and return when readers see them.
+
+    Args:
+        kafka: The cluster.
+        producer: The producer.
+        messages: The messages. Producers name topics, and a topic of this name may have replaced the intended one.
+        topic_ids: Ids by name of topics that the messages are intended for, which they must still have at the end.
+
+    Raises:
+        LakehouseError: The transaction was open for too long.
+        TransientError: A topic has another id, or does not exist any more, or a newer process has replaced the
+            producer. Nothing is visible.
+        Unreachable: Kafka does not answer.
+    """
     from confluent_kafka import KafkaError, KafkaException
 
     topics: dict[tuple[str, int | None], None] = {}
@@ -94,6 +109,10 @@ def commit(kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing])
             for message in messages:
                 topics[message.topic, message.partition if message.partition >= 0 else None] = None
                 kafka.enqueue(producer, message.topic, message.key, message.value, message.headers, message.partition)
+            if topic_ids:
+                # Ids never return: what brokers have accepted before is in the topics with these ids, or in none.
+                producer.flush()
+                _require_topics(kafka, topic_ids)
             producer.commit_transaction()
         except BaseException as error:
             open_seconds, code = time.monotonic() - started, None
@@ -111,6 +130,22 @@ def commit(kafka: KafkaClient, producer: Producer, messages: Iterable[Outgoing])
             raise
     for topic, partition in topics:
         wait_until_visible(kafka, topic, partition)
+
+
+def _require_topics(kafka: KafkaClient, topic_ids: Mapping[str, str]) -> None:
+    """Require that topics still have their ids.
+
+    Raises:
+        TransientError: One has another id, or does not exist.
+    """
+    described = kafka.describe(list(topic_ids))
+    for name, id_ in topic_ids.items():
+        if name not in described or described[name].topic_id != id_:
+            raise TransientError(
+                f"Topic '{name}' was deleted, or deleted and created again, while messages were produced to it",
+                "The transaction was aborted, and none of its messages is visible",
+                "Retry the run or command, which creates the topic if it does not exist; a stream retries",
+            )
 
 
 def split(messages: Iterable[Outgoing]) -> Iterator[Iterator[Outgoing]]:

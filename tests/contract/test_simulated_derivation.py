@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Protocol
 
 import fastavro
@@ -14,7 +15,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.config.model import Config, Topic
-from lakehouse.core.errors import UnclearState
+from lakehouse.core.errors import TransientError, UnclearState
 from lakehouse.pipeline.batches.offsets import resume
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.derivation.derivation import derive
@@ -192,6 +193,34 @@ def test_derive_into_a_recreated_topic_begins_anew(make_derivation: Any) -> None
     site.recreate_derived()
     assert run(site) == 2
     assert site.messages() == [("a", [1]), ("b", [2])]
+
+
+class Recreating:
+    """A schema registry before whose first registration a topic is recreated."""
+
+    def __init__(self, registry: Any, recreate_topic: Callable[[], None]) -> None:
+        self._registry, self._recreate = registry, [recreate_topic]
+
+    def register(self, subject: str, schema: str) -> int:
+        while self._recreate:
+            self._recreate.pop()()
+        registered: int = self._registry.register(subject, schema)
+        return registered
+
+
+@pytest.mark.parametrize("is_grouped", (False, True), ids=("rows", "groups"))
+def test_derive_into_a_topic_recreated_meanwhile_is_aborted(make_derivation: Any, is_grouped: bool) -> None:
+    site = make_derivation(is_grouped=is_grouped)
+    site.produce(Sent("a", 1), Sent("b", 2))
+    run(site)
+    site.produce(Sent("c", 3))
+    list(ingest(site.namespace, site.topic, site.clients))
+    clients = replace(site.clients, schema_registry=Recreating(site.clients.schema_registry, site.recreate_derived))
+    with pytest.raises(TransientError, match="created again, while .* none of its messages is visible"):
+        derive(site.config, site.derived, clients)
+    assert site.messages() == []
+    assert run(site) == 3
+    assert sorted(site.messages()) == [("a", [1]), ("b", [2]), ("c", [3])]
 
 
 def test_derive_from_a_recreated_source_needs_a_position(make_derivation: Any) -> None:

@@ -66,7 +66,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
 
     Raises:
         LakehouseError: Some were skipped, because their topic accepts only messages that are even shorter.
-        TransientError: A newer process produces the same dead letters.
+        TransientError: A newer process produces the same dead letters, or their topic was recreated meanwhile.
         UnclearState: It is unknown which were produced, or the topic has those of another table.
         Unreachable: A system does not answer.
     """
@@ -77,10 +77,11 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     table = letters.load(clients.catalog, topic, ref.dead_letters)
     if last is None or table is None or table.current_snapshot() is None:
         return 0
-    known = bookmark_topic.read(kafka, name, settled=False)
-    if not _may_lack(clients.catalog, known if known and known.identity == chain.identity else None, table, last):
-        return 0
     target = topic.dead_letter_topic
+    known, present = bookmark_topic.read(kafka, name, settled=False), kafka.describe([target]).get(target)
+    is_own = known and known.identity == chain.identity and present and known.target_id == present.topic_id
+    if not _may_lack(clients.catalog, known if is_own else None, table, last):
+        return 0
     kafka.ensure_topic(target, topic.partitions, min_partitions=1)
     bookmark_topic.ensure(kafka)
     # The processes of another table must not be fenced off.
@@ -91,13 +92,16 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
     producer = begin(kafka, name, limit)
     bookmark, target_id = bookmark_topic.read(kafka, name), topic_id(kafka, target)
     _require_own(bookmark, topic, target_id, chain)
+    if bookmark and bookmark.target_id != target_id:
+        # It is of the topic that this one replaced.
+        bookmark = None
     if bookmark is None and _has_letters_of(topic, kafka, chain.identity):
         raise UnclearState(
             f"Topic '{target}' has dead letters of '{topic.name}', but no bookmark records which. Nothing was "
             f"produced. Set the position to resume from with `lakehouse bookmark {topic.name} --dead-letters --at "
             f"POSITION --reason …`"
         )
-    since = _since(bookmark, last) if bookmark and bookmark.target_id == target_id else {}
+    since = _since(bookmark, last) if bookmark else {}
     upto = {p: max(end, since.get(p, 0)) for p, end in last.end.items()}
     new = clients.engine.letters.read(ref.dead_letters, last.topic_id, since, upto)
     produced, remaining, skipped = dict(since), new.num_rows, list[Place]()
@@ -117,7 +121,7 @@ def publish_dead_letters(namespace: str, topic: Topic, clients: Clients) -> int:
 
     if new.num_rows:
         for part in split(letter_messages(new, topic, chain.identity, limit, skipped)):
-            commit(kafka, producer, with_bookmark(part))
+            commit(kafka, producer, with_bookmark(part), {target: target_id})
     if skipped:
         more = f", and {len(skipped) - MOST_NAMED:,} more" if len(skipped) > MOST_NAMED else ""
         raise LakehouseError(

@@ -68,6 +68,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
         IncompatibleSettings: The topic has messages that were derived with other settings.
         LakehouseError: The topic does not accept a message.
         SchemaError: A column of the result has no Avro type, or the source has other names of metadata columns.
+        TransientError: The topic was recreated meanwhile, or a newer process derives it.
         UnclearState: The rows that were already derived, or added late, are unknown; or a group has rows of two tables,
             and the transform reads a column whose type changed.
         Unreachable: A system does not answer.
@@ -80,7 +81,7 @@ def derive(config: Config, topic: Topic, clients: Clients) -> Produced:
     if not before.has_rows(chain):
         # Nothing can be derived. An operator could not set a bookmark either, if the topic is that of another table.
         return Produced(0, None)
-    before.read_bookmark(chain, settled=False)
+    before.require_own(chain)
     limit = message_limit(kafka, topic.topic)
     # Before the bookmark is read: this fences off any older process, which can produce nothing from now on.
     producer = begin(kafka, derived_bookmark_name(topic), limit)
@@ -117,7 +118,7 @@ def _derive_table(target: DerivedTopic, chain: TableChain, producer: Producer, l
     kafka, count = target.clients.kafka, 0
     for part in strategy.parts(pending):
         for messages in strategy.transactions(_messages(target, part, limit)):
-            commit(kafka, producer, messages)
+            commit(kafka, producer, messages, {target.topic.topic: target.id})
         count += part.messages.num_rows
     return Produced(count, source.snapshot_id, source.engine.derive(source.rows, compute).lineage())
 

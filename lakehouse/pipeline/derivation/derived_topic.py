@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sources import Derived
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.bookmark import Bookmark
 from lakehouse.pipeline.bookmark_owners import require_own
 from lakehouse.pipeline.clients import Clients
@@ -22,6 +22,7 @@ from resources.iceberg.table_chain import TableChain
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
 from resources.kafka.transactions import Outgoing
+from resources.protocols import KafkaClient
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ class DerivedTopic:
     topic: Topic
     clients: Clients
     id: str
-    """Its id, read once: if the topic is recreated meanwhile, the bookmark is of the topic that had its rows."""
+    """Its id, read once: if the topic is recreated meanwhile, nothing is produced to the new one."""
 
     @property
     def derived(self) -> Derived:
@@ -58,8 +59,17 @@ class DerivedTopic:
         """
         return bool(chain.published and (not self.source.is_ingested or chain.last_batch))
 
-    def read_bookmark(self, chain: TableChain, *, settled: bool = True) -> Bookmark | None:
-        """Return its newest bookmark; None if it has none.
+    @property
+    def remedy(self) -> str:
+        """The command with which an operator decides which rows are derived, if that is unknown."""
+        position = "earliest" if self.derived.group_by else "POSITION"
+        return (
+            f"Set the position to resume from with `lakehouse bookmark {self.topic.name} --at {position} --reason …`, "
+            f"or delete topic '{self.topic.topic}' and its table to derive everything again"
+        )
+
+    def require_own(self, chain: TableChain, *, settled: bool = False) -> Bookmark | None:
+        """Return the newest bookmark of its name, which may be of a topic that it replaced; None if there is none.
 
         Args:
             chain: The tables of its source.
@@ -73,6 +83,27 @@ class DerivedTopic:
         if bookmark:
             require_own(bookmark, self.topic, self.topic.topic, self.id, chain)
         return bookmark
+
+    def read_bookmark(self, chain: TableChain) -> Bookmark | None:
+        """Return its newest bookmark; None if it has no messages. No other process may produce to it.
+
+        Args:
+            chain: The tables of its source.
+
+        Raises:
+            IncompatibleSettings: It has messages that were derived with other settings.
+            UnclearState: It has messages of another table, or no bookmark is of its messages.
+        """
+        bookmark = self.require_own(chain, settled=True)
+        if bookmark and bookmark.target_id == self.id:
+            return bookmark
+        if _has_messages(self.clients.kafka, self.topic.topic):
+            known = "its bookmark is of the topic that it replaced" if bookmark else "it has no bookmark"
+            raise UnclearState(
+                f"Topic '{self.topic.topic}' has messages, but {known}, so it is unknown which rows of "
+                f"'{self.source.name}' they were derived from. Nothing was produced. {self.remedy}"
+            )
+        return None
 
     def bookmark_message(self, bookmark: Bookmark) -> Outgoing:
         """Return the message that sets its bookmark, with its settings."""
@@ -114,3 +145,11 @@ class DerivedTopic:
                         f"setting with kafka-configs, or return smaller rows from the transform"
                     )
                 yield message
+
+
+def _has_messages(kafka: KafkaClient, topic: str) -> bool:
+    """Return whether a topic has committed messages now or had some before retention deleted them."""
+    return any(
+        offsets.start > 0 or any(True for _ in kafka.messages(topic, partition, offsets.start, offsets.end))
+        for partition, offsets in kafka.offsets([topic])[topic].items()
+    )

@@ -43,7 +43,7 @@ class Groups:
 
     def bookmark(self, newest: Batch) -> Bookmark | None:
         bookmark = self.target.read_bookmark(self.source.chain)
-        if bookmark is None or bookmark.target_id != self.target.id or not bookmark.is_of(newest):
+        if bookmark is None or not bookmark.is_of(newest):
             return None
         return bookmark if has_rows_of(self.source.chain, bookmark) else None
 

@@ -21,7 +21,6 @@ from resources.iceberg.bookmarked_table import has_recreated_topic
 from resources.iceberg.snapshots import may_lack_rows_of
 from resources.iceberg.table_chain import has_rows_of
 from resources.kafka.transactions import MAX_BYTES, MAX_MESSAGES, Outgoing
-from resources.protocols import KafkaClient
 
 
 @dataclass(frozen=True)
@@ -34,14 +33,9 @@ class SingleRows:
     transform: Transform
 
     def bookmark(self, newest: Batch) -> Bookmark | None:
-        topic, source = self.target.topic, self.source.topic
+        topic, source, remedy = self.target.topic, self.source.topic, self.target.remedy
         bookmark = self.target.read_bookmark(self.source.chain)
-        if bookmark is None or bookmark.target_id != self.target.id:
-            if _has_messages(self.target.clients.kafka, topic.topic):
-                raise UnclearState(
-                    f"Topic '{topic.topic}' has messages, but no bookmark records which rows of '{source.name}' they "
-                    f"were derived from. Nothing was produced. {_remedy(topic)}"
-                )
+        if bookmark is None:
             return None
         if not bookmark.is_of(newest):
             if not self.position.may_have_rows_of_recreated(bookmark):
@@ -49,12 +43,12 @@ class SingleRows:
                 return None
             raise UnclearState(
                 f"Topic '{source.topic}' was recreated, and its table has rows of both topics at the same offsets, so "
-                f"it is unknown which of them '{topic.name}' was derived from. Nothing was produced. {_remedy(topic)}"
+                f"it is unknown which of them '{topic.name}' was derived from. Nothing was produced. {remedy}"
             )
         if not has_rows_of(self.source.chain, bookmark):
             raise UnclearState(
                 f"The table of '{source.name}' is not the one that '{topic.name}' was derived from, or was rolled back "
-                f"before it rolled over to a new one, and may have other rows. Nothing was produced. {_remedy(topic)}"
+                f"before it rolled over to a new one, and may have other rows. Nothing was produced. {remedy}"
             )
         return bookmark
 
@@ -165,18 +159,3 @@ def ends_of_first(last: Positions, start: Positions) -> Positions:
         start: The offset after the late rows of each partition.
     """
     return {p: start[p] if p < max(last) else last.get(p, 0) for p in start}
-
-
-def _has_messages(kafka: KafkaClient, topic: str) -> bool:
-    """Return whether a topic has committed messages now or had some before retention deleted them."""
-    return any(
-        offsets.start > 0 or any(True for _ in kafka.messages(topic, partition, offsets.start, offsets.end))
-        for partition, offsets in kafka.offsets([topic])[topic].items()
-    )
-
-
-def _remedy(topic: Topic) -> str:
-    return (
-        f"Set the position to resume from with `lakehouse bookmark {topic.name} --at POSITION --reason …`, or delete "
-        f"topic '{topic.topic}' and its table to derive everything again"
-    )

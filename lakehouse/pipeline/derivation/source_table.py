@@ -106,7 +106,7 @@ def source_chains(target: DerivedTopic) -> Iterator[TableChain]:
     """
     chain = target.chain()
     bookmark = target.read_bookmark(chain) if chain.closed else None
-    if bookmark is None or bookmark.target_id != target.id:
+    if bookmark is None:
         return chain.since(None)
     last = chain.last_batch if target.derived.group_by else None
     if last is not None and not (bookmark.is_of(last) and has_rows_of(chain, bookmark)):

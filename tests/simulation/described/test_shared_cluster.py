@@ -164,6 +164,15 @@ def test_dead_letters_reach_changed_topic_from_the_first_on(letters):
     assert letters.letters("letters") == [0, 1, 2]
 
 
+@pytest.mark.parametrize("number", range(32))
+def test_dead_letters_into_topic_that_is_recreated_are_produced_once(letters, number):
+    assert letters.publish() == 2
+    letters.ingest_bad(1)
+    letters.interrupt("produce letters", number, lambda: letters.kafka.create("letters", 1))
+    letters.complete("produce letters")
+    assert letters.letters("letters") == [0, 1, 2]
+
+
 def test_dead_letters_of_renamed_entry_are_not_repeated(letters):
     renamed = {"name": "renamed", "kafka_topic": NAME, "table_name": NAME}
     assert letters.publish() == 2

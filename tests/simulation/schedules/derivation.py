@@ -12,9 +12,12 @@ import resources.kafka.transactions
 from lakehouse.config.discovery import environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
+from lakehouse.core.offsets.bookmark import Bookmark
+from lakehouse.core.table_protocol import BOOKMARKS
 from lakehouse.pipeline.bookmarks import set_derived_bookmark
 from lakehouse.pipeline.derivation.derivation import derive
 from lakehouse.readers.reader_lag import measure_lag
+from resources.kafka.bookmark_topic import derived_bookmark_name
 from tests.simulation.choices import Choices
 from tests.simulation.engine.derived_rows import parsed
 from tests.simulation.oracles.oracle import Place, Violation, place_of
@@ -190,8 +193,20 @@ class DerivationSchedule(Schedule):
         committed = self.kafka.committed(TARGET, 0)
         return [(m.key or b"", parsed(m.value)[1]) for m in committed]
 
+    def bookmark(self) -> Bookmark | None:
+        """Return the newest bookmark of the derived topic."""
+        stored = self.kafka.topics.get(BOOKMARKS)
+        partitions = range(len(stored.partitions) if stored else 0)
+        name = derived_bookmark_name(self.derived).encode()
+        values = [m.value for p in partitions for m in self.kafka.committed(BOOKMARKS, p) if m.key == name]
+        return Bookmark.from_json(values[-1]) if values and values[-1] else None
+
     def judge_messages(self) -> None:
-        """Judge that no row was derived twice, unless its group was derived again."""
+        """Judge that no row was derived twice, unless its group was derived again, and that the bookmark fits."""
+        if self.produced():
+            bookmark = self.bookmark()
+            if bookmark is None or bookmark.target_id != self.kafka.topics[TARGET].topic_id:
+                self.oracle.violations.append("the derived topic has messages, and its bookmark is of another one")
         if self.is_grouped:
             return
         counts = Counter(place for _, places in self.produced() for place in places)
