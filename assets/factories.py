@@ -8,11 +8,12 @@ from typing import Any
 
 import dagster as dg
 
+from assets.alert_causes import SYSTEM
 from assets.entry import group, hourly, partitions, with_the_asset
 from assets.run_log import failures_logged
 from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import LakehouseError, is_transient, logged_reason, translate
+from lakehouse.core.errors import LakehouseError, failing_system, is_transient, logged_reason, translate
 from lakehouse.core.tables import naming
 
 NOTHING_IN, NOTHING_OUT = dg.In(dg.Nothing), dg.Out(dg.Nothing)
@@ -209,4 +210,5 @@ def repeated(policy: dg.RetryPolicy, retries: int) -> Iterator[None]:
 
 
 def _failure(error: LakehouseError) -> dg.Failure:
-    return dg.Failure(str(error), allow_retries=is_transient(error))
+    system = failing_system(error)
+    return dg.Failure(str(error), {SYSTEM: system} if system else None, allow_retries=is_transient(error))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import dagster as dg
 from dagster._utils.error import SerializableErrorInfo
 
-from assets.alerts import INTERVAL_SECONDS, OFF, TickMessages, alert_failed_checks, alert_failed_runs
+from assets.alerts import INTERVAL_SECONDS, OFF, TickMessages, alert_failed_checks
+from assets.run_alerts import alert_failed_runs
 from lakehouse.core.errors import LakehouseError
 from resources.webhook import Webhook
 

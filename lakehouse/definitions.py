@@ -11,11 +11,12 @@ import dagster as dg
 from dagster_shared.libraries import DagsterLibraryRegistry
 
 from assets import published_tables
-from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.alerts import alert_failed_checks
 from assets.embedded_stack import disk_space, old_runs_definitions
 from assets.freshness import freshness_sensor
 from assets.lineage import lineage_sensor
 from assets.monitoring import alert_failed_ticks, heartbeat
+from assets.run_alerts import alert_failed_runs
 from assets.streaming.check import KAFKA
 from assets.streaming.job import stream_definitions
 from assets.topics.confluent_state import CLUSTER, cluster_definitions

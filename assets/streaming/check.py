@@ -8,11 +8,12 @@ import dagster as dg
 from dagster import AssetCheckEvaluation
 from dagster._core.storage.asset_check_execution_record import COMPLETED_ASSET_CHECK_EXECUTION_RECORD_STATUSES
 
+from assets.alert_causes import SYSTEM
 from assets.entry import hourly
 from assets.factories import CheckDefinition
 from lakehouse.config.checks import STREAMING as CHECK
 from lakehouse.config.model import Topic
-from lakehouse.core.errors import is_transient, reason
+from lakehouse.core.errors import failing_system, is_transient, reason
 from lakehouse.core.text import escaped, plain
 
 KAFKA = ("stream", "kafka_clients")
@@ -35,6 +36,7 @@ PASSED = "No stream reports a failure"
 class _Failure:
     since: float
     reason: str = ""
+    system: str = ""
     is_reported: bool = False
 
 
@@ -66,7 +68,7 @@ class Verdicts:
         """Note that a part of an asset failed: a topic of a route, or the whole asset if `part` is empty."""
         known, now = self._known(asset), self._clock()
         fault = known.faults.setdefault(part, _Failure(now))
-        fault.reason = reason(error)
+        fault.reason, fault.system = reason(error), failing_system(error)
         fault.is_reported = fault.is_reported or not is_transient(error) or now - fault.since >= PATIENCE_SECONDS
         failing = {part for part, fault in known.faults.items() if fault.is_reported}
         if failing and (failing != known.reported or now - known.at >= REPEAT_SECONDS):
@@ -87,6 +89,8 @@ class Verdicts:
         known.reported, known.at = failing, self._clock()
         named = {part: known.faults[part].reason for part in sorted(failing)[:MAX_NAMED]}
         text = "; ".join(f"{part}: {why}" if part else why for part, why in named.items())
+        systems = {known.faults[part].system for part in failing}
+        system = systems.pop() if len(systems) == 1 else ""
         more = f"; and {len(failing) - MAX_NAMED:,} more" if len(failing) > MAX_NAMED else ""
         self._report(
             AssetCheckEvaluation(
@@ -95,6 +99,7 @@ class Verdicts:
                 passed=not failing,
                 severity=dg.AssetCheckSeverity.ERROR,
                 description=escaped(f"{text}{more}") if failing else PASSED,
+                metadata={SYSTEM: system} if system else {},
             )
         )
 

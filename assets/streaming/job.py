@@ -5,9 +5,9 @@ from itertools import takewhile
 
 import dagster as dg
 
-from assets.alerts import RESTARTED
 from assets.factories import dagster_failures
 from assets.freshness import IN_PROGRESS
+from assets.run_alerts import RESTARTED
 from assets.run_log import failures_logged, run_log
 from assets.streaming.check import kafka_check
 from lakehouse.config.model import Config

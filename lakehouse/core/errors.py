@@ -236,6 +236,11 @@ def reason(error: BaseException) -> str:
     return str(error) if isinstance(error, LakehouseError) else f"{type(error).__name__} (unexpected: see the log)"
 
 
+def failing_system(error: BaseException) -> str:
+    """Return the system that does not work, which all of its users report; empty if the error has another cause."""
+    return f"{error.system} at {error.where}" if isinstance(error, Unreachable | Stalled) else ""
+
+
 def trace(error: BaseException) -> str:
     """Return the stack trace of an unexpected error without its text; empty for this project's errors."""
     if isinstance(error, LakehouseError):

@@ -11,8 +11,9 @@ import yaml
 from click.testing import CliRunner
 
 from assets import factories
-from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.alerts import alert_failed_checks
 from assets.lineage import lineage_sensor
+from assets.run_alerts import alert_failed_runs
 from lakehouse.cli.main import main
 from lakehouse.config.loader import load
 from lakehouse.definitions import defs
@@ -106,13 +107,8 @@ class World:
         run = definitions.resolve_job_def("whole").execute_in_process(
             instance=self.instance, resources=self.built, raise_on_error=False
         )
-        for sensor in (alert_failed_checks, lineage_sensor(load())):
+        for sensor in (alert_failed_checks, alert_failed_runs, lineage_sensor(load())):
             self.tick(sensor, definitions)
-        if not run.success:
-            context = dg.build_run_status_sensor_context(
-                "alert_failed_runs", run.get_run_failure_event(), self.instance, run.dagster_run
-            )
-            alert_failed_runs(context.for_run_failure(), alerts=self.built["alerts"])
         return run
 
     def tick(self, sensor, definitions):

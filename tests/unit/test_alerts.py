@@ -7,15 +7,20 @@ import traceback
 import dagster as dg
 import pytest
 
-from assets import alerts
-from assets.alerts import OFF, RESTARTED, alert_failed_checks, alert_failed_runs
+from assets import alert_causes, alerts, run_alerts
+from assets.alerts import OFF, alert_failed_checks
 from assets.factories import dagster_failures
+from assets.run_alerts import RESTARTED, alert_failed_runs
+from assets.streaming.check import Verdicts
 from lakehouse.config import loader
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError, LakehouseError, Unreachable
 from resources.build import build_resources
 from resources.webhook import SECTION_CHARACTERS, Webhook
 from tests.support.servers.listener import OK, Listener
+
+GONE = Unreachable("Kafka", "broker:9092", "that it is up")
+"""An error of a system, which all of its users report."""
 
 SECRET = "services/T00/B00/a-secret"
 
@@ -57,7 +62,10 @@ def trades(context: dg.AssetExecutionContext):
     with dagster_failures():
         match context.run.tags.get("fails"):
             case "known":
-                raise LakehouseError("3 records <of> 'trades' & more are gone. Nothing was changed")
+                records = context.run.tags.get("records", "3")
+                raise LakehouseError(f"{records} records <of> 'trades' & more are gone. Nothing was changed")
+            case "system":
+                raise GONE
             case "unexpected":
                 raise ValueError("row: alice@example.com")
 
@@ -117,7 +125,6 @@ def test_alert_failed_run_sends_one_message_with_steps_and_link(instance, slack)
     failures.tick()
     assert slack.posts == []  # the first tick starts at the end of the log
     failed = run(instance, fails="known")
-    run(instance)
 
     failures.tick()
     failures.tick()
@@ -132,13 +139,88 @@ def test_alert_failed_run_sends_one_message_with_steps_and_link(instance, slack)
     assert "\n".join(block["text"]["text"] for block in post["blocks"]) == post["text"]
 
 
+def test_alert_cause_of_several_runs_is_sent_once_and_its_end(instance, slack):
+    failures = Sensor(alert_failed_runs, instance, slack.url)
+    failures.tick()
+    for records in ("3", "14"):
+        run(instance, fails="known", records=records)
+        failures.tick()
+    [text] = slack.texts()
+    assert text.startswith("*Run failed: trades*\ntrades: 3 records")
+
+    other = run(instance, fails="unexpected")
+    failures.tick()
+    ended = "Resolved: trades: records &lt;of&gt; 'trades' &amp; more are gone. Nothing was changed"
+    cause = "trades: ValueError, see the run's log"
+    assert slack.texts() == [f"*Run failed: trades*\n{cause}\n{ended}\nRun {other.run_id}"]
+
+    recovered = run(instance)
+    run(instance)
+    failures.tick()
+    failures.tick()
+    assert slack.texts() == [f"*Run recovered: trades*\nResolved: {cause}\nRun {recovered.run_id}"]
+
+
+def test_alert_failing_system_is_sent_once_for_all_of_its_users(instance, slack):
+    failures, checks = (Sensor(sensor, instance, slack.url) for sensor in (alert_failed_runs, alert_failed_checks))
+    failures.tick()
+    checks.tick()
+    users = "orders", "users"
+    now = iter(range(0, 9000, 60))
+    verdicts = Verdicts(instance.report_runless_asset_event, lambda: next(now))
+    run(instance, fails="system")
+    for name in users:
+        for _ in range(2):
+            verdicts.failed((name, "iceberg"), "", GONE)
+        verdicts.failed((name, "glue"), "", LakehouseError(f"Table {name} is not registered"))
+    failures.tick()
+    checks.tick()
+    assert [text.partition("\n")[0] for text in slack.texts()] == [
+        "*Run failed: trades*",
+        "*Check failed (ERROR): streaming of orders/iceberg*",
+        "*Check failed (ERROR): streaming of orders/glue*",
+        "*Check failed (ERROR): streaming of users/glue*",
+    ]
+    verdicts.passed(("orders", "iceberg"), "")
+    checks.tick()
+    assert slack.texts() == []
+    verdicts.passed(("users", "iceberg"), "")
+    run(instance)
+    failures.tick()
+    checks.tick()
+    ended = "Resolved: Kafka at broker:9092 fails"
+    recovered = slack.texts()
+    assert [text.partition("\n")[0] for text in recovered] == [
+        "*Run recovered: trades*",
+        "*Check recovered: streaming of users/iceberg*",
+    ]
+    assert all(ended in text for text in recovered)
+
+
+def test_alert_cursors_of_version_0_1_0_are_read(instance, slack):
+    failures, checks = (Sensor(sensor, instance, slack.url) for sensor in (alert_failed_runs, alert_failed_checks))
+    failures.cursor = '{"__class__": "RunStatusSensorCursor", "record_id": 1, "update_timestamp": null}'
+    checks.cursor = json.dumps({"after": 0, "failing": ["fresh of trades"]})
+    run(instance, lag="1")
+    failures.tick()
+    checks.tick()
+    assert slack.texts() == []
+    run(instance, fails="known")
+    failures.tick()
+    run(instance)
+    checks.tick()
+    assert [text.partition("\n")[0] for text in slack.texts()] == [
+        "*Run failed: trades*",
+        "*Check recovered: fresh of trades*",
+    ]
+
+
 def test_alert_unexpected_error_shows_its_type_only(instance, slack):
+    failures = Sensor(alert_failed_runs, instance, slack.url)
+    failures.tick()
     job = DEFINITIONS.resolve_job_def("everything")
     failed = job.execute_in_process(instance=instance, tags={"fails": "unexpected"}, raise_on_error=False)
-    context = dg.build_run_status_sensor_context(
-        "alert_failed_runs", failed.get_run_failure_event(), instance, failed.dagster_run
-    )
-    alert_failed_runs(context.for_run_failure(), alerts=Webhook(url=slack.url))
+    failures.tick()
     reason = "trades: ValueError, see the run's log"
     assert slack.texts() == [f"*Run failed: everything*\n{reason}\nRun {failed.run_id}"]
 
@@ -149,7 +231,7 @@ def test_alert_run_that_fails_outside_steps_is_sent(instance, slack):
     lost = run(instance)
     instance.report_run_failed(lost.dagster_run, "The worker is gone\nand its log")
     failures.tick()
-    assert slack.texts() == [f"*Run failed: trades*\nThe worker is gone\nRun {lost.run_id}"]
+    assert slack.texts() == [f"*Run failed: trades*\nRun of trades: The worker is gone\nRun {lost.run_id}"]
 
 
 def test_alert_stream_failing_after_restart_is_sent_once(instance, slack):
@@ -163,11 +245,11 @@ def test_alert_stream_failing_after_restart_is_sent_once(instance, slack):
     run(instance, fails="known", **{RESTARTED: "yes"})
     failures.tick()
     failures.tick()
-    assert len(slack.texts()) == 1
+    assert [text.partition("\n")[0] for text in slack.texts()] == ["*Run recovered: trades*", "*Run failed: trades*"]
 
 
 def test_alert_stream_failing_after_long_run_is_sent_again(instance, slack, monkeypatch):
-    monkeypatch.setattr(alerts, "LASTING_SECONDS", 0)
+    monkeypatch.setattr(run_alerts, "LASTING_SECONDS", 0)
     failures = Sensor(alert_failed_runs, instance, slack.url)
     failures.tick()
     for _ in range(2):
@@ -181,7 +263,7 @@ def test_alert_failed_delivery_of_run_is_repeated_by_later_tick(instance, slack)
     failures.tick()
     run(instance, fails="known")
     slack.always = (500, "", {})
-    with pytest.raises(dg.DagsterError, match="webhook does not answer at 127.0.0.1: HTTP 500") as raised:
+    with pytest.raises(Unreachable, match="webhook does not answer at 127.0.0.1: HTTP 500") as raised:
         failures.tick()
     assert SECRET not in full_text(raised.value)
     slack.always = OK
@@ -231,7 +313,7 @@ def test_alert_check_without_run_is_sent_per_partition(instance, slack):
         "*Check failed (WARN): fresh of shop/iceberg*",
         "*Check recovered: fresh of shop/iceberg*",
     ]
-    assert json.loads(checks.cursor)["failing"] == ["fresh of shop/iceberg [a]", "fresh of shop/iceberg [c]"]
+    assert [*json.loads(checks.cursor)["failing"]] == ["fresh of shop/iceberg [a]", "fresh of shop/iceberg [c]"]
 
 
 def test_alert_check_of_other_code_location_is_not_sent(instance, slack):
@@ -294,13 +376,13 @@ def test_alert_tick_out_of_time_leaves_rest_to_next_tick(instance, slack, monkey
 
 
 def test_alert_cursor_exceeds_limit_drops_oldest_checks(instance, slack, monkeypatch):
-    monkeypatch.setattr(alerts, "MAX_FAILING", 2)
+    monkeypatch.setattr(alert_causes, "MAX_FAILING", 2)
     checks = Sensor(alert_failed_checks, instance, slack.url)
     checks.tick()
     for name in ("a", "b", "c"):
         report(instance, name, False)
     checks.tick()
-    assert json.loads(checks.cursor)["failing"] == ["fresh of b", "fresh of c"]
+    assert [*json.loads(checks.cursor)["failing"]] == ["fresh of b", "fresh of c"]
 
 
 @pytest.mark.parametrize("sensor", [alert_failed_runs, alert_failed_checks])

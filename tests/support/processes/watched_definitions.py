@@ -6,8 +6,9 @@ from pathlib import Path
 
 import dagster as dg
 
-from assets.alerts import alert_failed_checks, alert_failed_runs
+from assets.alerts import alert_failed_checks
 from assets.monitoring import alert_failed_ticks, heartbeat
+from assets.run_alerts import alert_failed_runs
 from lakehouse.core.errors import UnclearState, Unreachable
 from resources.webhook import Webhook
 
