@@ -1,15 +1,20 @@
 """The generated reference pages in docs/."""
 
 import json
+import re
 from functools import cache
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
 from tools.reference import PAGES
+from tools.reference.errors import messages_by_class
+from tools.reference.runbook import ALERT_RULES
+from tools.reference.runbook_entries import ALERTS, ERRORS
 from tools.repository import PROJECT
 
 
@@ -44,6 +49,15 @@ def test_cli_reference_after_help_was_printed_is_the_same():
 def test_error_page_lists_messages_by_class(name, message):
     sections = dict(section.split("\n", 1) for section in errors().split("\n## ")[1:])
     assert message in sections[name]
+
+
+def test_runbook_has_an_entry_for_each_error_class_and_alert_rule():
+    sections = set(re.findall("^### (.+)$", PAGES["runbook.md"](), re.MULTILINE))
+    [group] = yaml.safe_load(ALERT_RULES.read_text())["groups"]
+    rules = {rule["alert"]: rule["annotations"]["runbook_url"] for rule in group["rules"]}
+    classes = {cls.name for cls in messages_by_class()}
+    assert sections == {*rules, *classes} == {*ALERTS, *ERRORS}
+    assert rules == {name: f"docs/runbook.md#{name.lower()}" for name in rules}
 
 
 def test_error_page_lists_each_loaded_class():

@@ -13,6 +13,7 @@ from tools.reference.dagster_objects import dagster_objects
 from tools.reference.environment_variables import environment_variables
 from tools.reference.errors import errors
 from tools.reference.metadata_columns import metadata_columns
+from tools.reference.runbook import runbook
 from tools.reference.table_protocol import table_protocol
 
 PAGES: Mapping[str, Callable[[], str]] = {
@@ -24,5 +25,6 @@ PAGES: Mapping[str, Callable[[], str]] = {
     "reference/errors.md": errors,
     "reference/metadata-columns.md": metadata_columns,
     "reference/table-protocol.md": table_protocol,
+    "runbook.md": runbook,
 }
 """Functions that return the text of each generated file, by path in docs/."""

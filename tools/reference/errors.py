@@ -7,6 +7,7 @@ import importlib
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -59,11 +60,18 @@ class _Module:
 
 def errors() -> str:
     """Return the page."""
+    messages = messages_by_class()
+    ordered = sorted(messages, key=lambda cls: (cls.name, cls.module))
+    return page("Error catalogue", _INTRODUCTION, *(_section(cls, messages[cls]) for cls in ordered))
+
+
+@cache
+def messages_by_class() -> Mapping[ErrorClass, set[tuple[str, str]]]:
+    """Return the messages of each class in the source code, each with the file that composes it."""
     modules = [_module(path) for package in _PACKAGES for path in sorted((PROJECT / package).rglob("*.py"))]
     classes = _resolve(modules)
     messages = _messages(modules, classes)
-    ordered = sorted(classes, key=lambda cls: (cls.name, cls.module))
-    return page("Error catalogue", _INTRODUCTION, *(_section(cls, messages[cls]) for cls in ordered))
+    return {cls: messages[cls] for cls in classes}
 
 
 def _module(path: Path) -> _Module:
