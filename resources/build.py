@@ -10,17 +10,17 @@ from typing import Any, TypeVar, get_args
 import dagster as dg
 
 from lakehouse.config.base import Fault
-from lakehouse.config.environment import SYSTEMS, EnvRef, SettingValue
+from lakehouse.config.environment import SETTINGS, SYSTEMS, EnvRef, SettingValue, references
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import by_name
 from lakehouse.core.text import did_you_mean
+from resources.client_settings import SECRET, text_of
 from resources.masked_field import is_secret
 
 Client = TypeVar("Client")
 VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-(.*))?\})")
 """A reference to a variable in the syntax of shells, which lakehouse.yaml does not have."""
-IN_FILE = "the file contains a secret"
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -107,7 +107,7 @@ def require_variables(config: Config, environment: str) -> None:
 
 
 def _require_variables(path: str, settings: Iterable[SettingValue]) -> None:
-    refs = [setting for setting in settings if isinstance(setting, EnvRef) and setting.default is None]
+    refs = [ref for ref in references(settings) if ref.default is None]
     if unset := sorted({ref.env for ref in refs if ref.env not in os.environ}):
         raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
 
@@ -134,15 +134,17 @@ def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVa
         value = setting.default if isinstance(setting, EnvRef) else setting
         if name not in fields:
             yield (name,), f"unknown key.{did_you_mean(name, fields)} Known keys: {', '.join(fields)}"
+        elif isinstance(value, dict):
+            if name == SETTINGS and (of_client := getattr(cls, "CLIENT_SETTINGS", None)):
+                yield from (((name, key), fault) for key, fault in of_client.faults(value))
         elif is_secret(fields[name], value):
-            problem = f"{IN_FILE}. Nothing was changed. Remove it, write {{env: NAME}} without a default"
-            yield (name,), f"{problem} and set that variable, and replace the secret if the file was shared"
+            yield (name,), SECRET
         elif isinstance(value, str) and (variable := VARIABLE.fullmatch(value)):
             default = f", default: {variable[3]!r}" if variable[3] else ""
             env = variable[1] or variable[2]
             yield (name,), f"'{value}' is not replaced by a variable. Write {{env: {env}{default}}}"
     if depending := getattr(cls, "FAULTS", None):
-        yield from (((key,), fault) for key, fault in depending(settings))
+        yield from ((key if isinstance(key, tuple) else (key,), fault) for key, fault in depending(settings))
     missing = [name for name, field in fields.items() if field.is_required() and name not in settings]
     if alternatives and not settings.keys() & set(alternatives):
         missing.insert(0, " or ".join(alternatives))
@@ -172,6 +174,9 @@ def _forms(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVal
 
 
 def _value(setting: SettingValue, annotation: object) -> object:
+    if isinstance(setting, dict):
+        values = {name: _value(one, str) for name, one in setting.items()}
+        return {name: text_of(value) if isinstance(value, int) else value for name, value in values.items()}
     if not isinstance(setting, EnvRef):
         return setting
     if setting.default is not None and setting.env not in os.environ:

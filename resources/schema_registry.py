@@ -14,6 +14,7 @@ import dagster as dg
 from pydantic import Field, PrivateAttr
 
 from lakehouse.core.errors import (
+    ConfigError,
     LakehouseError,
     RequestRejected,
     SchemaError,
@@ -26,6 +27,7 @@ from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.aws.secret_reader import read_secret_fields
 from resources.forms import url as url_form
 from resources.masked_field import masked_field, secret_field
+from resources.registry_settings import SETTINGS, setting_faults, tls_context, tls_error
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -50,10 +52,16 @@ class SchemaRegistry(dg.ConfigurableResource):
     ONE_OF: ClassVar = ("url", "secret")
     """Settings of which one is required."""
     FORMS: ClassVar = {"url": url_form("http://registry:8081")}
+    CLIENT_SETTINGS: ClassVar = SETTINGS
+    FAULTS: ClassVar = staticmethod(setting_faults)
+    """Yields the faults of settings that depend on each other, each with its location."""
 
     url: str = masked_field("", "Address of the registry.")
     api_key: str | None = Field(None, description="Id of an API key of the registry, or a user.")
     api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
+    settings: dict[str, str] = masked_field(
+        {}, "Settings of the client by the names of Confluent's client for Python, such as `ssl.ca.location`."
+    )
 
     secret: str = Field(
         "",
@@ -80,6 +88,7 @@ class SchemaRegistry(dg.ConfigurableResource):
 
         config = self._settings()
         if self._client is None or self._client[0] != config:
+            tls_context(config)
             self._client = config, SchemaRegistryClient(config)
         client = self._client[1]
         client.clear_caches()
@@ -87,12 +96,25 @@ class SchemaRegistry(dg.ConfigurableResource):
 
     def _settings(self) -> dict[str, object]:
         config: dict[str, object] = {"url": self.address, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
+        config |= self._client_settings()
         if self.secret:
             fields = read_secret_fields(self.secret, USER_INFO, role_arn=self.role_arn)
             config["basic.auth.user.info"] = fields[USER_INFO]
         elif self.api_key:
             config["basic.auth.user.info"] = f"{self.api_key}:{self.api_secret}"
         return config
+
+    def _client_settings(self) -> dict[str, str]:
+        """Return the settings of the client.
+
+        Raises:
+            ConfigError: They contradict each other. Those of variables are known only now.
+        """
+        settings = {name: value for name, value in self.settings.items() if value}
+        faults = [(("settings", name), fault) for name, fault in SETTINGS.value_faults(settings)]
+        for location, fault in (*faults, *setting_faults({"url": self.address, "settings": settings})):
+            raise ConfigError(f"lakehouse.yaml: schema_registry.{'.'.join(location)}: {fault}")
+        return settings
 
     def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
         """Register a schema under a subject, if it is not registered there, and return its id."""
@@ -171,10 +193,12 @@ class SchemaRegistry(dg.ConfigurableResource):
 
         with self._translate_errors():
             self._require_time(deadline)
-            user, _, password = str(self._settings().get("basic.auth.user.info", "")).partition(":")
+            settings = self._settings()
+            user, _, password = str(settings.get("basic.auth.user.info", "")).partition(":")
             response = httpx2.get(
                 f"{self.address.rstrip('/')}/schemas/guids/{guid}/ids",
                 auth=(user, password) if user else None,
+                verify=tls_context(settings) or True,
                 timeout=TIMEOUT_SECONDS,
             )
             if response.status_code == NOT_FOUND and _error_code(response.text) == SCHEMA_NOT_FOUND:
@@ -240,7 +264,9 @@ class SchemaRegistry(dg.ConfigurableResource):
         from confluent_kafka.schema_registry import SchemaRegistryError
         from httpx2 import HTTPError
 
-        def unreachable(error: Exception) -> Unreachable:
+        def unreachable(error: Exception) -> LakehouseError:
+            if refusal := tls_error("The schema registry", self.address, str(error)):
+                return refusal
             check = "that the registry is up (`lakehouse status`), its URL, and the API key"
             return Unreachable("The schema registry", self.address, check, error)
 

@@ -1,11 +1,11 @@
 """Environments of lakehouse.yaml: the settings of the systems of each."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from lakehouse.config.base import ConfigModel
 
@@ -93,4 +93,31 @@ class EnvRef(ConfigModel):
     )
 
 
-SettingValue = str | int | EnvRef
+SETTINGS = "settings"
+"""The key of a system with settings of its client library."""
+
+ClientSettings = dict[str, bool | int | str | EnvRef]
+"""The value of that key: settings by the library's names."""
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, EnvRef) or (isinstance(value, Mapping) and "env" in value):
+        return "EnvRef"
+    return "ClientSettings" if isinstance(value, Mapping) else "Value"
+
+
+SettingValue = Annotated[
+    Annotated[str | int, Tag("Value")]
+    | Annotated[EnvRef, Tag("EnvRef")]
+    | Annotated[ClientSettings, Field(json_schema_extra={"not": {"required": ["env"]}}), Tag("ClientSettings")],
+    Discriminator(_kind),
+]
+
+
+def references(settings: Iterable[SettingValue]) -> Iterator[EnvRef]:
+    """Yield the references to environment variables in settings, those in settings of client libraries included."""
+    for setting in settings:
+        if isinstance(setting, EnvRef):
+            yield setting
+        elif isinstance(setting, dict):
+            yield from references(setting.values())

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from lakehouse.config import checks, sources
 from lakehouse.config.base import ConfigModel, Fault, Location
-from lakehouse.config.environment import SYSTEMS
+from lakehouse.config.environment import SETTINGS, SYSTEMS
 from lakehouse.core.text import did_you_mean
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ FORMS = {
 }
 """Texts instead of the regular expressions that keys must match, by key."""
 
+_TYPES_OF_SETTINGS = ("EnvRef", "ClientSettings", "Value", "str", "int", "bool")
+"""Names in pydantic's locations of the types that a setting of a system may have."""
 _OPTION = re.compile(r"'([^']*)'")
 MAX_OPTIONS = 20
 """Maximum number of allowed values that a message lists."""
@@ -83,7 +85,8 @@ def faults(error: ValidationError, whole: type[ConfigModel]) -> list[Fault]:
             others[loc[:-1], message] = None
         elif loc[:3] not in unknown_systems:
             # Each type that a setting may have, and each key of a reference, has an error of its own.
-            settings.setdefault(loc[:4], _setting_fault(loc, details["input"]))
+            # Settings of client libraries are one level deeper.
+            settings.setdefault(loc[: 5 if loc[3:4] == (SETTINGS,) else 4], setting_fault(loc, details["input"]))
     return [*others, *((loc, fault) for loc, fault in settings.items() if loc[:3] not in unknown_systems)]
 
 
@@ -97,12 +100,12 @@ def _location(details: ErrorDetails) -> Location:
         case ("topics" | "routes", *_, "[key]") as at:
             return tuple(at[:-1])
         case ("environments", *_) as at:
-            return tuple(part for part in at if part not in ("EnvRef", "str", "int"))
+            return tuple(part for part in at if part not in _TYPES_OF_SETTINGS)
         case at:
             return tuple(at)
 
 
-def _setting_fault(loc: Location, entry: object) -> str:
+def setting_fault(loc: Location, entry: object) -> str:
     """Return the problem of a part of the environments, without its value: it may be a secret."""
     kind = _kind(entry)
     match len(loc):
@@ -116,7 +119,7 @@ def _setting_fault(loc: Location, entry: object) -> str:
             return f"{problem}. Write the system's settings, each as `key: value` or `key: {{env: NAME}}`"
     problem = f"must be text, an integer or `{{env: NAME}}`, but is {kind}"
     match entry:
-        case _ if len(loc) > 4:
+        case _ if len(loc) > (5 if loc[3] == SETTINGS else 4):
             pass
         case list():
             return f"{problem}. Write one text, with commas between its parts"

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from lakehouse.config import checks, sensitive
 from lakehouse.config.base import Fault, Location
-from lakehouse.config.environment import SYSTEMS
+from lakehouse.config.environment import SETTINGS, SYSTEMS
 from lakehouse.config.known_columns import columns_of_files
 from lakehouse.config.model import Config, Route, TableNames, Topic
 from lakehouse.config.settings import IGNORED_KEYS
 from lakehouse.config.sources import missing_file
+from lakehouse.config.type_faults import setting_fault
 from lakehouse.core.tables import layout, naming
 from lakehouse.core.text import did_you_mean
 from lakehouse.formats import format_of
@@ -45,7 +46,19 @@ def semantic_faults(config: Config) -> list[Fault]:
         faults += [((*at, "sensitive"), message) for message in _unknown_sensitive(config, topic)]
         faults += [((*at, *location), message) for location, message in _schema_file_faults(config, topic)]
         faults += [((*at, *location), message) for location, message in topic.source.faults(config, topic)]
-    return [*faults, *_cycles(config), *_unknown_types(config)]
+    return [*faults, *_cycles(config), *_unknown_types(config), *_misplaced_settings(config)]
+
+
+def _misplaced_settings(config: Config) -> Iterator[Fault]:
+    """Yield mappings at other keys than that of settings of a client library, and other values at that key."""
+    for environment, systems in config.environments.items():
+        for name, settings in systems.items():
+            for key, value in settings.items():
+                at = ("environments", environment, name, key)
+                if isinstance(value, dict) and key != SETTINGS:
+                    yield at, setting_fault(at, value)
+                elif key == SETTINGS and not isinstance(value, dict):
+                    yield at, "must be a mapping (`key: value`). Write the client's settings, each as NAME: VALUE"
 
 
 def _unknown_types(config: Config) -> Iterator[Fault]:

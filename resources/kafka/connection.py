@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
 from pydantic import Field, PrivateAttr
 
-from lakehouse.core.errors import LakehouseError, translate
+from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from resources.aws.secret_reader import read_secret_fields
 from resources.forms import Form, one_of
 from resources.kafka.errors import LOGIN_SECONDS, TIMEOUT_SECONDS, to_error
 from resources.kafka.jaas import jaas_config
-from resources.masked_field import secret_field
+from resources.kafka.settings import CONNECTION, FETCH, SETTINGS, java_settings, setting_faults
+from resources.kafka.tls import Tls
+from resources.masked_field import masked_field, secret_field
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Producer
@@ -25,6 +27,9 @@ if TYPE_CHECKING:
 _LOG = logging.getLogger("lakehouse.librdkafka")
 # librdkafka writes the text of each exception to stderr as well.
 _LOG.setLevel(logging.CRITICAL)
+
+
+Client = TypeVar("Client")
 
 
 class KafkaConnection(dg.ConfigurableResource):
@@ -39,15 +44,23 @@ class KafkaConnection(dg.ConfigurableResource):
         "security_protocol": one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
         "sasl_mechanism": one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
     }
+    CLIENT_SETTINGS: ClassVar = SETTINGS
+    FAULTS: ClassVar = staticmethod(setting_faults)
+    """Yields the faults of settings that depend on each other, each with its location."""
 
     bootstrap_servers: str = Field("", description="Addresses of brokers as `host:port`, separated by commas.")
     security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
     sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
     api_key: str | None = Field(None, description="Id of an API key of the cluster, or a SASL user.")
     api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
+    settings: dict[str, str] = masked_field(
+        {}, "Settings of the clients by librdkafka's names, such as `ssl.ca.location`. Spark gets the same."
+    )
 
     secret: str = Field(
-        "", description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password."
+        "",
+        description="A secret in AWS Secrets Manager with bootstrap.servers, sasl.username and sasl.password. "
+        "It may have secrets of `settings` as well.",
     )
 
     role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
@@ -70,12 +83,30 @@ class KafkaConnection(dg.ConfigurableResource):
         fields = self._secret("sasl.username", "sasl.password")
         return fields["sasl.username"], fields["sasl.password"]
 
+    def _settings(self) -> dict[str, str]:
+        """Return the settings of the clients, with those in the secret.
+
+        Raises:
+            ConfigError: They contradict each other. Those of variables and of the secret are known only now.
+        """
+        of_secret = self._secret() if self.secret else {}
+        settings = {name: value for name, value in of_secret.items() if name in SETTINGS.known}
+        settings |= {name: value for name, value in self.settings.items() if value}
+        fields = {"security_protocol": self.security_protocol, "settings": settings}
+        faults = [(("settings", name), fault) for name, fault in SETTINGS.value_faults(settings)]
+        for location, fault in (*faults, *setting_faults(fields)):
+            raise ConfigError(f"lakehouse.yaml: kafka.{'.'.join(location)}: {fault}")
+        return settings
+
     def client_config(self) -> dict[str, str | int]:
         """Return the connection settings of all clients (librdkafka, Configuration properties)."""
+        settings = self._settings()
         config: dict[str, str | int] = {
             "bootstrap.servers": self.servers,
             "security.protocol": self.security_protocol,
             "socket.timeout.ms": TIMEOUT_SECONDS * 1000,
+            **{name: value for name, value in settings.items() if name in CONNECTION},
+            **Tls.of(settings).of_librdkafka(),
         }
         if self.sasl_mechanism:
             config |= {"sasl.mechanism": self.sasl_mechanism}
@@ -84,14 +115,17 @@ class KafkaConnection(dg.ConfigurableResource):
 
     def spark_options(self) -> dict[str, str]:
         """Return the connection settings of Spark's Kafka source (Spark, Kafka Integration Guide: security)."""
+        settings = self._settings()
         options = {
-            "kafka.bootstrap.servers": self.servers,
-            "kafka.security.protocol": self.security_protocol,
+            "bootstrap.servers": self.servers,
+            "security.protocol": self.security_protocol,
+            **java_settings(settings),
+            **Tls.of(settings).of_java(),
         }
         if self.sasl_mechanism:
-            options["kafka.sasl.mechanism"] = self.sasl_mechanism
-            options["kafka.sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._credentials())
-        return options
+            options["sasl.mechanism"] = self.sasl_mechanism
+            options["sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._credentials())
+        return {f"kafka.{name}": value for name, value in options.items()}
 
     def consumer(
         self, group: str, isolation: str = "read_committed", settings: Mapping[str, str | int] | None = None
@@ -99,11 +133,13 @@ class KafkaConnection(dg.ConfigurableResource):
         """Return a consumer for a group, which commits no offsets, with further settings of librdkafka."""
         from confluent_kafka import Consumer
 
+        fetch = {name: value for name, value in self._settings().items() if name in FETCH}
         defaults = {"group.id": group, "enable.auto.commit": "false", "auto.offset.reset": "error"}
         defaults |= {"isolation.level": isolation, "enable.partition.eof": "true"}
         # Brokers wait half a second by default before they respond at the end of a partition, which ends most reads.
         defaults["fetch.wait.max.ms"] = "10"
-        return Consumer({**self.client_config(), **defaults, **(settings or {})}, logger=_LOG)
+        config = {**self.client_config(), **fetch, **defaults, **(settings or {})}
+        return _created(lambda: Consumer(config, logger=_LOG))
 
     def producer(self, **config: str | int) -> Producer:
         """Return an idempotent producer that partitions keys as Java producers do.
@@ -120,7 +156,7 @@ class KafkaConnection(dg.ConfigurableResource):
             "linger.ms": 20,
         }
         named = {name.replace("_", "."): value for name, value in config.items()}
-        return Producer({**self.client_config(), **settings, **named}, logger=_LOG)
+        return _created(lambda: Producer({**self.client_config(), **settings, **named}, logger=_LOG))
 
     def _admin(self) -> AdminClient:
         """Return the only admin client: a client that is deleted loses its pending responses."""
@@ -128,7 +164,8 @@ class KafkaConnection(dg.ConfigurableResource):
             from confluent_kafka.admin import AdminClient
 
             config: dict[str, Any] = {**self.client_config(), "error_cb": self._note}
-            self._client, self._renewed_at = AdminClient(config, logger=_LOG), time.monotonic()
+            self._client = _created(lambda: AdminClient(config, logger=_LOG))
+            self._renewed_at = time.monotonic()
         elif time.monotonic() - self._renewed_at > LOGIN_SECONDS:
             self._renewed_at = time.monotonic()
             self.renew_login(self._client)
@@ -158,3 +195,20 @@ class KafkaConnection(dg.ConfigurableResource):
 
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._reported = error.str()
+
+
+def _created(create: Callable[[], Client]) -> Client:
+    """Return a new client.
+
+    Raises:
+        ConfigError: librdkafka refuses its settings.
+    """
+    from confluent_kafka import KafkaException
+
+    try:
+        return create()
+    except KafkaException as error:
+        problem = f"Kafka's client refuses the settings in lakehouse.yaml: {error.args[0].str().strip()}"
+        raise ConfigError(
+            problem, "No connection was made", "Correct `settings` of `kafka` in the environment"
+        ) from None

@@ -18,6 +18,12 @@ MISMATCH = re.compile(r"SASL state|handshake failed|SSL listener|SSL connection|
 """Words of librdkafka's errors if a listener has another protocol than the client."""
 LOGIN = re.compile(r"[Aa]uthentication failed|Invalid (username|credentials)|SASL authentication error")
 """Words of its errors if the broker refuses the user."""
+UNTRUSTED = re.compile(r"certificate verify failed|certificate could not be verified")
+"""Words of its errors if the client does not trust the broker's certificate."""
+UNKNOWN_CLIENT = re.compile(
+    r"alert (bad|unsupported|revoked|expired|unknown) certificate|alert (unknown ca|certificate)"
+)
+"""Words of its errors if the broker refuses the client's certificate, or misses one (RFC 8446, Alert Protocol)."""
 OTHER_SERVER = re.compile(r"Invalid response size")
 """Words of its errors if a response is none of Kafka's protocol."""
 
@@ -60,6 +66,14 @@ def to_error(error: KafkaException, servers: str, protocol: str = "", reported: 
         if LOGIN.search(reason):
             problem, remedy = f"refused the login: {reason}", "Correct the API key or user, and its secret"
             return TransientError(f"Kafka at {servers} {problem}", "The call did not complete", remedy)
+        if UNTRUSTED.search(reason):
+            problem = f"Kafka at {servers} has a certificate that is not trusted: {reason}"
+            remedy = "Write the file of its authority as `ssl.ca.location` in `settings` of `kafka`"
+            return TransientError(problem, "The call did not complete", remedy)
+        if UNKNOWN_CLIENT.search(reason):
+            problem = f"Kafka at {servers} refused the client's certificate: {reason}"
+            remedy = "Correct `ssl.certificate.location` and `ssl.key.location` in `settings` of `kafka`"
+            return TransientError(problem, "The call did not complete", remedy)
         if MISMATCH.search(reason):
             problem = f"refused a connection with `security_protocol: {protocol}`: {reason}"
             remedy = "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port"

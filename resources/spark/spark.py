@@ -34,13 +34,15 @@ PROGRESS_SECONDS = 10
 """Minimum time between two progress messages."""
 
 # Matches a quoted value with escaped quotes, or a word. Spark prints plans as Protobuf text, with a backslash before
-# each quote and backslash: after `\\"`, everything up to the end of the enclosing text is redacted.
+# each quote and backslash: after `\\"`, everything up to the end of the enclosing text is redacted. The text of a long
+# option ends within a key.
 REDACTION = {
     "spark.sql.redaction.string.regex": r"""(?is)(?:password|secret|token)\s*=\s*\\*"""
-    r"""(?:"[^"\\]*+(?:\\.[^"\\]*+)*+|'[^'\\]*+(?:\\.[^'\\]*+)*+|[^\s;"'\\]++)""",
-    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|credential|jaas",
+    r"""(?:"[^"\\]*+(?:\\.[^"\\]*+)*+|'[^'\\]*+(?:\\.[^'\\]*+)*+|[^\s;"'\\]++)"""
+    r"""|-----BEGIN [A-Z ]*PRIVATE KEY-----[A-Z0-9+/=\s\\-]*+""",
+    "spark.sql.redaction.options.regex": "(?i)url|secret|password|token|credential|jaas|keystore[.]key",
 }
-"""Redaction in Spark's plans, events and UI: the options of the Kafka source contain passwords."""
+"""Redaction in Spark's plans, events and UI: the options of the Kafka source contain passwords and keys."""
 
 PLANNING = {
     # Spark infers further conditions from each filter, once for each renamed column: with 300 columns and a check of

@@ -36,6 +36,9 @@ from resources.kafka.kafka import Kafka
 from spark.engine import SparkEngines
 from tests.support.processes.cluster import free_ports
 from tests.support.servers import strangers
+from tests.support.servers.certificates import Authority
+from tests.support.servers.secure_kafka import secure_kafka
+from tests.support.servers.token_server import TokenServer
 from tests.support.topics import TRADES, framed, trade
 from tools.repository import PROJECT
 
@@ -189,7 +192,28 @@ def test_client_logs_in_with_rotated_password(special_user, monkeypatch):
             assert consumer.list_topics(timeout=60).topics.keys() <= set(kafka.topics())
 
 
-def test_spark_output_contains_no_password(home, ui, server, systems, special_user):
+@pytest.fixture(scope="module")
+def certified(tmp_path_factory, systems):
+    """A broker with certificates, as a client whose key is in its settings, and lines of that key."""
+    folder = tmp_path_factory.mktemp("certified")
+    authority, home = Authority(folder, "authority"), Home(folder / "home")
+    with TokenServer({}).listening() as provider:
+        broker, listeners = secure_kafka(home, authority, provider.address)
+        try:
+            process.wait_until_ready(broker, process.start(broker, home).leader, home, threading.Event())
+            issued = authority.issue("client")
+            settings = {
+                "ssl.ca.location": str(authority.file),
+                "ssl.certificate.location": str(issued.certificate),
+                "ssl.key.location": str(issued.key),
+            }
+            kafka = Kafka(bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=settings)
+            yield kafka, issued.key.read_text().splitlines()[1:-1]
+        finally:
+            process.stop(home, broker.name)
+
+
+def test_spark_output_contains_no_password(home, ui, server, systems, special_user, certified):
     session = server.session(systems.catalog.spark_settings())
     # Spark does not redact settings of a session in its events: none is secret, and the environment has the keys of S3.
     assert not [name for name in systems.catalog.spark_settings() if re.search("secret|password|token|key", name)]
@@ -208,11 +232,23 @@ def test_spark_output_contains_no_password(home, ui, server, systems, special_us
     with suppress(LakehouseError):
         list(ingest("sasl", produce_trades(systems, special_user, "gone"), systems))
 
+    kafka, key_lines = certified
+    assert count_ingested(systems, kafka, "certified") == 10
+    options = kafka.spark_options() | {"subscribe": "certified"}
+    texts.append(session.read.format("kafka").options(**options).load()._explain_string(extended=True))
+    broken = re.sub("(?m)^(?!-).*", lambda line: line[0].replace("A", "B"), options["kafka.ssl.keystore.key"])
+    with pytest.raises(PySparkException) as failed:
+        session.read.format("kafka").options(**options | {"kafka.ssl.keystore.key": broken}).load().collect()
+    texts.append(str(failed.value))
+
     pages, event_log = crawl(ui), events(home)
     assert {"/connect/", "/environment/", "/SQL/"} <= set(pages) and any(path.startswith("/api/") for path in pages)
-    assert "SparkListenerConnectOperationStarted" in event_log and "kafka.sasl.jaas.config" in event_log
+    assert "SparkListenerConnectOperationStarted" in event_log
+    assert all(option in event_log for option in ("kafka.sasl.jaas.config", "kafka.ssl.keystore.key"))
     texts += [*pages.values(), event_log, home.log("spark").read_text(errors="replace")]
-    secrets = ("canary-7f3a", os.environ["KAFKA_SASL_PASSWORD"], os.environ["AWS_SECRET_ACCESS_KEY"])
+    # The parts of each line that are in both keys.
+    parts = [max(line.split("A"), key=len) for line in key_lines]
+    secrets = ("canary-7f3a", os.environ["KAFKA_SASL_PASSWORD"], os.environ["AWS_SECRET_ACCESS_KEY"], *parts)
     for text in texts:
         for secret in secrets:
             position = text.find(secret)
@@ -229,7 +265,7 @@ def crawl(ui):
     """Return the pages and REST resources of Spark's UI by path, collected by following links."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     contents, waiting = {}, ["/connect/", "/environment/", "/SQL/", "/jobs/", "/stages/", "/executors/"]
-    with opener.open(f"{ui}/api/v1/applications", timeout=10) as response:
+    with opener.open(f"{ui}/api/v1/applications", timeout=60) as response:
         [application] = json.load(response)
     api = f"/api/v1/applications/{application['id']}"
     waiting += [
@@ -239,7 +275,7 @@ def crawl(ui):
         path = waiting.pop()
         if path in contents:
             continue
-        with opener.open(ui + path, timeout=10) as response:
+        with opener.open(ui + path, timeout=60) as response:
             contents[path] = response.read().decode(errors="replace")
         links = re.findall(r'href="(/(?:connect|SQL|jobs|stages)/[^" ]*)"', contents[path])
         waiting += [link.replace("&amp;", "&") for link in links if not re.search("kill|sort", link)]

@@ -125,7 +125,7 @@ def resource_classes():
 
 
 RESOURCES = sorted(set(resource_classes()), key=lambda resource: resource.__name__)
-SECRET_WORDS = {"secret", "token", "password", "credential", "key", "remote", "url", "uri", "endpoint"}
+SECRET_WORDS = {"settings", "secret", "token", "password", "credential", "key", "remote", "url", "uri", "endpoint"}
 NO_SECRETS = {
     "api_key": "an id",
     "secret": "a name in AWS Secrets Manager",
@@ -147,7 +147,8 @@ def with_secrets(resource):
     for name, field in resource.model_fields.items():
         if is_marked(field):
             is_address = re.search("url|uri|endpoint", name)
-            arguments[name] = f"http://user:{HIDDEN}@127.0.0.1:1" if is_address else HIDDEN
+            value = f"http://user:{HIDDEN}@127.0.0.1:1" if is_address else HIDDEN
+            arguments[name] = {"ssl.key.password": value} if name == "settings" else value
         elif field.is_required():
             arguments[name] = "x"
     return resource(**arguments)

@@ -9,6 +9,7 @@ from pyspark.sql.connect.proto import Plan
 from resources.kafka.jaas import jaas_config
 from resources.kafka.kafka import Kafka
 from resources.spark.spark import REDACTION
+from tests.support.servers.certificates import Authority
 
 # Java and Python agree on the syntax of this pattern.
 PATTERN = re.compile(REDACTION["spark.sql.redaction.string.regex"])
@@ -25,10 +26,10 @@ SECRETS = [
 ]
 
 
-def printed(text):
+def printed(text, option="kafka.sasl.jaas.config"):
     """Return a plan with this option as Spark's ProtoUtils prints it."""
     plan = Plan()
-    plan.root.read.data_source.options["kafka.sasl.jaas.config"] = text
+    plan.root.read.data_source.options[option] = text
     return text_format.MessageToString(plan)
 
 
@@ -59,6 +60,27 @@ def test_redaction_hides_secret_in_repeatedly_printed_plan(mechanism, secret):
 def test_redaction_hides_other_spellings_of_options(text):
     for plan_text in (text, printed(text), printed(printed(text))):
         assert CANARY in plan_text and CANARY not in PATTERN.sub("…", plan_text)
+
+
+@pytest.mark.parametrize("length", [None, 200])
+def test_redaction_hides_key_of_certificate_in_repeatedly_printed_plan(tmp_path, length):
+    issued = Authority(tmp_path, "authority").issue("client")
+    files = {"ssl.certificate.location": str(issued.certificate), "ssl.key.location": str(issued.key)}
+    options = Kafka(bootstrap_servers="b:9092", security_protocol="SSL", settings=files).spark_options()
+    # Spark shortens the texts of long options.
+    text = options["kafka.ssl.keystore.key"][:length]
+    lines = text.splitlines()[1:-1]
+    for _ in range(3):
+        assert all(line in text for line in lines)
+        redacted = PATTERN.sub("…", text)
+        assert not any(line in redacted for line in lines)
+        text = printed(text, "kafka.ssl.keystore.key")
+        assert "ssl.keystore.key" in PATTERN.sub("…", text)
+
+
+def test_redaction_hides_key_among_options():
+    names = re.compile(REDACTION["spark.sql.redaction.options.regex"])
+    assert names.search("kafka.ssl.keystore.key") and not names.search("kafka.ssl.keystore.type")
 
 
 @pytest.mark.parametrize("secret", SECRETS)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.model import Config
 from resources.build import system
+from resources.client_settings import ClientSetting, SettingsOfClient
 from tools.reference.markdown import code, page, table
 
 Schema = Mapping[str, Any]
@@ -67,7 +68,7 @@ def configuration() -> str:
         f"## Retention\n\nThe key `retention` of a topic. {models['Retention']['description']}\n\n"
         + _table(models["Retention"]),
         _ENVIRONMENTS,
-        *(f"### {name}\n\n{_summary(system(name))}\n\n{_fields(system(name))}" for name in SYSTEMS),
+        *(f"### {name}\n\n{_summary(system(name))}\n\n{_fields(system(name))}{_settings(name)}" for name in SYSTEMS),
         f"## Deployments\n\n{models['Deployment']['description']}\n\n{_table(models['Deployment'])}",
         *(
             f"### {key}\n\nThe key `{key}` of a deployment. {model['description']}\n\n{_table(model)}"
@@ -127,7 +128,25 @@ def _fields(cls: Any) -> str:
     return table(_HEADER, rows)
 
 
+def _settings(name: str) -> str:
+    """Return the table of settings of the client that a system has; empty if it has none."""
+    of_client: SettingsOfClient | None = getattr(system(name), "CLIENT_SETTINGS", None)
+    if of_client is None:
+        return ""
+    rows = [
+        [code(key), setting.form.text if setting.form else "text", setting.text + _only_reference(setting)]
+        for key, setting in of_client.known.items()
+    ]
+    return f"\n\nThe key `settings` of `{name}`:\n\n{table(['setting', 'value', 'meaning'], rows)}"
+
+
+def _only_reference(setting: ClientSetting) -> str:
+    return " Only as `{env: NAME}`." if setting.is_secret else ""
+
+
 def _annotation(annotation: Any) -> str:
+    if get_origin(annotation) is dict:
+        return f"{{name: {_annotation(get_args(annotation)[1])}}}"
     options = [option for option in get_args(annotation) if option is not type(None)]
     if not options:
         return str(getattr(annotation, "__name__", annotation))

@@ -45,7 +45,9 @@ def init(folder: Path, **servers: str | None) -> None:
 
 def _require_valid(system: str, settings: Mapping[str, str]) -> None:
     """Require that settings are no secrets and have the form of their keys, as every command does later."""
-    from resources.build import IN_FILE, setting_faults  # resources of all systems, which a local project does not need
+    # Resources of all systems, which a local project does not need.
+    from resources.build import setting_faults
+    from resources.client_settings import IN_FILE
 
     options = {key: f"--{option.replace('_', '-')}" for option, (of, key) in KEYS.items() if of == system}
     for (key, *_), fault in setting_faults(system, settings):

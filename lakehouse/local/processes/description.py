@@ -14,7 +14,7 @@ from typing import Any
 
 from lakehouse.config import loader
 from lakehouse.config.discovery import environment_name
-from lakehouse.config.environment import EnvRef
+from lakehouse.config.environment import references
 from lakehouse.core.errors import LakehouseError
 from lakehouse.local.home import Credentials, Home
 
@@ -165,4 +165,4 @@ def _configured() -> list[str]:
         systems = loader.load().environments.get(environment_name(), {})
     except LakehouseError:
         return []
-    return [value.env for settings in systems.values() for value in settings.values() if isinstance(value, EnvRef)]
+    return [ref.env for settings in systems.values() for ref in references(settings.values())]

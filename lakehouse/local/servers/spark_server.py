@@ -51,7 +51,7 @@ SETTINGS = MappingProxyType(
         # resources/spark/spark.py is for clusters that enable them.
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
-        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|jaas",
+        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|keystore[.]key|jaas",
         # Executors are separate JVMs, except in the embedded server.
         "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
     }

@@ -6,6 +6,7 @@ import http.client
 import http.server
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -66,13 +67,19 @@ class Request:
 class Proxy:
     """A running proxy, which clients reach at `address`."""
 
-    def __init__(self, target: str, guard: Callable[[Request], Response | None] | None = None):
+    def __init__(
+        self,
+        target: str,
+        guard: Callable[[Request], Response | None] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ):
         """Start a proxy.
 
         Args:
             target: Address of the server behind the proxy.
             guard: Function that may respond to a request in place of the server, such as a check that the server lacks.
                 No other request is forwarded while it runs.
+            tls: The context in which it accepts connections; None for connections without TLS.
         """
         url = urlsplit(target)
         self._host, self._guard = url.netloc, guard
@@ -82,7 +89,9 @@ class Proxy:
         self.refused = 0
         handler = type("Handler", (_Handler,), {"proxy": self})
         self._server = _Server(("127.0.0.1", 0), handler)
-        self.address = f"http://127.0.0.1:{self._server.server_port}{url.path}"
+        if tls:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True, do_handshake_on_connect=False)
+        self.address = f"{'https' if tls else 'http'}://127.0.0.1:{self._server.server_port}{url.path}"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()
 
     def __enter__(self) -> Proxy:

@@ -1,0 +1,147 @@
+"""Settings of Kafka's clients by the names of librdkafka, and their translation for Java's client, which Spark uses.
+
+Names and meanings: librdkafka, Configuration properties; Kafka, Consumer configs. Only settings that both clients have
+are known: with any other, Spark would connect in another way than this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from resources.client_settings import COUNT, FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
+from resources.forms import one_of
+
+TLS_PROTOCOLS = ("SSL", "SASL_SSL")
+
+CONNECTION = {
+    "client.id": ClientSetting("Name of the client in logs, quotas and metrics of the brokers."),
+    "client.rack": ClientSetting("Rack of the client, which reads from brokers in it (KIP-392)."),
+    "client.dns.lookup": ClientSetting(
+        "Use of the addresses of a host.", one_of("use_all_dns_ips", "resolve_canonical_bootstrap_servers_only")
+    ),
+    "connections.max.idle.ms": ClientSetting("Milliseconds after which an idle connection is closed.", COUNT),
+    "metadata.max.age.ms": ClientSetting("Milliseconds after which topics and brokers are looked up again.", COUNT),
+    "metadata.recovery.strategy": ClientSetting(
+        "Behaviour if no known broker responds.", one_of("none", "rebootstrap")
+    ),
+    "reconnect.backoff.ms": ClientSetting("Milliseconds before the first reconnection.", COUNT),
+    "reconnect.backoff.max.ms": ClientSetting("Maximum of the growing time before a reconnection.", COUNT),
+    "retry.backoff.ms": ClientSetting("Milliseconds before the first repetition of a request.", COUNT),
+    "retry.backoff.max.ms": ClientSetting("Maximum of the growing time before a repetition.", COUNT),
+    "socket.receive.buffer.bytes": ClientSetting("Size of the receive buffer of a socket.", COUNT),
+    "socket.send.buffer.bytes": ClientSetting("Size of the send buffer of a socket.", COUNT),
+}
+FETCH = {
+    "fetch.min.bytes": ClientSetting("Bytes for which a broker waits before it responds.", COUNT),
+    "fetch.max.bytes": ClientSetting("Maximum bytes of a response.", COUNT),
+    "max.partition.fetch.bytes": ClientSetting("Maximum bytes of one partition in a response.", COUNT),
+}
+"""Settings of consumers, which other clients do not get."""
+TLS = {
+    "ssl.ca.location": ClientSetting("PEM file of the authorities that issue the brokers' certificates.", FILE),
+    "ssl.ca.pem": ClientSetting("The same as text."),
+    "ssl.certificate.location": ClientSetting(
+        "PEM file of the client's certificate, followed by those of intermediate authorities.", FILE
+    ),
+    "ssl.certificate.pem": ClientSetting("The same as text."),
+    "ssl.key.location": ClientSetting("PEM file of the certificate's key.", FILE),
+    "ssl.key.pem": ClientSetting("The same as text.", is_secret=True),
+    "ssl.key.password": ClientSetting("Password of the key.", is_secret=True),
+}
+
+JAVA_NAMES = {
+    "socket.receive.buffer.bytes": "receive.buffer.bytes",
+    "socket.send.buffer.bytes": "send.buffer.bytes",
+}
+"""Names of Java's client where they differ. Those of TLS differ in more than their names: see tls.py."""
+
+_OWN = "lakehouse relies on its own value. Remove it"
+_REFUSED = (
+    *(
+        Refusal(names, f"the environment has a key for it. Write `{key}` of `kafka`")
+        for names, key in {
+            r"bootstrap\.servers|metadata\.broker\.list": "bootstrap_servers",
+            r"security\.protocol": "security_protocol",
+            r"sasl\.mechanisms?": "sasl_mechanism",
+            r"sasl\.username": "api_key",
+            r"sasl\.password": "api_secret",
+            r"sasl\.jaas\.config": "sasl_mechanism",
+        }.items()
+    ),
+    Refusal(
+        r"isolation\.level|auto\.offset\.reset|auto\.commit\..*|enable\.auto\..*|offset\.store\..*|group\..*|"
+        r"check\.crcs|partition\.assignment\.strategy|allow\.auto\.create\.topics|enable\.partition\.eof|"
+        r"session\.timeout\.ms|heartbeat\..*|max\.poll\..*|consume\..*|exclude\.internal\.topics",
+        f"exactly-once ingestion depends on it, and {_OWN}",
+    ),
+    Refusal(
+        r"enable\.idempotence|enable\.gapless\.guarantee|transaction.*|(request\.required\.)?acks|max\.in\.flight.*|"
+        r"(message\.send\.max\.)?retries|message\..*|delivery\..*|partitioner.*|sticky\..*|linger\.ms|batch\..*|"
+        r"queue\..*|queuing\..*|compression\..*|request\.timeout\.ms|produce\..*|dr_.*",
+        f"the transactions of producers depend on it, and {_OWN}",
+    ),
+    Refusal(
+        r"socket\.timeout\.ms|default\.api\.timeout\.ms|fetch\.wait\.max\.ms|fetch\.max\.wait\.ms",
+        f"time-outs and retries depend on it, and {_OWN}",
+    ),
+    Refusal(
+        r"enable\.ssl\.certificate\.verification|ssl\.endpoint\.identification\.algorithm",
+        "certificates of brokers and their names are always verified. Remove it, and write the file of their "
+        "authority as 'ssl.ca.location'",
+    ),
+    Refusal(
+        r"plugin\..*|ssl\.engine.*|ssl\.providers?|security\.providers|.*\.class(es)?|.*_cb|metric\.reporters|opaque",
+        "it loads code into the client. Remove it",
+    ),
+    Refusal(r"debug|log.*|statistics\..*|stats.*", "its output may contain secrets. Remove it"),
+    Refusal(r"ssl\.truststore\..*", "only Java's client has it. Write the authorities' PEM file as 'ssl.ca.location'"),
+    Refusal(
+        r"ssl\.keystore\..*",
+        "the clients read different kinds of keystores. Convert it to PEM (`openssl pkcs12 -in FILE`), and write "
+        "'ssl.certificate.location' and 'ssl.key.location'",
+    ),
+    Refusal(r"(send|receive)\.buffer\.bytes", "only Java's client has it. Write 'socket.' before it"),
+    Refusal(r"enable\.metrics\.push", "lakehouse sets it for Spark. Remove it"),
+    Refusal(r"fetch\.message\.max\.bytes", "the former name. Write 'max.partition.fetch.bytes'"),
+    Refusal(r"sasl\.kerberos\..*", "no login by Kerberos is supported. Use another `sasl_mechanism`"),
+    Refusal(
+        r"api\.version\..*|broker\..*|client\.software\..*|enable\.(random\.seed|sasl\..*)|"
+        r"fetch\.(error|queue)\..*|internal\..*|max\.in\.flight|metadata\.re(quest|covery)\..*|open\..*|queued\..*|"
+        r"receive\.message\.max\.bytes|reconnect\.backoff\.jitter\.ms|socket\..*|"
+        r"ssl\.(ca\.certificate\.stores|cipher\.suites|crl\.location|curves\.list|sigalgs\.list)|topic\..*",
+        "only librdkafka has it, or has it with these values, so that Spark would connect otherwise. Remove it",
+    ),
+    Refusal(
+        r"(auto\.include|metrics\.|sasl\.(client|login)\.|ssl\.).*",
+        "only Java's client has it, so that this process would connect otherwise than Spark. Remove it",
+    ),
+)
+
+SETTINGS = SettingsOfClient({**CONNECTION, **FETCH, **TLS}, _REFUSED)
+
+
+def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the faults of settings that depend on each other.
+
+    Args:
+        settings: Fields of the resource. Those that refer to environment variables are known at run time only.
+
+    Yields:
+        The location below `kafka`, and the problem with its remedy.
+    """
+    clients = settings.get("settings")
+    if not isinstance(clients, Mapping):
+        return
+    protocol = settings.get("security_protocol", "PLAINTEXT")
+    if isinstance(protocol, str) and protocol not in TLS_PROTOCOLS:
+        for name in clients.keys() & TLS.keys():
+            problem = f"it has no effect with `security_protocol: {protocol}`"
+            yield ("settings", name), f"{problem}. Write SSL or SASL_SSL there, or remove it"
+    if not settings.get("secret"):  # which may have the others
+        present = {name: value for name, value in clients.items() if value}
+        yield from ((("settings", name), fault) for name, fault in certificate_faults(present))
+
+
+def java_settings(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of connections and consumers by the names of Java's client."""
+    return {JAVA_NAMES.get(name, name): value for name, value in settings.items() if name in CONNECTION | FETCH}

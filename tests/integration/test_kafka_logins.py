@@ -1,0 +1,160 @@
+"""Logins at a broker with certificates, as an environment of lakehouse.yaml declares them for both of its clients."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import threading
+from importlib.util import find_spec
+from pathlib import Path
+
+import dagster as dg
+import pytest
+import yaml
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from lakehouse.config.loader import load
+from lakehouse.config.model import Topic
+from lakehouse.core.errors import TransientError
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.local import jars
+from lakehouse.local.home import Home
+from lakehouse.local.java import class_path, java
+from lakehouse.local.processes import process
+from lakehouse.pipeline.clients import Clients
+from lakehouse.pipeline.ingestion import ingest
+from resources.build import build_resources
+from resources.kafka.kafka import Kafka
+from resources.kafka.settings import CONNECTION, FETCH
+from spark.engine import SparkEngines
+from tests.support.servers.certificates import Authority
+from tests.support.servers.secure_kafka import secure_kafka
+from tests.support.servers.token_server import TokenServer
+from tests.support.topics import TRADES, framed, trade
+
+NAMESPACE = "logins"
+SECRET = "canary-oauth"
+VALUES = {"client.dns.lookup": "use_all_dns_ips", "metadata.recovery.strategy": "rebootstrap"}
+"""Values of settings that are no numbers."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("logins")
+
+
+@pytest.fixture(scope="module")
+def authority(folder):
+    """An authority that the broker trusts for its clients, and that issued the broker's certificate."""
+    return Authority(folder, "authority")
+
+
+@pytest.fixture(scope="module")
+def provider():
+    """The provider whose tokens the broker accepts."""
+    with TokenServer({"client-1": SECRET}).listening() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def listeners(folder, authority, provider):
+    """The addresses of a broker's listeners."""
+    home = Home(folder / "home")
+    server, addresses = secure_kafka(home, authority, provider.address)
+    try:
+        process.wait_until_ready(server, process.start(server, home).leader, home, threading.Event())
+        yield addresses
+    finally:
+        process.stop(home, server.name)
+
+
+def kafka_of(folder: Path, **settings: object) -> Kafka:
+    """Return the resource of an environment with these settings of Kafka, with its variables read."""
+    others = {
+        "schema_registry": {"url": "http://127.0.0.1:1"},
+        "spark": {"remote": "sc://127.0.0.1:1"},
+        "catalog": {"type": "sql", "uri": "sqlite:///c.db", "warehouse": "s3://w/x"},
+    }
+    file = folder / "lakehouse.yaml"
+    content = {"namespace": NAMESPACE, "topics": {}, "environments": {"here": {"kafka": settings, **others}}}
+    file.write_text(yaml.safe_dump(content))
+    with dg.build_resources({"kafka": build_resources(load(file), "here")["kafka"]}) as resolved:
+        return resolved.kafka
+
+
+def certified(folder: Path, listeners, authority: Authority, certificate) -> Kafka:
+    """Return the broker for a client with a certificate, and with this authority for the broker's."""
+    settings = {
+        "ssl.ca.location": str(authority.file),
+        "ssl.certificate.location": str(certificate.certificate),
+        "ssl.key.location": str(certificate.key),
+    }
+    return kafka_of(folder, bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=settings)
+
+
+def ingested_rows(name: str, listeners, kafka: Kafka, resources) -> int:
+    """Produce ten trades without a login, ingest them with one, and return the number of rows."""
+    admin = AdminClient({"bootstrap.servers": listeners["PLAINTEXT"]})
+    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+    schema_id = resources.schema_registry.register(f"{name}-value", TRADES)
+    producer = Producer({"bootstrap.servers": listeners["PLAINTEXT"]})
+    for number in range(10):
+        producer.produce(name, framed(schema_id, TRADES, trade(number)))
+    assert producer.flush(30) == 0
+    topic = Topic.model_validate({"name": name, "key": "userid"})
+    engines = SparkEngines(resources.spark)
+    list(ingest(NAMESPACE, topic, Clients(kafka, resources.schema_registry, engines, resources.catalog)))
+    return resources.catalog.load(TableRef(NAMESPACE, topic.table)).scan().to_arrow().num_rows
+
+
+def test_client_with_certificate_of_intermediate_authority_ingests(folder, listeners, authority, resources):
+    intermediate = Authority(folder, "intermediate", authority)
+    kafka = certified(folder, listeners, authority, intermediate.issue("client"))
+    assert ingested_rows("certified", listeners, kafka, resources) == 10
+
+
+def test_key_with_password_in_variables_ingests(folder, listeners, authority, resources, monkeypatch):
+    issued = authority.issue("encrypted", password="the key's password")
+    monkeypatch.setenv("KEY", issued.key.read_text())
+    monkeypatch.setenv("KEY_PASSWORD", "the key's password")
+    settings = {
+        "ssl.ca.location": str(authority.file),
+        "ssl.certificate.location": str(issued.certificate),
+        "ssl.key.pem": {"env": "KEY"},
+        "ssl.key.password": {"env": "KEY_PASSWORD"},
+        "client.id": "lakehouse-tests",
+        "connections.max.idle.ms": 60_000,
+        "socket.receive.buffer.bytes": 65_536,
+        "max.partition.fetch.bytes": 2_000_000,
+    }
+    kafka = kafka_of(folder, bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=settings)
+    assert ingested_rows("encrypted", listeners, kafka, resources) == 10
+
+
+def test_untrusted_certificate_of_broker_is_named(folder, listeners, authority):
+    kafka = certified(folder, listeners, Authority(folder, "other"), authority.issue("trusting-another"))
+    with pytest.raises(TransientError) as raised:
+        kafka.topics()
+    problem = f"Kafka at {listeners['MTLS']} has a certificate that is not trusted"
+    assert raised.value.problem.startswith(problem) and "ssl.ca.location" in raised.value.remedy
+
+
+def test_refused_certificate_of_client_is_named(folder, listeners, authority):
+    kafka = certified(folder, listeners, authority, Authority(folder, "unknown").issue("stranger"))
+    with pytest.raises(TransientError) as raised:
+        kafka.topics()
+    problem = f"Kafka at {listeners['MTLS']} refused the client's certificate"
+    assert raised.value.problem.startswith(problem) and "ssl.certificate.location" in raised.value.remedy
+
+
+def test_every_translated_setting_is_one_of_javas_client(folder, authority):
+    issued = authority.issue("translated")
+    files = {"ssl.ca.location": str(authority.file), "ssl.certificate.location": str(issued.certificate)}
+    settings = dict.fromkeys(CONNECTION | FETCH, "1") | VALUES | files | {"ssl.key.location": str(issued.key)}
+    kafka = Kafka(bootstrap_servers="b:1", security_protocol="SSL", settings=settings)
+    libraries = class_path([*jars.paths("spark"), Path(find_spec("pyspark").origin).parent / "jars/*"])
+    command = java("-cp", libraries, "org.apache.kafka.clients.consumer.ConsumerConfig", heap="128m")
+    page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    known = {f"kafka.{name}" for name in re.findall(r'id="([a-z.]+)"', page)}
+    assert len(known) > 90 and kafka.spark_options().keys() <= known
