@@ -19,6 +19,7 @@ PASSWORD_IN_ADDRESS = re.compile(r"://[^/\s@:]*:[^/\s@]+@")
 
 COUNT = Form(r"[1-9]\d*", "a positive integer", "30000")
 FILE = Form(r"/\S.*", "an absolute path", "/etc/lakehouse/file.pem")
+ADDRESS = Form(r"https?://[^\s/@]+(/[^\s@]*)?", "a URL without a login", "https://login.example.com/oauth2/token")
 
 
 @dataclass(frozen=True)

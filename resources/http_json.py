@@ -72,7 +72,9 @@ class ClientCredentials:
     client_secret: str = field(repr=False)
     """The client's secret."""
     scope: str
-    """Requested scope."""
+    """Requested scope; none if empty."""
+    address_key: str = "oauth2_server_uri"
+    """The key of `token_uri` in lakehouse.yaml, for messages."""
     _token: str = field(default="", repr=False)
     _renew_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -89,8 +91,8 @@ class ClientCredentials:
             return self._token
 
     def _renew(self) -> None:
-        check = "oauth2_server_uri and the network"
-        form = {"grant_type": "client_credentials", "scope": self.scope}
+        check = f"{self.address_key} and the network"
+        form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
         form |= {"client_id": self.client_id, "client_secret": self.client_secret}
         try:
             response = send("POST", self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)

@@ -6,7 +6,7 @@ import ssl
 from collections.abc import Iterator, Mapping
 
 from lakehouse.core.errors import ConfigError, TransientError, redact_credentials
-from resources.client_settings import FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
+from resources.client_settings import ADDRESS, FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
 
 TLS = {
     "ssl.ca.location": ClientSetting("PEM file of the authorities that issue the registry's certificate.", FILE),
@@ -16,6 +16,15 @@ TLS = {
     "ssl.key.location": ClientSetting("PEM file of the certificate's key.", FILE),
     "ssl.key.password": ClientSetting("Password of the key.", is_secret=True),
 }
+BEARER = {
+    "bearer.auth.client.id": ClientSetting("Id of the client at the provider of tokens."),
+    "bearer.auth.client.secret": ClientSetting("The client's secret.", is_secret=True),
+    "bearer.auth.issuer.endpoint.url": ClientSetting("Address at which the provider issues tokens.", ADDRESS),
+    "bearer.auth.scope": ClientSetting("Requested scope."),
+    "bearer.auth.logical.cluster": ClientSetting("Id of the registry in Confluent Cloud, such as `lsrc-1`."),
+    "bearer.auth.identity.pool.id": ClientSetting("Id of the identity pool in Confluent Cloud, such as `pool-1`."),
+}
+REQUIRED = (*BEARER,)[:3]
 
 _REFUSED = (
     Refusal(r"url|schema\.registry\.url", "the environment has a key for it. Write `url` of `schema_registry`"),
@@ -27,6 +36,15 @@ _REFUSED = (
         r"timeout|max\.retries|retries\..*|cache\..*",
         "time-outs and retries depend on it, and lakehouse relies on its own value. Remove it",
     ),
+    Refusal(
+        r"bearer\.auth\.credentials\.source", "the id and secret of a client are the only source of tokens. Remove it"
+    ),
+    Refusal(
+        r"bearer\.auth\.token",
+        "a token expires. Write 'bearer.auth.client.id', 'bearer.auth.client.secret' and "
+        "'bearer.auth.issuer.endpoint.url'",
+    ),
+    Refusal(r"bearer\.auth\.custom\..*", "it loads code into the client. Remove it"),
     Refusal(r"proxy", "it may have a password. Set the environment variable HTTPS_PROXY"),
     Refusal(
         r"ssl\.(ca|certificate|key)\.pem",
@@ -39,7 +57,7 @@ _REFUSED = (
     ),
 )
 
-SETTINGS = SettingsOfClient(TLS, _REFUSED)
+SETTINGS = SettingsOfClient({**TLS, **BEARER}, _REFUSED)
 
 
 def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -60,6 +78,12 @@ def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
             yield ("settings", name), "it has no effect with an address http://…. Write https:// there, or remove it"
     present = {name: value for name, value in clients.items() if value}
     yield from ((("settings", name), fault) for name, fault in certificate_faults(present))
+    if bearer := sorted(present.keys() & BEARER.keys()):
+        if missing := [f"'{name}'" for name in REQUIRED if name not in present]:
+            yield ("settings", bearer[0]), f"a login with tokens needs {' and '.join(missing)} as well. Add each"
+        for key in ("api_key", "secret"):
+            if settings.get(key):
+                yield (key,), "`settings` has a login with tokens. Remove one of them"
 
 
 def tls_context(settings: Mapping[str, object]) -> ssl.SSLContext | None:

@@ -26,8 +26,9 @@ from lakehouse.formats.budget import MAX_DEPTH, MAX_REFERENCES, require_characte
 from lakehouse.formats.schema import RegisteredSchema, SchemaType
 from resources.aws.secret_reader import read_secret_fields
 from resources.forms import url as url_form
+from resources.http_json import ClientCredentials
 from resources.masked_field import masked_field, secret_field
-from resources.registry_settings import SETTINGS, setting_faults, tls_context, tls_error
+from resources.registry_settings import BEARER, REQUIRED, SETTINGS, setting_faults, tls_context, tls_error
 
 if TYPE_CHECKING:
     from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
@@ -43,6 +44,7 @@ UNREGISTERED = (40401, 40402, SCHEMA_NOT_FOUND)
 """Codes of the errors for a subject, a version and a schema that the registry does not have."""
 DEFAULT_CONTEXT = "."
 Found = TypeVar("Found")
+SYSTEM = "The schema registry"
 URL, USER_INFO = "schema.registry.url", "schema.registry.basic.auth.user.info"
 
 
@@ -72,6 +74,7 @@ class SchemaRegistry(dg.ConfigurableResource):
     role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
 
     _client: tuple[dict[str, object], SchemaRegistryClient] | None = PrivateAttr(default=None)
+    _tokens: ClientCredentials | None = PrivateAttr(default=None)
     _not_found: dict[int, float] = PrivateAttr(default_factory=dict)
 
     @property
@@ -96,7 +99,11 @@ class SchemaRegistry(dg.ConfigurableResource):
 
     def _settings(self) -> dict[str, object]:
         config: dict[str, object] = {"url": self.address, "timeout": TIMEOUT_SECONDS, "max.retries": 2}
-        config |= self._client_settings()
+        settings = self._client_settings()
+        config |= {name: value for name, value in settings.items() if name not in BEARER}
+        if any(name in BEARER for name in settings):
+            config |= {"bearer.auth.credentials.source": "CUSTOM", "bearer.auth.custom.provider.config": settings}
+            config["bearer.auth.custom.provider.function"] = self._bearer_fields
         if self.secret:
             fields = read_secret_fields(self.secret, USER_INFO, role_arn=self.role_arn)
             config["basic.auth.user.info"] = fields[USER_INFO]
@@ -111,10 +118,35 @@ class SchemaRegistry(dg.ConfigurableResource):
             ConfigError: They contradict each other. Those of variables are known only now.
         """
         settings = {name: value for name, value in self.settings.items() if value}
+        fields = {"url": self.address, "api_key": self.api_key, "secret": self.secret, "settings": settings}
         faults = [(("settings", name), fault) for name, fault in SETTINGS.value_faults(settings)]
-        for location, fault in (*faults, *setting_faults({"url": self.address, "settings": settings})):
+        for location, fault in (*faults, *setting_faults(fields)):
             raise ConfigError(f"lakehouse.yaml: schema_registry.{'.'.join(location)}: {fault}")
         return settings
+
+    def _token_headers(self) -> dict[str, str]:
+        """Return the headers of a request with a token, as Confluent's client sends them; none without."""
+        settings = self._client_settings()
+        if not any(name in BEARER for name in settings):
+            return {}
+        fields = self._bearer_fields(settings)
+        headers = {"Authorization": f"Bearer {fields['bearer.auth.token']}"}
+        headers["target-sr-cluster"] = fields["bearer.auth.logical.cluster"]
+        if pool := fields.get("bearer.auth.identity.pool.id"):
+            headers["Confluent-Identity-Pool-Id"] = pool
+        return headers
+
+    def _bearer_fields(self, settings: dict[str, str]) -> dict[str, str]:
+        """Return the fields of a request with a token (Confluent's client for Python, its custom source of tokens)."""
+        id_, secret, address = (settings[name] for name in REQUIRED)
+        scope = settings.get("bearer.auth.scope", "")
+        if self._tokens is None:
+            self._tokens = ClientCredentials(SYSTEM, address, id_, secret, scope, "bearer.auth.issuer.endpoint.url")
+        fields = {"bearer.auth.token": self._tokens.token()}
+        fields["bearer.auth.logical.cluster"] = settings.get("bearer.auth.logical.cluster", "")
+        if pool := settings.get("bearer.auth.identity.pool.id"):
+            fields["bearer.auth.identity.pool.id"] = pool
+        return fields
 
     def register(self, subject: str, schema: str, type_: SchemaType = "AVRO") -> int:
         """Register a schema under a subject, if it is not registered there, and return its id."""
@@ -198,6 +230,7 @@ class SchemaRegistry(dg.ConfigurableResource):
             response = httpx2.get(
                 f"{self.address.rstrip('/')}/schemas/guids/{guid}/ids",
                 auth=(user, password) if user else None,
+                headers=self._token_headers(),
                 verify=tls_context(settings) or True,
                 timeout=TIMEOUT_SECONDS,
             )
@@ -258,22 +291,22 @@ class SchemaRegistry(dg.ConfigurableResource):
     def _require_time(self, deadline: float) -> None:
         if time.monotonic() > deadline:
             check = "its load and rate limits"
-            raise Unreachable("The schema registry", self.address, check, "it responds too slowly")
+            raise Unreachable(SYSTEM, self.address, check, "it responds too slowly")
 
     def _translate_errors(self) -> AbstractContextManager[None]:
         from confluent_kafka.schema_registry import SchemaRegistryError
         from httpx2 import HTTPError
 
         def unreachable(error: Exception) -> LakehouseError:
-            if refusal := tls_error("The schema registry", self.address, str(error)):
+            if refusal := tls_error(SYSTEM, self.address, str(error)):
                 return refusal
             check = "that the registry is up (`lakehouse status`), its URL, and the API key"
-            return Unreachable("The schema registry", self.address, check, error)
+            return Unreachable(SYSTEM, self.address, check, error)
 
         def responded(error: SchemaRegistryError) -> LakehouseError:
             if error.http_status_code in (401, 403):
                 refusal = f"the login (HTTP {error.http_status_code}): {error.error_message}"
-                return RequestRejected("The schema registry", self.address, refusal, "the API key and its permissions")
+                return RequestRejected(SYSTEM, self.address, refusal, "the API key and its permissions")
             if error.http_status_code == NOT_FOUND and error.error_code not in UNREGISTERED:
                 return self._no_registry(f"HTTP 404 without one of its error codes: {error.error_message}")
             return unreachable(error)

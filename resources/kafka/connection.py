@@ -15,8 +15,16 @@ from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from resources.aws.secret_reader import read_secret_fields
 from resources.forms import Form, one_of
 from resources.kafka.errors import LOGIN_SECONDS, TIMEOUT_SECONDS, to_error
-from resources.kafka.jaas import jaas_config
-from resources.kafka.settings import CONNECTION, FETCH, SETTINGS, java_settings, setting_faults
+from resources.kafka.sasl import Sasl
+from resources.kafka.settings import (
+    CONNECTION,
+    FETCH,
+    MECHANISMS,
+    OAUTHBEARER,
+    SETTINGS,
+    java_settings,
+    setting_faults,
+)
 from resources.kafka.tls import Tls
 from resources.masked_field import masked_field, secret_field
 
@@ -42,7 +50,7 @@ class KafkaConnection(dg.ConfigurableResource):
             r"\s*[^\s,@]+:\d+\s*(,\s*[^\s,@]+:\d+\s*)*", "addresses as host:port, with commas between", "broker:9092"
         ),
         "security_protocol": one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"),
-        "sasl_mechanism": one_of("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"),
+        "sasl_mechanism": one_of(*MECHANISMS),
     }
     CLIENT_SETTINGS: ClassVar = SETTINGS
     FAULTS: ClassVar = staticmethod(setting_faults)
@@ -50,7 +58,7 @@ class KafkaConnection(dg.ConfigurableResource):
 
     bootstrap_servers: str = Field("", description="Addresses of brokers as `host:port`, separated by commas.")
     security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
-    sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.")
+    sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.")
     api_key: str | None = Field(None, description="Id of an API key of the cluster, or a SASL user.")
     api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
     settings: dict[str, str] = masked_field(
@@ -92,11 +100,16 @@ class KafkaConnection(dg.ConfigurableResource):
         of_secret = self._secret() if self.secret else {}
         settings = {name: value for name, value in of_secret.items() if name in SETTINGS.known}
         settings |= {name: value for name, value in self.settings.items() if value}
-        fields = {"security_protocol": self.security_protocol, "settings": settings}
+        keys = ("security_protocol", "sasl_mechanism", "api_key", "api_secret")
+        fields = {key: getattr(self, key) for key in keys} | {"settings": settings}
         faults = [(("settings", name), fault) for name, fault in SETTINGS.value_faults(settings)]
         for location, fault in (*faults, *setting_faults(fields)):
             raise ConfigError(f"lakehouse.yaml: kafka.{'.'.join(location)}: {fault}")
         return settings
+
+    def _sasl(self, mechanism: str, settings: Mapping[str, str]) -> Sasl:
+        user, password = ("", "") if mechanism == OAUTHBEARER else self._credentials()
+        return Sasl(mechanism, user, password, settings)
 
     def client_config(self) -> dict[str, str | int]:
         """Return the connection settings of all clients (librdkafka, Configuration properties)."""
@@ -109,8 +122,7 @@ class KafkaConnection(dg.ConfigurableResource):
             **Tls.of(settings).of_librdkafka(),
         }
         if self.sasl_mechanism:
-            config |= {"sasl.mechanism": self.sasl_mechanism}
-            config["sasl.username"], config["sasl.password"] = self._credentials()
+            config |= self._sasl(self.sasl_mechanism, settings).of_librdkafka()
         return config
 
     def spark_options(self) -> dict[str, str]:
@@ -123,8 +135,7 @@ class KafkaConnection(dg.ConfigurableResource):
             **Tls.of(settings).of_java(),
         }
         if self.sasl_mechanism:
-            options["sasl.mechanism"] = self.sasl_mechanism
-            options["sasl.jaas.config"] = jaas_config(self.sasl_mechanism, *self._credentials())
+            options |= self._sasl(self.sasl_mechanism, settings).of_java()
         return {f"kafka.{name}": value for name, value in options.items()}
 
     def consumer(
@@ -173,7 +184,7 @@ class KafkaConnection(dg.ConfigurableResource):
 
     def renew_login(self, client: AdminClient | Consumer) -> None:
         """Give a client the login that the secret has now, if it can be read: a rotation deletes the earlier key."""
-        if self.secret and self.sasl_mechanism:
+        if self.secret and self.sasl_mechanism and self.sasl_mechanism != OAUTHBEARER:
             with suppress(LakehouseError):
                 client.set_sasl_credentials(*self._credentials())
 

@@ -18,6 +18,8 @@ MISMATCH = re.compile(r"SASL state|handshake failed|SSL listener|SSL connection|
 """Words of librdkafka's errors if a listener has another protocol than the client."""
 LOGIN = re.compile(r"[Aa]uthentication failed|Invalid (username|credentials)|SASL authentication error")
 """Words of its errors if the broker refuses the user."""
+TOKEN = re.compile(r"OAUTHBEARER token|OIDC")
+"""Words of its errors if it gets no token from the provider."""
 UNTRUSTED = re.compile(r"certificate verify failed|certificate could not be verified")
 """Words of its errors if the client does not trust the broker's certificate."""
 UNKNOWN_CLIENT = re.compile(
@@ -63,8 +65,14 @@ def to_error(error: KafkaException, servers: str, protocol: str = "", reported: 
     if cause.code() in unreachable:
         reason = re.sub(r"^\S+?/(bootstrap|\d+): | \(after .*\)$", "", reported) or cause.str()
         # They may pass, because a login that was rotated takes time to be known to all brokers.
+        if TOKEN.search(reason):
+            problem = f"Kafka at {servers} needs a token, and its provider issued none: {_without_body(reason)}"
+            remedy = "Correct the settings `sasl.oauthbearer.…` of `kafka`"
+            return TransientError(problem, "The call did not complete", remedy)
         if LOGIN.search(reason):
             problem, remedy = f"refused the login: {reason}", "Correct the API key or user, and its secret"
+            if "invalid_token" in reason:
+                remedy = "Compare issuer, audience and scope of the tokens with those that the brokers expect"
             return TransientError(f"Kafka at {servers} {problem}", "The call did not complete", remedy)
         if UNTRUSTED.search(reason):
             problem = f"Kafka at {servers} has a certificate that is not trusted: {reason}"
@@ -89,6 +97,13 @@ def to_error(error: KafkaException, servers: str, protocol: str = "", reported: 
             f"API key"
         )
     return None
+
+
+def _without_body(reason: str) -> str:
+    """Return an error with the code of the provider's response only (RFC 6749, section 5.2): it may repeat secrets."""
+    text, brace, body = reason.partition("{")
+    code = re.search(r'"error"\s*:\s*"([\w.-]+)"', body)
+    return text + (code[1] if code else "a response without a reason" if brace else "")
 
 
 TIMEOUT_SECONDS = 10

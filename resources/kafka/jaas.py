@@ -1,5 +1,9 @@
 """The login configuration of Kafka's Java clients."""
 
+from collections.abc import Mapping
+
+_PACKAGE = "org.apache.kafka.common.security"
+
 
 def jaas_config(mechanism: str, user: str, password: str) -> str:
     """Return the JAAS configuration of a Java client (Kafka, Security: SASL configuration).
@@ -10,8 +14,21 @@ def jaas_config(mechanism: str, user: str, password: str) -> str:
         password: Password, or API secret.
     """
     kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
-    module = f"org.apache.kafka.common.security.{kind}LoginModule"
-    return f'{module} required username="{_jaas_text(user)}" password="{_jaas_text(password)}";'
+    return _entry(f"{kind}LoginModule", {"username": user, "password": password})
+
+
+def oauth_jaas_config(options: Mapping[str, str]) -> str:
+    """Return the JAAS configuration of a Java client that logs in with tokens.
+
+    Args:
+        options: Options of the login module, such as `clientId` (Kafka, OAuthBearerLoginCallbackHandler).
+    """
+    return _entry("oauthbearer.OAuthBearerLoginModule", options)
+
+
+def _entry(module: str, options: Mapping[str, str]) -> str:
+    quoted = " ".join(f'{name}="{_jaas_text(value)}"' for name, value in options.items())
+    return f"{_PACKAGE}.{module} required {quoted};"
 
 
 def _jaas_text(text: str) -> str:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from resources.client_settings import COUNT, FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
-from resources.forms import one_of
+from resources.client_settings import ADDRESS, COUNT, FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
+from resources.forms import Form, one_of
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 
@@ -48,12 +48,28 @@ TLS = {
     "ssl.key.pem": ClientSetting("The same as text.", is_secret=True),
     "ssl.key.password": ClientSetting("Password of the key.", is_secret=True),
 }
+OAUTHBEARER = "OAUTHBEARER"
+"""The mechanism of logins by tokens."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+OAUTH = {
+    "sasl.oauthbearer.client.id": ClientSetting("Id of the client at the provider of tokens."),
+    "sasl.oauthbearer.client.secret": ClientSetting("The client's secret.", is_secret=True),
+    "sasl.oauthbearer.token.endpoint.url": ClientSetting("Address at which the provider issues tokens.", ADDRESS),
+    "sasl.oauthbearer.scope": ClientSetting("Requested scope."),
+    "sasl.oauthbearer.extensions": ClientSetting(
+        "Further values for the broker, such as Confluent Cloud's `logicalCluster=lkc-1,identityPoolId=pool-1`.",
+        Form(r"\w+=[^,=]+(,\w+=[^,=]+)*", "a list of NAME=VALUE with commas between", "logicalCluster=lkc-1"),
+    ),
+    "https.ca.location": ClientSetting("PEM file of the authorities that issue the provider's certificate.", FILE),
+    "https.ca.pem": ClientSetting("The same as text."),
+}
+REQUIRED = (*OAUTH,)[:3]
 
 JAVA_NAMES = {
     "socket.receive.buffer.bytes": "receive.buffer.bytes",
     "socket.send.buffer.bytes": "send.buffer.bytes",
 }
-"""Names of Java's client where they differ. Those of TLS differ in more than their names: see tls.py."""
+"""Names of Java's client where they differ. Certificates and logins differ in more: see tls.py and sasl.py."""
 
 _OWN = "lakehouse relies on its own value. Remove it"
 _REFUSED = (
@@ -103,6 +119,14 @@ _REFUSED = (
     Refusal(r"(send|receive)\.buffer\.bytes", "only Java's client has it. Write 'socket.' before it"),
     Refusal(r"enable\.metrics\.push", "lakehouse sets it for Spark. Remove it"),
     Refusal(r"fetch\.message\.max\.bytes", "the former name. Write 'max.partition.fetch.bytes'"),
+    Refusal(
+        r"sasl\.oauthbearer\.(jwks|expected|clock|sub|scope)\..*",
+        "only brokers have it, which verify tokens. Remove it",
+    ),
+    Refusal(
+        r"sasl\.oauthbearer\..*|enable\.sasl\.oauthbearer.*",
+        "only logins with the id and secret of a client are supported, which both clients have. Remove it",
+    ),
     Refusal(r"sasl\.kerberos\..*", "no login by Kerberos is supported. Use another `sasl_mechanism`"),
     Refusal(
         r"api\.version\..*|broker\..*|client\.software\..*|enable\.(random\.seed|sasl\..*)|"
@@ -117,7 +141,7 @@ _REFUSED = (
     ),
 )
 
-SETTINGS = SettingsOfClient({**CONNECTION, **FETCH, **TLS}, _REFUSED)
+SETTINGS = SettingsOfClient({**CONNECTION, **FETCH, **TLS, **OAUTH}, _REFUSED)
 
 
 def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -129,7 +153,7 @@ def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
     Yields:
         The location below `kafka`, and the problem with its remedy.
     """
-    clients = settings.get("settings")
+    clients = settings.get("settings") or {}
     if not isinstance(clients, Mapping):
         return
     protocol = settings.get("security_protocol", "PLAINTEXT")
@@ -137,9 +161,21 @@ def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
         for name in clients.keys() & TLS.keys():
             problem = f"it has no effect with `security_protocol: {protocol}`"
             yield ("settings", name), f"{problem}. Write SSL or SASL_SSL there, or remove it"
+    present = {name: value for name, value in clients.items() if value}
     if not settings.get("secret"):  # which may have the others
-        present = {name: value for name, value in clients.items() if value}
         yield from ((("settings", name), fault) for name, fault in certificate_faults(present))
+    mechanism = settings.get("sasl_mechanism", "") or ""
+    if mechanism == OAUTHBEARER:
+        missing = [f"'{name}'" for name in REQUIRED if name not in present]
+        if missing and not settings.get("secret"):
+            yield ("sasl_mechanism",), f"{OAUTHBEARER} needs {' and '.join(missing)} as well. Add each to `settings`"
+        for key in ("api_key", "api_secret"):
+            if settings.get(key):
+                yield (key,), f"a user has no effect with `sasl_mechanism: {OAUTHBEARER}`. Remove it"
+    elif isinstance(mechanism, str):
+        for name in clients.keys() & OAUTH.keys():
+            problem = f"it has no effect with `sasl_mechanism: {mechanism}`" if mechanism else "it has no effect"
+            yield ("settings", name), f"{problem}. Write `sasl_mechanism: {OAUTHBEARER}`, or remove it"
 
 
 def java_settings(settings: Mapping[str, str]) -> dict[str, str]:

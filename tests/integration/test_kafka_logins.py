@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import ssl
 import subprocess
 import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakehouse.config.loader import load
-from lakehouse.config.model import Topic
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import TransientError
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import jars
@@ -24,17 +26,24 @@ from lakehouse.local.java import class_path, java
 from lakehouse.local.processes import process
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
+from lakehouse.streaming.stream import Stream
+from lakehouse.streaming.stream_events import Event, TopicBackedOff
 from resources.build import build_resources
 from resources.kafka.kafka import Kafka
 from resources.kafka.settings import CONNECTION, FETCH
 from spark.engine import SparkEngines
 from tests.support.servers.certificates import Authority
+from tests.support.servers.proxy import Proxy
 from tests.support.servers.secure_kafka import secure_kafka
-from tests.support.servers.token_server import TokenServer
+from tests.support.servers.token_server import TokenServer, new_key
 from tests.support.topics import TRADES, framed, trade
 
 NAMESPACE = "logins"
 SECRET = "canary-oauth"
+RENEWALS = 4
+"""Tokens that each client gets during the test of a stream."""
+SECONDS = 300
+"""The longest that it may take on a busy machine."""
 VALUES = {"client.dns.lookup": "use_all_dns_ips", "metadata.recovery.strategy": "rebootstrap"}
 """Values of settings that are no numbers."""
 
@@ -93,19 +102,42 @@ def certified(folder: Path, listeners, authority: Authority, certificate) -> Kaf
     return kafka_of(folder, bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=settings)
 
 
+class Trades:
+    """A topic that is filled without a login, and its table.
+
+    Attributes:
+        topic: The topic, with one partition.
+        clients: The systems of its ingestion.
+    """
+
+    def __init__(self, name: str, listeners, kafka: Kafka, resources):
+        address = {"bootstrap.servers": listeners["PLAINTEXT"]}
+        admin = AdminClient(address)
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result()
+        self.topic = Topic.model_validate({"name": name, "key": "userid"})
+        engines = SparkEngines(resources.spark)
+        self.clients = Clients(kafka, resources.schema_registry, engines, resources.catalog)
+        self._producer, self._schema_id = Producer(address), resources.schema_registry.register(f"{name}-value", TRADES)
+
+    def produce(self) -> None:
+        """Produce ten trades."""
+        for number in range(10):
+            self._producer.produce(self.topic.name, framed(self._schema_id, TRADES, trade(number)))
+        assert self._producer.flush(30) == 0
+
+    def rows(self) -> int:
+        """Return the number of rows in the table."""
+        if not self.clients.catalog.iceberg().table_exists((NAMESPACE, self.topic.table)):
+            return 0
+        return self.clients.catalog.load(TableRef(NAMESPACE, self.topic.table)).scan().to_arrow().num_rows
+
+
 def ingested_rows(name: str, listeners, kafka: Kafka, resources) -> int:
-    """Produce ten trades without a login, ingest them with one, and return the number of rows."""
-    admin = AdminClient({"bootstrap.servers": listeners["PLAINTEXT"]})
-    admin.create_topics([NewTopic(name, 1, 1)])[name].result()
-    schema_id = resources.schema_registry.register(f"{name}-value", TRADES)
-    producer = Producer({"bootstrap.servers": listeners["PLAINTEXT"]})
-    for number in range(10):
-        producer.produce(name, framed(schema_id, TRADES, trade(number)))
-    assert producer.flush(30) == 0
-    topic = Topic.model_validate({"name": name, "key": "userid"})
-    engines = SparkEngines(resources.spark)
-    list(ingest(NAMESPACE, topic, Clients(kafka, resources.schema_registry, engines, resources.catalog)))
-    return resources.catalog.load(TableRef(NAMESPACE, topic.table)).scan().to_arrow().num_rows
+    """Produce ten trades, ingest them with a login, and return the number of rows."""
+    trades = Trades(name, listeners, kafka, resources)
+    trades.produce()
+    list(ingest(NAMESPACE, trades.topic, trades.clients))
+    return trades.rows()
 
 
 def test_client_with_certificate_of_intermediate_authority_ingests(folder, listeners, authority, resources):
@@ -146,6 +178,78 @@ def test_refused_certificate_of_client_is_named(folder, listeners, authority):
         kafka.topics()
     problem = f"Kafka at {listeners['MTLS']} refused the client's certificate"
     assert raised.value.problem.startswith(problem) and "ssl.certificate.location" in raised.value.remedy
+
+
+def with_tokens(folder: Path, listeners, provider, monkeypatch, **settings: object) -> Kafka:
+    """Return the broker for a client that logs in with tokens."""
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+    settings = {
+        "sasl.oauthbearer.client.id": "client-1",
+        "sasl.oauthbearer.client.secret": {"env": "CLIENT_SECRET"},
+        "sasl.oauthbearer.token.endpoint.url": f"{provider.address}/token",
+        **settings,
+    }
+    login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "settings": settings}
+    return kafka_of(folder, bootstrap_servers=listeners["OAUTH"], **login)
+
+
+def test_tokens_are_renewed_while_a_stream_ingests(folder, listeners, provider, resources, monkeypatch):
+    """The broker ends connections whose token has expired."""
+    provider.lifetime = 8
+    provider.issued.clear()
+    kafka = with_tokens(folder, listeners, provider, monkeypatch, **{"sasl.oauthbearer.scope": "records"})
+    trades = Trades("renewed", listeners, kafka, resources)
+    config = Config(namespace=NAMESPACE, topics={trades.topic.name: trades.topic}, environments={})
+    stream = Stream(config, [trades.topic], trades.clients)
+    events: list[Event] = []
+    thread = threading.Thread(target=lambda: events.extend(stream.run()))
+    thread.start()
+    try:
+        deadline, produced = time.monotonic() + SECONDS, 0
+        # Java's client for HTTP has a User-Agent, and that of librdkafka has none.
+        while min(sum(map(bool, provider.issued)), sum(not agent for agent in provider.issued)) < RENEWALS:
+            trades.produce()
+            produced += 10
+            while trades.rows() < produced:
+                assert time.monotonic() < deadline and thread.is_alive(), events
+                time.sleep(0.1)
+    finally:
+        stream.stop()
+        thread.join(SECONDS)
+    assert trades.rows() == produced
+    assert not [event for event in events if isinstance(event, TopicBackedOff)]
+
+
+def test_provider_with_certificate_is_verified(folder, listeners, provider, authority, resources, monkeypatch):
+    provider.lifetime = 3600
+    own, context = authority.issue("provider"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(own.certificate, own.key)
+    with Proxy(f"{provider.address}/token", tls=context) as proxy:
+        address = {"sasl.oauthbearer.token.endpoint.url": proxy.address}
+        trusting = {"https.ca.location": str(authority.file), "sasl.oauthbearer.extensions": "a=b,c=d"}
+        kafka = with_tokens(folder, listeners, provider, monkeypatch, **address, **trusting)
+        assert ingested_rows("provider_with_tls", listeners, kafka, resources) == 10
+        kafka = with_tokens(folder, listeners, provider, monkeypatch, **address)
+        with pytest.raises(TransientError, match="its provider issued none: .*trust"):
+            kafka.topics()
+
+
+def test_refused_token_is_named(folder, listeners, provider, monkeypatch):
+    monkeypatch.setattr(provider, "key", new_key())
+    with pytest.raises(TransientError, match="refused the login: .*invalid_token") as raised:
+        with_tokens(folder, listeners, provider, monkeypatch).topics()
+    assert "issuer, audience and scope" in raised.value.remedy
+
+
+def test_wrong_secret_of_client_is_named(folder, listeners, provider, monkeypatch):
+    monkeypatch.setenv("WRONG", "canary-wrong")
+    wrong = {"sasl.oauthbearer.client.secret": {"env": "WRONG"}}
+    kafka = with_tokens(folder, listeners, provider, monkeypatch, **wrong)
+    with pytest.raises(TransientError) as raised:
+        kafka.topics()
+    problem = f"Kafka at {listeners['OAUTH']} needs a token, and its provider issued none: "
+    assert raised.value.problem.startswith(problem) and "invalid_client" in raised.value.problem
+    assert "canary-wrong" not in str(raised.value)
 
 
 def test_every_translated_setting_is_one_of_javas_client(folder, authority):

@@ -42,6 +42,8 @@ from tests.support.servers.token_server import TokenServer
 from tests.support.topics import TRADES, framed, trade
 from tools.repository import PROJECT
 
+CLIENT_SECRET = "canary-9e1b"
+"""Secret of a client of an OpenID Connect provider."""
 SPECIAL_PASSWORD = "canary-7f3a \"'\\;$#{},=\\"
 """A password with every character that is special in JAAS, in a properties file or in Spark."""
 
@@ -193,27 +195,35 @@ def test_client_logs_in_with_rotated_password(special_user, monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def certified(tmp_path_factory, systems):
-    """A broker with certificates, as a client whose key is in its settings, and lines of that key."""
-    folder = tmp_path_factory.mktemp("certified")
+def others(tmp_path_factory):
+    """Another broker, as a client with a certificate and as one with tokens, and lines of the certificate's key."""
+    folder = tmp_path_factory.mktemp("others")
     authority, home = Authority(folder, "authority"), Home(folder / "home")
-    with TokenServer({}).listening() as provider:
+    with TokenServer({"client-1": CLIENT_SECRET}).listening() as provider:
         broker, listeners = secure_kafka(home, authority, provider.address)
         try:
             process.wait_until_ready(broker, process.start(broker, home).leader, home, threading.Event())
             issued = authority.issue("client")
-            settings = {
+            files = {
                 "ssl.ca.location": str(authority.file),
                 "ssl.certificate.location": str(issued.certificate),
                 "ssl.key.location": str(issued.key),
             }
-            kafka = Kafka(bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=settings)
-            yield kafka, issued.key.read_text().splitlines()[1:-1]
+            certified = Kafka(bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=files)
+            login = {
+                "sasl.oauthbearer.client.id": "client-1",
+                "sasl.oauthbearer.client.secret": CLIENT_SECRET,
+                "sasl.oauthbearer.token.endpoint.url": f"{provider.address}/token",
+            }
+            protocol = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER"}
+            with_tokens = Kafka(bootstrap_servers=listeners["OAUTH"], settings=login, **protocol)
+            # The modulus is in the certificate as well, and precedes the private part (RFC 8017, appendix A.1.2).
+            yield certified, with_tokens, issued.key.read_text().splitlines()[9:-1]
         finally:
             process.stop(home, broker.name)
 
 
-def test_spark_output_contains_no_password(home, ui, server, systems, special_user, certified):
+def test_spark_output_contains_no_password(home, ui, server, systems, special_user, others):
     session = server.session(systems.catalog.spark_settings())
     # Spark does not redact settings of a session in its events: none is secret, and the environment has the keys of S3.
     assert not [name for name in systems.catalog.spark_settings() if re.search("secret|password|token|key", name)]
@@ -232,14 +242,20 @@ def test_spark_output_contains_no_password(home, ui, server, systems, special_us
     with suppress(LakehouseError):
         list(ingest("sasl", produce_trades(systems, special_user, "gone"), systems))
 
-    kafka, key_lines = certified
-    assert count_ingested(systems, kafka, "certified") == 10
-    options = kafka.spark_options() | {"subscribe": "certified"}
-    texts.append(session.read.format("kafka").options(**options).load()._explain_string(extended=True))
-    broken = re.sub("(?m)^(?!-).*", lambda line: line[0].replace("A", "B"), options["kafka.ssl.keystore.key"])
-    with pytest.raises(PySparkException) as failed:
-        session.read.format("kafka").options(**options | {"kafka.ssl.keystore.key": broken}).load().collect()
-    texts.append(str(failed.value))
+    certified, with_tokens, key_lines = others
+    key, jaas = "kafka.ssl.keystore.key", "kafka.sasl.jaas.config"
+    other_key = re.sub("(?m)^(?!-).*", lambda line: line[0].replace("A", "B"), certified.spark_options()[key])
+    no_module = with_tokens.spark_options()[jaas].replace("OAuthBearerLogin", "None")
+    for name, kafka, wrong in (
+        ("certified", certified, {key: other_key}),
+        ("with_tokens", with_tokens, {jaas: no_module}),
+    ):
+        assert count_ingested(systems, kafka, name) == 10
+        options = kafka.spark_options() | {"subscribe": name}
+        texts.append(session.read.format("kafka").options(**options).load()._explain_string(extended=True))
+        with pytest.raises(PySparkException) as failed:
+            session.read.format("kafka").options(**options | wrong).load().collect()
+        texts.append(str(failed.value))
 
     pages, event_log = crawl(ui), events(home)
     assert {"/connect/", "/environment/", "/SQL/"} <= set(pages) and any(path.startswith("/api/") for path in pages)
@@ -248,7 +264,13 @@ def test_spark_output_contains_no_password(home, ui, server, systems, special_us
     texts += [*pages.values(), event_log, home.log("spark").read_text(errors="replace")]
     # The parts of each line that are in both keys.
     parts = [max(line.split("A"), key=len) for line in key_lines]
-    secrets = ("canary-7f3a", os.environ["KAFKA_SASL_PASSWORD"], os.environ["AWS_SECRET_ACCESS_KEY"], *parts)
+    secrets = (
+        "canary-7f3a",
+        CLIENT_SECRET,
+        os.environ["KAFKA_SASL_PASSWORD"],
+        os.environ["AWS_SECRET_ACCESS_KEY"],
+        *parts,
+    )
     for text in texts:
         for secret in secrets:
             position = text.find(secret)

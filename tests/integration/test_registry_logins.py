@@ -1,16 +1,28 @@
-"""Logins at a schema registry: certificates, behind a proxy as the registry itself has no TLS."""
+"""Logins at a schema registry: certificates, behind a proxy as the registry itself has no TLS, and tokens."""
 
 from __future__ import annotations
 
 import ssl
+import threading
+import time
+from dataclasses import replace
 
 import pytest
 
-from lakehouse.core.errors import ConfigError, TransientError
+from lakehouse.core.errors import ConfigError, LakehouseError, RequestRejected, TransientError
+from lakehouse.local import client_environment
+from lakehouse.local.home import Home
+from lakehouse.local.processes import ports, process
+from lakehouse.local.servers import registry_server
 from resources.schema_registry import SchemaRegistry
+from tests.support.processes.cluster import free_ports
 from tests.support.servers.certificates import Authority
+from tests.support.servers.listener import Listener
 from tests.support.servers.proxy import Proxy
+from tests.support.servers.token_server import AUDIENCE, TokenServer
 from tests.support.topics import TRADES
+
+SECRET = "canary-oauth"
 
 
 @pytest.fixture(scope="module")
@@ -71,3 +83,76 @@ def test_refused_certificate_of_client_is_named(folder, address, authority):
     with pytest.raises(TransientError, match="refused the client's certificate") as raised:
         registry.versions("certified-value")
     assert "ssl.certificate.location" in raised.value.remedy
+
+
+@pytest.fixture(scope="module")
+def provider():
+    with TokenServer({"client-1": SECRET}).listening() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def protected(folder, provider):
+    """The address of a registry that requires tokens of the provider."""
+    home = Home(folder / "home")
+    context = client_environment.context(home, dict(zip(ports.USUAL, free_ports(len(ports.USUAL)), strict=True)))
+    registry = registry_server.server(context)
+    settings = {"tenant-enabled": "true", "auth-server-url": provider.address, "client-id": AUDIENCE}
+    options = [f"-Dquarkus.oidc.{name}={value}" for name, value in settings.items()]
+    jar = registry.command.index("-jar")
+    registry = replace(registry, command=(*registry.command[:jar], *options, *registry.command[jar:]))
+    try:
+        process.wait_until_ready(registry, process.start(registry, home).leader, home, threading.Event())
+        yield registry.address
+    finally:
+        process.stop(home, registry.name)
+
+
+def with_tokens(address, provider, **settings):
+    """Return the registry for a client that logs in with tokens."""
+    own = {
+        "bearer.auth.client.id": "client-1",
+        "bearer.auth.client.secret": SECRET,
+        "bearer.auth.issuer.endpoint.url": f"{provider.address}/token",
+        "bearer.auth.scope": "schemas",
+    }
+    return SchemaRegistry(url=address, settings=own | settings)
+
+
+def test_client_with_tokens_registers_and_renews_them(protected, provider):
+    registry = with_tokens(protected, provider)
+    provider.lifetime = 3
+    id_ = registry.register("with-tokens-value", TRADES)
+    before, deadline = len(provider.issued), time.monotonic() + 100
+    while len(provider.issued) < before + 3:
+        assert [schema.id for schema in registry.versions("with-tokens-value")] == [id_]
+        assert time.monotonic() < deadline
+    assert set(provider.scopes) == {"schemas"}
+
+
+def test_lookup_by_guid_sends_token_and_clusters_of_confluent_cloud(provider):
+    guid = "11111111-2222-3333-4444-555555555555"
+    cloud = {"bearer.auth.logical.cluster": "lsrc-1", "bearer.auth.identity.pool.id": "pool-1"}
+    with Listener(always=(200, '[{"context": ".", "id": 7}]', {})).listening() as server:
+        registry = with_tokens(server.address, provider, **cloud)
+        assert registry.id_of(guid) == 7
+        registry.client().get_subjects()
+    for request in server.received:
+        assert request.headers["Authorization"].startswith("Bearer ey")
+        assert (request.headers["target-sr-cluster"], request.headers["Confluent-Identity-Pool-Id"]) == (
+            "lsrc-1",
+            "pool-1",
+        )
+
+
+def test_wrong_secret_of_client_is_named_without_its_text(protected, provider):
+    registry = with_tokens(protected, provider, **{"bearer.auth.client.secret": "canary-wrong"})
+    with pytest.raises(LakehouseError, match="issued no token to client 'client-1' at .*invalid_client") as raised:
+        registry.versions("with-tokens-value")
+    assert "canary-wrong" not in str(raised.value)
+
+
+def test_expired_token_is_refused(protected, provider, monkeypatch):
+    monkeypatch.setattr(provider, "lifetime", -60)
+    with pytest.raises(RequestRejected, match=r"refused the login \(HTTP 401\)"):
+        with_tokens(protected, provider).versions("with-tokens-value")

@@ -125,6 +125,12 @@ def test_server_with_another_protocol_is_not_an_outage(monkeypatch: pytest.Monke
             "Correct the API key or user, and its secret",
         ),
         (
+            'Failed to acquire SASL OAUTHBEARER token: {"error": "invalid_client", "request": "client_secret=canary"}',
+            "Kafka at b:9092 needs a token, and its provider issued none: Failed to acquire SASL OAUTHBEARER token: "
+            "invalid_client",
+            "Correct the settings `sasl.oauthbearer.…` of `kafka`",
+        ),
+        (
             "b:8081/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000): increase "
             "receive.message.max.bytes (after 1ms in state APIVERSION_QUERY)",
             "b:9092 is no Kafka broker, or its port expects TLS (Receive failed: Invalid response size 1213486160 "

@@ -28,7 +28,7 @@ class TokenServer(LoopbackServer):
         self.clients, self.lifetime = clients, lifetime
         self.issued: list[str] = []
         self.scopes: list[str] = []
-        self.key = RSAKey.generate_key(2048, {"kid": "test", "use": "sig", "alg": "RS256"})
+        self.key = new_key()
 
     def token(self, client: str) -> str:
         """Return a signed token."""
@@ -36,6 +36,11 @@ class TokenServer(LoopbackServer):
         claims = {"iss": self.address, "sub": client, "aud": AUDIENCE, "iat": now, "exp": now + self.lifetime}
         claims |= {"scope": "records", "groups": ["sr-admin"], "jti": f"{len(self.issued)}"}
         return jwt.encode({"alg": "RS256", "kid": "test"}, claims, self.key)
+
+
+def new_key() -> RSAKey:
+    """Return a key with which a provider signs."""
+    return RSAKey.generate_key(2048, {"kid": "test", "use": "sig", "alg": "RS256"})
 
 
 class _Handler(BaseHTTPRequestHandler):
