@@ -1,4 +1,4 @@
-"""Logins by SASL: what librdkafka and Java's client are told of a user, or of a client of an OpenID Connect provider.
+"""Logins by SASL: the settings of both clients for a user, or for a client of an OpenID Connect provider.
 
 Both clients get tokens by client credentials (RFC 6749, section 4.4) and renew them before they expire (librdkafka,
 sasl.oauthbearer.method=oidc; Kafka, KIP-768).
@@ -32,9 +32,9 @@ class Sasl:
         if self.mechanism != OAUTHBEARER:
             login = {"sasl.username": self.user, "sasl.password": self.password}
             return {"sasl.mechanism": self.mechanism, **login}
-        own = {name: value for name, value in self.settings.items() if name in OAUTH and name.startswith(PREFIX)}
+        login = {name: value for name, value in self.settings.items() if name in OAUTH and name.startswith(PREFIX)}
         authorities = {"https.ca.pem": text} if (text := pem_text(self.settings, "https.ca")) else {}
-        return {"sasl.mechanism": self.mechanism, f"{PREFIX}method": "oidc", **own, **authorities}
+        return {"sasl.mechanism": self.mechanism, f"{PREFIX}method": "oidc", **login, **authorities}
 
     def of_java(self) -> dict[str, str]:
         """Return the settings of Java's client. The secret is in `sasl.jaas.config` only."""

@@ -222,8 +222,8 @@ def test_tokens_are_renewed_while_a_stream_ingests(folder, listeners, provider, 
 
 def test_provider_with_certificate_is_verified(folder, listeners, provider, authority, resources, monkeypatch):
     provider.lifetime = 3600
-    own, context = authority.issue("provider"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(own.certificate, own.key)
+    certificate, context = authority.issue("provider"), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate.certificate, certificate.key)
     with Proxy(f"{provider.address}/token", tls=context) as proxy:
         address = {"sasl.oauthbearer.token.endpoint.url": proxy.address}
         trusting = {"https.ca.location": str(authority.file), "sasl.oauthbearer.extensions": "a=b,c=d"}
@@ -252,7 +252,7 @@ def test_wrong_secret_of_client_is_named(folder, listeners, provider, monkeypatc
     assert "canary-wrong" not in str(raised.value)
 
 
-def test_every_translated_setting_is_one_of_javas_client(folder, authority):
+def test_translated_settings_are_known_to_java(folder, authority):
     issued = authority.issue("translated")
     files = {"ssl.ca.location": str(authority.file), "ssl.certificate.location": str(issued.certificate)}
     settings = dict.fromkeys(CONNECTION | FETCH, "1") | VALUES | files | {"ssl.key.location": str(issued.key)}

@@ -39,9 +39,9 @@ def authority(folder):
 @pytest.fixture(scope="module")
 def address(resources, authority):
     """The address of the stack's registry behind a proxy that requires a certificate."""
-    own = authority.issue("registry")
+    certificate = authority.issue("registry")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(authority.file))
-    context.load_cert_chain(own.certificate, own.key)
+    context.load_cert_chain(certificate.certificate, certificate.key)
     context.verify_mode = ssl.CERT_REQUIRED
     with Proxy(resources.schema_registry.url, tls=context) as proxy:
         yield proxy.address
@@ -110,13 +110,13 @@ def protected(folder, provider):
 
 def with_tokens(address, provider, **settings):
     """Return the registry for a client that logs in with tokens."""
-    own = {
+    login = {
         "bearer.auth.client.id": "client-1",
         "bearer.auth.client.secret": SECRET,
         "bearer.auth.issuer.endpoint.url": f"{provider.address}/token",
         "bearer.auth.scope": "schemas",
     }
-    return SchemaRegistry(url=address, settings=own | settings)
+    return SchemaRegistry(url=address, settings=login | settings)
 
 
 def test_client_with_tokens_registers_and_renews_them(protected, provider):

@@ -30,7 +30,7 @@ SETTINGS = {name: VALUES.get(name, "2000000" if "bytes" in name else "1000") for
 """A valid value for each setting without a file."""
 
 
-def test_every_known_setting_is_one_of_librdkafka():
+def test_known_settings_are_known_to_librdkafka():
     kafka = Kafka(bootstrap_servers="127.0.0.1:1", settings=SETTINGS)
     kafka.consumer("group").close()
     kafka.producer().flush(0)
@@ -83,7 +83,7 @@ def test_values_of_variables_are_validated_when_they_are_known():
         SchemaRegistry(url="https://h", settings={"ssl.ca.location": "ca.pem"}).client()
 
 
-def test_values_that_librdkafka_refuses_are_an_error_of_the_configuration():
+def test_value_that_librdkafka_refuses_is_an_error_of_the_file():
     kafka = Kafka(bootstrap_servers="b:1", settings={"metadata.max.age.ms": "99999999999"})
     with pytest.raises(ConfigError, match=r"refuses the settings.*metadata.max.age.ms"):
         kafka.topics()

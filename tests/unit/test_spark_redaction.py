@@ -63,7 +63,7 @@ def test_redaction_hides_other_spellings_of_options(text):
 
 
 @pytest.mark.parametrize("length", [None, 200])
-def test_redaction_hides_key_of_certificate_in_repeatedly_printed_plan(tmp_path, length):
+def test_redaction_hides_certificate_key_in_printed_plan(tmp_path, length):
     issued = Authority(tmp_path, "authority").issue("client")
     files = {"ssl.certificate.location": str(issued.certificate), "ssl.key.location": str(issued.key)}
     options = Kafka(bootstrap_servers="b:9092", security_protocol="SSL", settings=files).spark_options()
