@@ -23,6 +23,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from confluent_kafka.schema_registry import Schema, SchemaRegistryClient, topic_subject_name_strategy
 from confluent_kafka.schema_registry.avro import AvroDeserializer
 from confluent_kafka.serialization import MessageField, SerializationContext
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.config.model import Config, Topic
@@ -94,6 +95,11 @@ def with_types(schema: str, **types: str) -> str:
     for field_ in parsed["fields"]:
         field_["type"] = types.get(field_["name"], field_["type"])
     return json.dumps(parsed)
+
+
+def s3_settings() -> dict[str, str]:
+    """Return the settings of a pyiceberg catalog whose files are in the stack's S3."""
+    return {"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]}
 
 
 @dataclass
@@ -208,15 +214,13 @@ class Stream:
     def ingest(self, on_phase: OnPhase = no_report) -> list[Published]:
         return list(ingest(self.namespace, self.topic, self.systems, on_phase=on_phase))
 
+    def independent_catalog(self) -> PyIcebergCatalog:
+        """Return a catalog of pyiceberg itself."""
+        return load_catalog("lake", type="sql", uri=os.environ["ICEBERG_CATALOG_URI"], **s3_settings())
+
     def table(self, name: str | None = None) -> Any:
-        """Load the table by a pyiceberg catalog of the tests, or return None if it does not exist."""
-        catalog = load_catalog(
-            "lake",
-            type="sql",
-            uri=os.environ["ICEBERG_CATALOG_URI"],
-            **{"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]},
-        )
-        identifier = (self.namespace, name or self.topic.table)
+        """Load the table by the independent catalog, or return None if it does not exist."""
+        catalog, identifier = self.independent_catalog(), (self.namespace, name or self.topic.table)
         return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
     def rows(self) -> list[dict[str, Any]]:

@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import boto3
+from pyiceberg.catalog import Catalog as PyIcebergCatalog
 from pyiceberg.catalog import load_catalog
 
 from lakehouse.core.tables import naming
@@ -20,7 +21,7 @@ from tests.support.clouds.rest.client import CREDENTIAL
 from tests.support.clouds.rest.lake import catalog_at
 from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Polaris
 from tests.support.servers.proxy import GLUE_STALE, Proxy, Request, Response
-from tests.support.topics import Stream
+from tests.support.topics import Stream, s3_settings
 
 Proxied = TypeVar("Proxied", "ProxiedStream", "GlueStream", "RestStream")
 
@@ -80,14 +81,8 @@ class GlueStream(Stream):
     def systems(self) -> Clients:
         return replace(super().systems, catalog=self.catalog)
 
-    def table(self, name: str | None = None) -> Any:
-        catalog = load_catalog(
-            "judge",
-            type="glue",
-            **{"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]},
-        )
-        identifier = (self.namespace, name or self.topic.table)
-        return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
+    def independent_catalog(self) -> PyIcebergCatalog:
+        return load_catalog("independent", type="glue", **s3_settings())
 
 
 @dataclass
@@ -108,19 +103,17 @@ class RestStream(Stream):
     def systems(self) -> Clients:
         return replace(super().systems, catalog=self.catalog)
 
-    def table(self, name: str | None = None) -> Any:
-        catalog = load_catalog(
-            "judge",
+    def independent_catalog(self) -> PyIcebergCatalog:
+        return load_catalog(
+            "independent",
             type="rest",
             uri=self.server.address,
             warehouse=WAREHOUSE,
             credential=CREDENTIAL,
             scope=SCOPE,
             **{"oauth2-server-uri": f"{self.server.address}/v1/oauth/tokens"},
-            **{"s3.endpoint": os.environ["AWS_ENDPOINT_URL_S3"], "s3.region": os.environ["AWS_REGION"]},
+            **s3_settings(),
         )
-        identifier = (self.namespace, name or self.topic.table)
-        return catalog.load_table(identifier) if catalog.table_exists(identifier) else None
 
 
 def refuse_stale(request: Request) -> Response | None:
