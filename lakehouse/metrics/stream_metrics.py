@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary
@@ -17,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from lakehouse.core import log_entry
 from lakehouse.core.log_entry import LogEntry
+from lakehouse.metrics.dead_letter_reasons import DeadLetterReasons
 from lakehouse.metrics.server import serving
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished
 from lakehouse.streaming.stream import Stream
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 BATCH_SECONDS = (0.25, 0.5, 1, 2, 5, 10, 30, 60, 300)
 """Upper bounds of the histogram of batches, in seconds. A stream aims at two."""
+
+END_SECONDS = 10
+"""Time limit for the dead letters of the last batches to be counted when a stream ends."""
 
 KAFKA = "(kafka)"
 """The label of failures to read Kafka itself, which belong to no topic."""
@@ -46,54 +51,35 @@ class StreamMetrics(Collector):
         """
         self._stream, self._stuck_seconds = stream, stuck_seconds
         of_topic, of_reader = ["topic"], ["topic", "reader"]
-        self._records = Counter(
-            "lakehouse_records", "Records of published batches by outcome.", [*of_topic, "outcome"], registry=registry
+        counter, gauge = partial(Counter, registry=registry), partial(Gauge, registry=registry)
+        summary, histogram = partial(Summary, registry=registry), partial(Histogram, registry=registry)
+        self._records = counter("lakehouse_records", "Records of published batches by outcome.", [*of_topic, "outcome"])
+        self._seconds = histogram(
+            "lakehouse_batch_duration_seconds", "Duration of published batches.", of_topic, buckets=BATCH_SECONDS
         )
-        self._seconds = Histogram(
-            "lakehouse_batch_duration_seconds",
-            "Duration of published batches.",
-            of_topic,
-            buckets=BATCH_SECONDS,
-            registry=registry,
+        self._phases = counter(
+            "lakehouse_batch_phase_seconds", "Time of published batches by phase.", [*of_topic, "phase"]
         )
-        self._phases = Counter(
-            "lakehouse_batch_phase_seconds",
-            "Time of published batches by phase.",
-            [*of_topic, "phase"],
-            registry=registry,
+        self._bytes = counter("lakehouse_published_bytes", "Bytes added to the table.", of_topic)
+        self._committed = gauge(
+            "lakehouse_last_commit_timestamp_seconds", "Time of the newest published batch.", of_topic
         )
-        self._bytes = Counter("lakehouse_published_bytes", "Bytes added to the table.", of_topic, registry=registry)
-        self._committed = Gauge(
-            "lakehouse_last_commit_timestamp_seconds",
-            "Time of the newest published batch.",
-            of_topic,
-            registry=registry,
+        self._failures = counter("lakehouse_failures", "Failed batches and compactions by error.", [*of_topic, "error"])
+        self._checks = gauge(
+            "lakehouse_check_failed", "1 if the check failed for the last batch.", [*of_topic, "check"]
         )
-        self._failures = Counter(
-            "lakehouse_failures", "Failed batches and compactions by error.", [*of_topic, "error"], registry=registry
+        self._compactions = counter("lakehouse_compactions", "Merges of small files.", of_topic)
+        self._publications = summary(
+            "lakehouse_publication_duration_seconds", "Duration until a reader exposes a table.", of_reader
         )
-        self._checks = Gauge(
-            "lakehouse_check_failed",
-            "1 if the check failed for the last batch.",
-            [*of_topic, "check"],
-            registry=registry,
-        )
-        self._compactions = Counter("lakehouse_compactions", "Merges of small files.", of_topic, registry=registry)
-        self._publications = Summary(
-            "lakehouse_publication_duration_seconds",
-            "Duration until a reader exposes a table.",
-            of_reader,
-            registry=registry,
-        )
-        self._published = Gauge(
+        self._published = gauge(
             "lakehouse_last_publication_timestamp_seconds",
             "Time when the reader last exposed the table's newest snapshot.",
             of_reader,
-            registry=registry,
         )
-        self._unpublished = Counter(
-            "lakehouse_publication_failures", "Failed publications.", [*of_reader, "error"], registry=registry
-        )
+        self._unpublished = counter("lakehouse_publication_failures", "Failed publications.", [*of_reader, "error"])
+        letters = counter("lakehouse_new_dead_letters", "Dead letters of published batches.", [*of_topic, "reason"])
+        self.reasons = DeadLetterReasons(stream.clients.catalog, stream.namespace, letters)
         registry.register(self)
 
     def observe(self, event: Event | TablePublished | PublicationFailed) -> None:
@@ -101,6 +87,7 @@ class StreamMetrics(Collector):
         match event:
             case Commit(topic, published):
                 self._observe_batch(topic.name, published)
+                self.reasons.observe(event)
             case TopicBackedOff(topic, error):
                 self._failures.labels(topic or KAFKA, type(error).__name__).inc()
             case TableCompacted(topic):
@@ -188,4 +175,8 @@ def serve_metrics(service: StreamService, address: tuple[str, int], stuck_second
     service.observers.append(metrics.observe)
     with serving(address, registry, {"/healthz": metrics.stuck, "/readyz": metrics.unready}) as url:
         log_entry.write(LogEntry(f"Metrics: {url}/metrics"))
-        yield url
+        metrics.reasons.start()
+        try:
+            yield url
+        finally:
+            metrics.reasons.finish(END_SECONDS)

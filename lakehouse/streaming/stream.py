@@ -63,6 +63,7 @@ class Stream:
             stopping: The event that `stop` sets.
         """
         self.once, self.topics = once, {topic.name: topic for topic in topics}
+        self.namespace, self.clients = config.namespace, clients
         self.progress = Progress()
         # With `once`, the stream serves all of its topics, because its caller waits for all of them.
         self._groups = {} if once else self._groups_by_topic(config, clients)

@@ -39,6 +39,10 @@ def value(text: str, name: str, **labels: str) -> float | None:
     return samples(text).get((f"lakehouse_{name}", frozenset(labels.items())))
 
 
+def reasons(text: str, labels: list[dict[str, str]], **of_topic: str) -> list[float | None]:
+    return [value(text, "new_dead_letters_total", **label, **of_topic) for label in labels]
+
+
 def scraped(url: str) -> str:
     return requests.get(f"{url}/metrics", timeout=30).text
 
@@ -51,6 +55,7 @@ def test_scrape_of_stream_has_outcomes_phases_and_readers(resources):
     dear = sum(trade(number)["price"] > 50 for number in range(60))
     config = stream.config.model_copy(update={"topics": {stream.name: topic}})
     service = StreamService(config, [topic], resources, lambda _: None, None)
+    registered = [{"reason": "not_framed"}, {"reason": "check"}]
     began = time.time()
     with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
         thread = threading.Thread(target=service.run)
@@ -63,7 +68,11 @@ def test_scrape_of_stream_has_outcomes_phases_and_readers(resources):
                 pause=0.2,
                 deadline_seconds=SECONDS,
             )
-            text = scraped(url)
+            text = poll(
+                lambda: (text := scraped(url)) and reasons(text, registered, **of_topic) == [1, dear] and text,
+                pause=0.2,
+                deadline_seconds=SECONDS,
+            )
             ready = requests.get(f"{url}/readyz", timeout=30)
         finally:
             service.stream.stop()

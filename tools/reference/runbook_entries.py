@@ -169,7 +169,7 @@ ALERTS: Mapping[str, Entry] = {
         "Correct the producer or the check. Rows of a blocking check are not published, those of a warning are.",
     ),
     "LakehouseDeadLetters": Entry(
-        "`lakehouse dead-letters TOPIC`, and `lakehouse_dead_letters` by reason.",
+        "`lakehouse_new_dead_letters_total` by reason, and `lakehouse dead-letters TOPIC`.",
         "Correct the cause ([rejected data](rejected-data.md)), then `lakehouse redrive TOPIC`.",
     ),
     "LakehouseMetadataLarge": Entry(

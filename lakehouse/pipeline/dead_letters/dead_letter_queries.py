@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lakehouse.config.model import Topic
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.tables.letter_columns import PLACE
+from lakehouse.pipeline.dead_letters import filters
 from resources.iceberg.catalog import Catalog
 
 COLUMNS = (
@@ -75,6 +77,21 @@ def pending_dead_letters(catalog: Catalog, namespace: str, topic: Topic, newest:
     scan = table.scan(row_filter="redriven_timestamp IS NULL", selected_fields=COLUMNS)
     with catalog.translate_errors():
         return _pending(scan.to_arrow_batch_reader(), topic, newest)
+
+
+def reasons_of_batch(catalog: Catalog, namespace: str, topic: Topic, batch: Batch) -> Counter[str]:
+    """Return the number of dead letters of a batch's offsets by reason, redriven ones included.
+
+    Raises:
+        Unreachable: The catalog does not answer.
+    """
+    ref, _ = catalog.chain(topic.table_in(namespace)).newest
+    table = catalog.load(ref.dead_letters)
+    if table is None or table.current_snapshot() is None:
+        return Counter()
+    with catalog.translate_errors():
+        letters = table.scan(row_filter=filters.of_batch(batch), selected_fields=("error_reason",)).to_arrow()
+    return Counter(letters["error_reason"].to_pylist())
 
 
 def _pending(batches: pa.RecordBatchReader, topic: Topic, newest: int) -> PendingDeadLetters:
