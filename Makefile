@@ -2,7 +2,7 @@ BIN := .venv/bin
 # After a change of the lock, the virtual environment keeps its version of Python.
 PYTHON ?= $(shell test -x $(BIN)/python && echo $(BIN)/python || echo python3)
 
-.PHONY: help venv wheel demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
+.PHONY: help venv wheel native native-test demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
 # Every server, worker and command is a separate Python process. Without bytecode files, which container images often
 # disable, each process compiles Dagster and PySpark again when it starts.
@@ -66,6 +66,18 @@ wheel: venv  ## Build the wheel in dist/
 	@rm -f dist/*.whl
 	@$(BIN)/uv build --quiet --wheel --no-build-isolation --python $(BIN)/python --out-dir dist
 	@ls dist/*.whl
+
+native: venv  ## Build and install the compiled decoder, which needs Rust's cargo; see docs/native.md
+	@command -v cargo >/dev/null || { \
+		echo "cargo is not installed. Nothing was built. Install Rust (https://rustup.rs), and run \`make native\` again"; \
+		exit 1; }
+	@$(BIN)/maturin build --quiet --release --locked --manifest-path native/Cargo.toml --out dist/native
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --reinstall dist/native/lakehouse_native-*.whl
+
+native-test: venv  ## Test the crate of the compiled decoder, and check its style and likely mistakes
+	@cargo fmt --check --manifest-path native/Cargo.toml
+	@cargo clippy --quiet --locked --all-targets --no-default-features --manifest-path native/Cargo.toml -- -D warnings
+	@cargo test --quiet --locked --no-default-features --manifest-path native/Cargo.toml
 
 venv: .venv/installed  ## Create the virtual environment from requirements.lock
 

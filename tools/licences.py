@@ -1,8 +1,9 @@
-"""Write THIRD_PARTY_LICENSES.md from the metadata of the locked wheels and jars.
+"""Write THIRD_PARTY_LICENSES.md from the metadata of the locked wheels, jars and crates.
 
 pip-licenses, which lists installed packages, has neither those of other platforms nor jars.
 """
 
+import json
 import subprocess
 import sys
 import tempfile
@@ -36,12 +37,14 @@ package brings the text of its licence. Names of licences are as the packages de
 """  # noqa: E501 (rows of a table)
 
 
-def render(wheels: list[str], locked: list[str]) -> str:
-    """Return the document with the rows of both tables."""
+def render(wheels: list[str], locked: list[str], crates: list[str]) -> str:
+    """Return the document with the rows of its tables."""
     table = "| --- | --- | --- |\n"
     return (
         f"{_HEAD}## Python packages (requirements.lock)\n\n| package | version | licence |\n{table}{''.join(wheels)}"
         f"\n## Java artefacts (lakehouse/local/jars.lock)\n\n| artefact | version | licence |\n{table}{''.join(locked)}"
+        f"\n## Libraries of the compiled decoder (native/Cargo.lock)\n\n| crate | version | licence |\n{table}"
+        f"{''.join(crates)}"
     )
 
 
@@ -55,7 +58,23 @@ def write(path: Path = PATH) -> None:
             for jar in jars.locked()
             for group, artifact, version, *_ in [jar.coordinates]
         ]
-    path.write_text(render(wheels, locked))
+    path.write_text(render(wheels, locked, _crates()))
+
+
+def _crates() -> list[str]:
+    """Return the rows of the crates, by their metadata in the registry, which cargo reads."""
+    command = [
+        "cargo",
+        "metadata",
+        "--locked",
+        "--format-version",
+        "1",
+        "--manifest-path",
+        PROJECT / "native/Cargo.toml",
+    ]
+    packages = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["packages"]
+    licences = {(one["name"], one["version"]): one["license"] or "not declared" for one in packages}
+    return [f"| {crate.name} | {crate.version} | {licences[crate.name, crate.version]} |\n" for crate in locks.crates()]
 
 
 def _of_wheel(wheel: Wheel) -> str:

@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,24 @@ def wheels(lock: Path = WHEEL_LOCK) -> list[Wheel]:
         Wheel(match["name"], match["version"], tuple(re.findall(r"--hash=sha256:([0-9a-f]{64})\b", match["rest"])))
         for match in _ENTRY.finditer(lock.read_text())
     ]
+
+
+CRATE_LOCK = PROJECT / "native/Cargo.lock"
+
+
+@dataclass(frozen=True)
+class Crate:
+    """One library of the compiled decoder, with the hash of its file."""
+
+    name: str
+    version: str
+    sha256: str
+
+
+def crates(lock: Path = CRATE_LOCK) -> list[Crate]:
+    """Return the locked libraries of the compiled decoder, which itself has no hash, in the order of the file."""
+    packages = tomllib.loads(lock.read_text())["package"]
+    return [Crate(one["name"], one["version"], one["checksum"]) for one in packages if "checksum" in one]
 
 
 JAR_LOCKS = (

@@ -25,7 +25,7 @@ from lakehouse import DISTRIBUTION
 from lakehouse.local import jars
 from lakehouse.local.jars import Jar
 from tools import locks
-from tools.locks import Wheel
+from tools.locks import Crate, Wheel
 from tools.repository import PROJECT
 
 PATH = PROJECT / "dist" / "sbom.cdx.json"
@@ -45,7 +45,7 @@ def write(path: Path = PATH, lock: Path | None = None) -> list[str]:
     """
     locked = jars.locked(lock=lock)
     lakehouse = Component(name="lakehouse", version=version(DISTRIBUTION), type=ComponentType.APPLICATION)
-    bom = Bom(components=[*map(_wheel, locks.wheels()), *map(_jar, locked)])
+    bom = Bom(components=[*map(_wheel, locks.wheels()), *map(_jar, locked), *map(_crate, locks.crates())])
     bom.metadata.component = lakehouse
     bom.register_dependency(lakehouse, bom.components)
     document = JsonV1Dot6(bom).output_as_string(indent=1)
@@ -71,6 +71,10 @@ def _wheel(wheel: Wheel) -> Component:
     url = PackageURL("pypi", None, wheel.name, wheel.version)
     inside = _nested(url, _jars_of_pyspark()) if wheel.name == "pyspark" else []
     return _component(url, hashes=map(_sha256, wheel.sha256), components=inside)
+
+
+def _crate(crate: Crate) -> Component:
+    return _component(PackageURL("cargo", None, crate.name, crate.version), hashes=[_sha256(crate.sha256)])
 
 
 def _jar(jar: Jar) -> Component:

@@ -28,6 +28,8 @@ DEFERRED = {
     "lakehouse/readers": {"duckdb", "lakehouse", "openlineage", "pyiceberg", "resources"},
     # `status` shares a module with `query`, and loads no library of an engine. Polars may not be installed.
     "lakehouse/query": {"lakehouse", "polars", "pyspark"},
+    # The compiled decoder may not be installed, and the driver does not load it.
+    "spark/native": {"lakehouse_native", "pyiceberg"},
     # Spark's Python workers load the decoder of Protobuf for topics in Protobuf only.
     "spark": {"ptars", "pyiceberg"},
     # The embedded stack is not installed in the cloud, and `stream` handles signals before it loads the engine. Some

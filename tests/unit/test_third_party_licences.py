@@ -1,4 +1,4 @@
-"""THIRD_PARTY_LICENSES.md: a licence for each locked wheel and jar, and the project's own licence."""
+"""THIRD_PARTY_LICENSES.md: a licence for each locked wheel, jar and crate, and the project's own licence."""
 
 import re
 import tomllib
@@ -11,7 +11,7 @@ TEXT = (PROJECT / "THIRD_PARTY_LICENSES.md").read_text()
 
 
 def licences():
-    """Return the licence of each name and version, from both generated tables."""
+    """Return the licence of each name and version, from the generated tables."""
     generated = TEXT[TEXT.index("## Python packages") :]
     rows = re.findall(r"^\| ([\w.:-]+) \| (\S*\d\S*) \| (.+) \|$", generated, flags=re.MULTILINE)
     return {(name, version): licence for name, version, licence in rows}
@@ -21,7 +21,8 @@ def test_licences_list_exactly_the_locked_artefacts():
     wheels = {(wheel.name, wheel.version) for wheel in locks.wheels()}
     coordinates = [jar.coordinates for jar in jars.locked()]
     locked = {(f"{group}:{artifact}", version) for group, artifact, version, *_ in coordinates}
-    assert licences().keys() == wheels | locked, "run `make update-locks`"
+    crates = {(crate.name, crate.version) for crate in locks.crates()}
+    assert licences().keys() == wheels | locked | crates, "run `make update-locks`"
 
 
 def test_licences_are_declared_for_each_artefact():

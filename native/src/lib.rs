@@ -1,0 +1,12 @@
+//! Reads ranges of a Kafka topic, decodes their Avro records and writes the rows as Parquet, in one pass.
+//!
+//! Tasks of Spark call `python::decide` (`spark/native/task.py`). The crate knows no storage and no table: the caller
+//! opens the file and commits it.
+
+pub mod avro;
+pub mod batches;
+pub mod columns;
+#[cfg(feature = "python")]
+mod python;
+pub mod range;
+pub mod wire;

@@ -1,0 +1,112 @@
+//! The Python module `lakehouse_native`.
+
+use std::io::{self, BufWriter, Write};
+
+use anyhow::{Context, Result};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::range::{self, Request, Spilled};
+
+/// Bytes of a file that are given to Python at once.
+const WRITE_BYTES: usize = 4 << 20;
+
+/// A Python file.
+struct File(Py<PyAny>);
+
+impl Write for File {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Python::attach(|py| self.0.call_method1(py, "write", (PyBytes::new(py, bytes),)))
+            .map(|_| bytes.len())
+            .map_err(io::Error::other)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Read ranges of a topic, write their rows, and return the other records.
+///
+/// Args:
+///     request: JSON text; see `spark/native/task.py`.
+///     open: Called without arguments once there are rows; returns a file that is open for writing.
+///
+/// Returns:
+///     The number of rows, the footer of the file and its size in bytes (both None without rows), and the records that
+///     do not become rows, each as a dictionary in the columns of Spark's Kafka source.
+///
+/// Raises:
+///     RuntimeError: The ranges cannot be read or written. The text has no value of a record.
+#[pyfunction]
+fn decide<'py>(py: Python<'py>, request: &str, open: Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let decided = py
+        .detach(|| -> Result<_> {
+            let request: Request = serde_json::from_str(request).context("the request is not valid")?;
+            let open = || {
+                let file = Python::attach(|py| open.call0(py)).map_err(io::Error::other)?;
+                Ok(BufWriter::with_capacity(WRITE_BYTES, File(file)))
+            };
+            range::decide(&request, open)
+        })
+        .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
+    let outcome = PyDict::new(py);
+    outcome.set_item("rows", decided.rows)?;
+    let (footer, size) = decided.file.unzip();
+    outcome.set_item("footer", footer.map(|bytes| PyBytes::new(py, &bytes)))?;
+    outcome.set_item("size", size)?;
+    let spilled = decided.spilled.iter().map(|record| as_dictionary(py, record)).collect::<PyResult<Vec<_>>>()?;
+    outcome.set_item("spilled", PyList::new(py, spilled)?)?;
+    Ok(outcome)
+}
+
+/// Decode values, and return the rows as a Parquet file (empty without rows), and the places of the other values.
+///
+/// Args:
+///     layout: JSON text; see `spark/native/plan.py`.
+///     values: The values with their frames, at offsets 0, 1, … of partition 0.
+///
+/// Raises:
+///     RuntimeError: The layout is not valid, or the rows cannot be written.
+#[pyfunction]
+fn decide_values<'py>(
+    py: Python<'py>,
+    layout: &str,
+    values: Vec<Option<Vec<u8>>>,
+) -> PyResult<(Bound<'py, PyBytes>, Vec<i64>)> {
+    let mut file = Vec::new();
+    let decided = serde_json::from_str(layout)
+        .context("the layout is not valid")
+        .and_then(|layout| range::decide_values(&layout, &values, &mut file))
+        .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
+    Ok((PyBytes::new(py, &file), decided.spilled.iter().map(|record| record.offset).collect()))
+}
+
+fn as_dictionary<'py>(py: Python<'py>, record: &Spilled) -> PyResult<Bound<'py, PyDict>> {
+    let bytes = |data: &Option<Vec<u8>>| data.as_ref().map(|data| PyBytes::new(py, data));
+    let columns = PyDict::new(py);
+    columns.set_item("partition", record.partition)?;
+    columns.set_item("offset", record.offset)?;
+    columns.set_item("timestamp", record.timestamp)?;
+    columns.set_item("timestampType", record.timestamp_type)?;
+    columns.set_item("key", bytes(&record.key))?;
+    columns.set_item("value", bytes(&record.value))?;
+    let headers = record.headers.iter().map(|(key, value)| {
+        let header = PyDict::new(py);
+        header.set_item("key", key)?;
+        header.set_item("value", bytes(value))?;
+        Ok(header)
+    });
+    let headers = headers.collect::<PyResult<Vec<_>>>()?;
+    columns.set_item("headers", if headers.is_empty() { None } else { Some(PyList::new(py, headers)?) })?;
+    Ok(columns)
+}
+
+/// The compiled decoder of lakehouse.
+#[pymodule]
+fn lakehouse_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_function(wrap_pyfunction!(decide, module)?)?;
+    module.add_function(wrap_pyfunction!(decide_values, module)?)
+}

@@ -1,0 +1,299 @@
+//! Ranges of a topic, decided and written in one pass: rows to a Parquet file, all other records to the caller.
+
+use std::collections::HashMap;
+use std::io::Write;
+use std::sync::Arc;
+
+use anyhow::{Result, anyhow, ensure};
+use arrow_array::RecordBatch;
+use arrow_schema::{Schema, SchemaRef};
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_writer::ArrowWriterOptions;
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataWriter};
+use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::schema::types::ColumnPath;
+use serde::Deserialize;
+
+use crate::avro::{Datum, Node, append_record, check};
+use crate::batches::{Aborted, Headers, Record, Walk};
+use crate::columns::{Column, ColumnSchema};
+use crate::wire::Topic;
+
+/// Bytes of a message in the Confluent wire format before its body: a zero byte and the schema id.
+const FRAME_BYTES: usize = 5;
+/// Headers that have a schema id in place of the frame.
+const ID_HEADERS: [&str; 2] = ["__key_schema_id", "__value_schema_id"];
+/// Maximum rows, and bytes of messages, that are collected before they are written.
+const BATCH_ROWS: usize = 32_768;
+const BATCH_BYTES: usize = 16 << 20;
+/// Settings of Iceberg's writer (Iceberg, Configuration: write properties).
+const ROW_GROUP_BYTES: usize = 128 << 20;
+const PAGE_ROWS: usize = 20_000;
+const DICTIONARY_BYTES: usize = 2 << 20;
+const ZSTD_LEVEL: i32 = 3;
+
+/// What to read and how to decide about it, as `spark/native/task.py` describes it.
+#[derive(Deserialize)]
+pub struct Request {
+    bootstrap: Vec<String>,
+    topic: String,
+    /// The id of the topic as hexadecimal text.
+    topic_id: String,
+    /// Partition, first offset (inclusive) and end (exclusive).
+    ranges: Vec<(i32, i64, i64)>,
+    /// The topic's values and the table's columns.
+    layout: Layout,
+    /// Maximum bytes of keys, values and headers of the records that do not become rows.
+    most_spilled_bytes: usize,
+}
+
+/// How values become rows, as `spark/native/plan.py` describes it.
+#[derive(Deserialize)]
+pub struct Layout {
+    /// The plans of values by the schema id that they were written with.
+    writers: HashMap<u32, Node>,
+    /// The columns of the table.
+    columns: Vec<ColumnSchema>,
+    /// The places of the columns with metadata of a record.
+    metadata: Vec<(usize, Metadata)>,
+}
+
+/// Metadata of a record (`lakehouse/core/tables/metadata_columns.py`).
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Metadata {
+    KafkaTopic,
+    KafkaPartition,
+    KafkaOffset,
+    KafkaTimestamp,
+    KafkaTimestampType,
+    KafkaRawKey,
+    KafkaRawValue,
+    KafkaSchemaId,
+}
+
+/// A record that does not become a row.
+pub struct Spilled {
+    /// Its partition.
+    pub partition: i32,
+    /// Its offset.
+    pub offset: i64,
+    /// Milliseconds since the epoch.
+    pub timestamp: i64,
+    /// 0 for the producer's clock, 1 for the broker's.
+    pub timestamp_type: i32,
+    /// The message key.
+    pub key: Option<Vec<u8>>,
+    /// The message value.
+    pub value: Option<Vec<u8>>,
+    /// The message headers in order.
+    pub headers: Vec<(String, Option<Vec<u8>>)>,
+}
+
+/// The outcome of a request.
+pub struct Decided {
+    /// Number of rows in the file.
+    pub rows: usize,
+    /// The records that do not become rows, in order of the ranges.
+    pub spilled: Vec<Spilled>,
+    /// The footer of the file, and its size in bytes; none if there are no rows.
+    pub file: Option<(Vec<u8>, u64)>,
+}
+
+/// Read the ranges, write the rows, and return the other records.
+///
+/// `open` is called once there are rows.
+///
+/// # Errors
+///
+/// A broker cannot be reached, the log does not have exactly what its batches announce, too many records do not become
+/// rows, or the file cannot be written. What was written until then is of no use.
+pub fn decide<W: Write + Send>(request: &Request, open: impl FnOnce() -> Result<W>) -> Result<Decided> {
+    let mut topic = Topic::open(request.bootstrap.clone(), &request.topic, &request.topic_id)?;
+    let mut rows = Rows::new(&request.layout, &request.topic, request.most_spilled_bytes, open);
+    for &(partition, start, end) in &request.ranges {
+        rows.partition = partition;
+        let mut walk = Walk::from(start);
+        topic.fetch(partition, start, end, |fetched| {
+            let mut aborted = Aborted::new(fetched.aborted);
+            walk.records(&fetched.batches, &mut aborted, end, |record| rows.add(&record))
+        })?;
+    }
+    rows.finish()
+}
+
+/// Write the rows of values as if they were the records of a partition with one key each, and return the others.
+///
+/// # Errors
+///
+/// The rows cannot be written.
+pub fn decide_values(layout: &Layout, values: &[Option<Vec<u8>>], file: &mut (impl Write + Send)) -> Result<Decided> {
+    let mut rows = Rows::new(layout, "", usize::MAX, || Ok(file));
+    for (offset, value) in values.iter().enumerate() {
+        let (offset, value, headers) = (offset as i64, value.as_deref(), Headers::none());
+        rows.add(&Record { offset, timestamp: 0, is_log_append_time: false, key: None, value, headers })?;
+    }
+    rows.finish()
+}
+
+struct Rows<'a, W: Write + Send, O: FnOnce() -> Result<W>> {
+    layout: &'a Layout,
+    topic: &'a str,
+    most_spilled_bytes: usize,
+    schema: SchemaRef,
+    columns: Vec<Column>,
+    partition: i32,
+    pending_rows: usize,
+    pending_bytes: usize,
+    rows: usize,
+    spilled: Vec<Spilled>,
+    spilled_bytes: usize,
+    open: Option<O>,
+    writer: Option<ArrowWriter<W>>,
+}
+
+impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
+    fn new(layout: &'a Layout, topic: &'a str, most_spilled_bytes: usize, open: O) -> Self {
+        let fields: Vec<_> = layout.columns.iter().map(ColumnSchema::field).collect();
+        Self {
+            layout,
+            topic,
+            most_spilled_bytes,
+            columns: fields.iter().map(|field| Column::empty(field.data_type())).collect(),
+            schema: Arc::new(Schema::new(fields)),
+            partition: 0,
+            pending_rows: 0,
+            pending_bytes: 0,
+            rows: 0,
+            spilled: Vec::new(),
+            spilled_bytes: 0,
+            open: Some(open),
+            writer: None,
+        }
+    }
+
+    fn add(&mut self, record: &Record) -> Result<()> {
+        let Some((id, plan, body)) = self.readable(record) else { return self.spill(record) };
+        append_record(plan, &mut Datum(body), &mut self.columns);
+        for &(place, metadata) in &self.layout.metadata {
+            append_metadata(metadata, &mut self.columns[place], record, self.partition, id, self.topic)?;
+        }
+        self.pending_rows += 1;
+        self.pending_bytes += record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        if self.pending_rows == BATCH_ROWS || self.pending_bytes >= BATCH_BYTES {
+            self.write()?;
+        }
+        Ok(())
+    }
+
+    /// Return the schema id, the plan and the body of a record that becomes a row.
+    fn readable<'r>(&self, record: &Record<'r>) -> Option<(u32, &'a Node, &'r [u8])> {
+        if record.headers.clone().any(|(key, _)| ID_HEADERS.contains(&key)) {
+            return None;
+        }
+        let (frame, body) = record.value?.split_at_checked(FRAME_BYTES)?;
+        let (0, id) = (frame[0], u32::from_be_bytes(frame[1..].try_into().ok()?)) else { return None };
+        let plan = self.layout.writers.get(&id)?;
+        let mut datum = Datum(body);
+        check(plan, &mut datum)?;
+        datum.0.is_empty().then_some((id, plan, body))
+    }
+
+    fn spill(&mut self, record: &Record) -> Result<()> {
+        let spilled = Spilled {
+            partition: self.partition,
+            offset: record.offset,
+            timestamp: record.timestamp,
+            timestamp_type: record.is_log_append_time.into(),
+            key: record.key.map(<[u8]>::to_vec),
+            value: record.value.map(<[u8]>::to_vec),
+            headers: record.headers.clone().map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_vec))).collect(),
+        };
+        let of_headers = spilled.headers.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
+        let of_message = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        self.spilled_bytes += size_of::<Spilled>() + of_message + of_headers.sum::<usize>();
+        let most = self.most_spilled_bytes;
+        ensure!(self.spilled_bytes <= most, "records with more than {most} bytes do not become rows");
+        self.spilled.push(spilled);
+        Ok(())
+    }
+
+    fn write(&mut self) -> Result<()> {
+        let arrays = self.columns.iter_mut().map(Column::finish).collect::<Result<_>>()?;
+        let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
+        ensure!(batch.num_rows() == self.pending_rows, "a column has another number of values than the others");
+        if self.writer.is_none() {
+            let open = self.open.take().ok_or_else(|| anyhow!("the file was opened before"))?;
+            let options = ArrowWriterOptions::new().with_properties(self.properties()?).with_skip_arrow_metadata(true);
+            self.writer = Some(ArrowWriter::try_new_with_options(open()?, self.schema.clone(), options)?);
+        }
+        self.writer.as_mut().expect("it was opened").write(&batch)?;
+        self.rows += self.pending_rows;
+        (self.pending_rows, self.pending_bytes) = (0, 0);
+        Ok(())
+    }
+
+    fn properties(&self) -> Result<WriterProperties> {
+        let mut properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+            .set_statistics_enabled(EnabledStatistics::Page)
+            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+            .set_data_page_row_count_limit(PAGE_ROWS);
+        for &(place, metadata) in &self.layout.metadata {
+            // Nearly every value differs: a dictionary would be built, be too large, and be dropped.
+            if matches!(metadata, Metadata::KafkaOffset | Metadata::KafkaTimestamp) {
+                let path = ColumnPath::from(self.schema.field(place).name().as_str());
+                properties = properties.set_column_dictionary_enabled(path, false);
+            }
+        }
+        Ok(properties.build())
+    }
+
+    fn finish(mut self) -> Result<Decided> {
+        if self.pending_rows > 0 {
+            self.write()?;
+        }
+        let file = self.writer.map(|mut writer| {
+            let metadata = writer.finish()?;
+            Ok::<_, anyhow::Error>((footer(&metadata)?, writer.bytes_written() as u64))
+        });
+        Ok(Decided { rows: self.rows, spilled: self.spilled, file: file.transpose()? })
+    }
+}
+
+fn footer(metadata: &ParquetMetaData) -> Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    ParquetMetaDataWriter::new(&mut bytes, metadata).finish()?;
+    Ok(bytes)
+}
+
+fn append_metadata(
+    metadata: Metadata,
+    column: &mut Column,
+    record: &Record,
+    partition: i32,
+    schema_id: u32,
+    topic: &str,
+) -> Result<()> {
+    match (metadata, column) {
+        (Metadata::KafkaTopic, Column::Text(values)) => values.append_value(topic),
+        (Metadata::KafkaPartition, Column::Int(values)) => values.append_value(partition),
+        (Metadata::KafkaOffset, Column::Long(values)) => values.append_value(record.offset),
+        (Metadata::KafkaTimestamp, Column::Moment(values)) => {
+            let micros = record.timestamp.checked_mul(1000);
+            values.append_value(
+                micros.ok_or_else(|| anyhow!("the timestamp at offset {} exceeds 64 bits", record.offset))?,
+            );
+        }
+        (Metadata::KafkaTimestampType, Column::Text(values)) => {
+            values.append_value(if record.is_log_append_time { "LogAppendTime" } else { "CreateTime" });
+        }
+        (Metadata::KafkaRawKey, Column::Binary(values)) => values.append_option(record.key),
+        (Metadata::KafkaRawValue, Column::Binary(values)) => values.append_option(record.value),
+        (Metadata::KafkaSchemaId, Column::Int(values)) => values.append_value(schema_id.try_into()?),
+        _ => return Err(anyhow!("a column of metadata has another type")),
+    }
+    Ok(())
+}
