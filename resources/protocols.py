@@ -6,7 +6,7 @@ interface of catalogs, which is where another catalog takes its place.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 from lakehouse.core.errors import ConfigError
 
@@ -121,6 +121,8 @@ class SparkClient(Protocol):
     engine: ClassVar[str]
     """The engine on this server: `module:function` that returns a lakehouse.pipeline.engine.EngineClient for it. It is
     not imported here, because PySpark takes seconds to load."""
+    native: Literal["auto", "off", "require"]
+    """Whether executors use the compiled decoder."""
 
     def on_progress(self, report: Callable[[str], None]) -> None:
         """Report the progress of long operations of the next session."""

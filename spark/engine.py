@@ -5,19 +5,20 @@ Each operation is one or a few functions of this package, which take and return 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property, lru_cache, reduce, wraps
 from pkgutil import resolve_name
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import Check, Scope
-from lakehouse.core.errors import LakehouseError, TransformFailed
+from lakehouse.core.errors import ConfigError, LakehouseError, TransformFailed
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of
@@ -70,11 +71,14 @@ from lakehouse.pipeline.engine_values import (
     Written,
     WrongNewest,
 )
+from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
 from resources.protocols import KafkaClient, SparkClient
 from spark import avro_schema, column_lineage, derive, user_modules
 from spark import records as kafka_records
 from spark.decoding import control, decode, explain
 from spark.decoding.decode import Codec
+from spark.native import job
+from spark.native.plan import Unsupported
 from spark.tables import (
     dead_letters,
     ledger_counts,
@@ -85,6 +89,11 @@ from spark.tables import (
     staged_checks,
     write,
 )
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
+_LOG = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=type)
 
@@ -156,6 +165,8 @@ class _Jobs:
     def _records(self, records: Records, *, headers: bool = False) -> DataFrame:
         if isinstance(records, WaitingLetters):
             return dead_letters.waiting(self._session, records)
+        if isinstance(records, SpilledRecords):
+            return self._session.createDataFrame(records.table)
         assert self.kafka is not None
         frame = kafka_records.read_range(self._session, self.kafka.spark_options(), records.batch, headers=headers)
         return frame.filter(~places.in_log().is_one_of(records.left_out)) if records.left_out else frame
@@ -371,6 +382,34 @@ class SparkEngine(_Jobs):
         is_log = isinstance(records, LogRange)
         related = related_events.RelatedEvents(self._session, decided, with_old_keys, instructions, of_log=is_log)
         return SparkDecided(decided, instructions, partitions, related)
+
+    def row_files(
+        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+    ) -> RowFiles | None:
+        assert self.kafka is not None
+        choice = self.client.native
+        if choice == "off" or (choice == "auto" and batch.offsets < job.MIN_OFFSETS):
+            return None
+        try:
+            requests = job.requests(self.kafka.spark_options(), batch, with_codecs(decoding), table)
+        except Unsupported as error:
+            _LOG.debug("The reference decoder reads the batch of '%s': %s", batch.topic, error)
+            return None
+        if reason := job.missing(self._session):
+            if choice == "require":
+                raise ConfigError(
+                    f"lakehouse.yaml requires the compiled decoder (`spark.native: require`), and {reason}. Nothing "
+                    f"was read. Install it where the executors run (docs/native.md), or write `native: auto`"
+                )
+            _LOG.debug("The reference decoder reads the batch of '%s': %s", batch.topic, reason)
+            return None
+        on_begin()
+        try:
+            return job.row_files(self._session, requests, batch, table)
+        except (JobFailed, PySparkException) as error:
+            cause = str(error).partition("\n")[0]
+            _LOG.warning("The reference decoder reads the batch of '%s', as the other failed: %s", batch.topic, cause)
+            return None
 
     def completes(self, trial: Trial) -> bool:
         match trial:

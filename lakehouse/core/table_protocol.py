@@ -32,6 +32,8 @@ DECISION = "lakehouse.decision"
 REPLAY = "lakehouse.replay"
 PART = "lakehouse.part"
 PARTS = "lakehouse.parts"
+ADDS_ROWS = "rows"
+"""The value of PART in a commit with rows of the batch, which the ledger counts with those of the completing one."""
 
 COUNTS = "lakehouse.counts"
 REPLAYS = "lakehouse.replays"
@@ -104,7 +106,8 @@ NAMES: Sequence[StoredName] = (
     StoredName(
         PART,
         "snapshot summary",
-        "A commit that the next one completes: an upsert deletes, and then appends",
+        "A commit that the next one completes: an upsert deletes, and then appends; the files of the compiled decoder "
+        "come before the rows of the other records",
         writers=(
             "lakehouse/pipeline/engine_values.py",
             "spark/tables/commits.py",

@@ -10,7 +10,7 @@ used again, is an object of the engine: decided records, attempts at dead letter
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
@@ -35,9 +35,11 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
+from lakehouse.pipeline.row_files import RowFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyiceberg.table import Table
 
     from lakehouse.config.checks import Check, Scope
     from resources.protocols import KafkaClient
@@ -220,6 +222,21 @@ class Engine(Protocol):
             decoding: The instructions.
             headers: Whether the message headers are needed, which are otherwise not read.
             refused: A reason for which all of them are dead letters, without being decoded.
+        """
+
+    def row_files(
+        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+    ) -> RowFiles | None:
+        """Write the rows of a batch to data files that no snapshot has, and return the other records of the batch.
+
+        Args:
+            batch: The range of the log.
+            decoding: The instructions.
+            table: The table.
+            on_begin: Called before the engine reads the batch.
+
+        Returns:
+            None if the engine only reads such a batch with `decide`.
         """
 
     def completes(self, trial: Trial) -> bool:

@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.patterns import Matches
-from lakehouse.core.table_protocol import PART, PARTS
+from lakehouse.core.table_protocol import ADDS_ROWS, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import Guids
+from lakehouse.pipeline.row_files import SpilledRecords
 
 if TYPE_CHECKING:
     from lakehouse.config.checks import Check, Scope
@@ -95,7 +96,7 @@ class WaitingLetters:
     """Whether to read those whose decoding aborted a job, too; it may do so again."""
 
 
-Records = LogRange | WaitingLetters
+Records = LogRange | WaitingLetters | SpilledRecords
 
 
 @dataclass(frozen=True)
@@ -181,8 +182,12 @@ class Target:
         """Return the target for a commit that deletes rows and that another commit completes."""
         return replace(self, properties={PART: "delete"})
 
+    def adding(self) -> Target:
+        """Return the target for a commit that adds some of the rows and that another commit completes."""
+        return replace(self, properties={PART: ADDS_ROWS})
+
     def completing(self) -> Target:
-        """Return the target for the commit that completes the deleting one.
+        """Return the target for the commit that completes the deleting or the adding one.
 
         The audit requires both commits: if another writer drops the branch between them, Iceberg creates it again
         without the first.

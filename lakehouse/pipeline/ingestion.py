@@ -13,6 +13,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, Paused
 from lakehouse.core.offsets.batch import Batch, Counts, Positions, clip, head, next_batch
 from lakehouse.core.polling import SYSTEM_CLOCK
+from lakehouse.core.table_protocol import PARTS
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.batch_plan import BatchPlan
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
@@ -157,5 +158,8 @@ def publish(context: BatchContext) -> Published:
     assert snapshot is not None
     summary = summary_of(snapshot)
     added, files = (int(summary.get(name, 0)) for name in ("added-files-size", "total-data-files"))
+    parent = table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id else None
+    if PARTS in summary and parent is not None:
+        added += int(summary_of(parent).get("added-files-size", 0))
     seconds, findings = time.monotonic() - began, batch.audited.findings
     return Published(context.batch, batch.counts, findings, snapshot.snapshot_id, seconds, added, files)

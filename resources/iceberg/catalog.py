@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
 
@@ -28,6 +28,7 @@ from lakehouse.formats.schema import Shape
 from resources.iceberg.bookmarked_table import identity_of
 from resources.iceberg.catalog_backend import CatalogSettings
 from resources.iceberg.commits import (
+    add_files,
     detect_conflict,
     dropped_error,
     not_iceberg_error,
@@ -40,6 +41,7 @@ from resources.iceberg.table_chain import TableChain, successor
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog as IcebergCatalog
+    from pyiceberg.manifest import DataFile
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table
 
@@ -342,6 +344,24 @@ class Catalog(CatalogSettings):
                     f"as well to ingest the records of both again"
                 )
             following = following.next_version
+
+    def append_files(self, ref: TableRef, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> None:
+        """Add data files to a branch in one commit; see `add_files`.
+
+        Args:
+            ref: The table.
+            branch: The branch, which exists.
+            files: The files, which no snapshot has.
+            summary: Properties for the summary of the snapshot.
+
+        Raises:
+            CommitConflict: Another writer changed or dropped the branch or the table.
+        """
+        table = self.load(ref)
+        if table is None or branch not in table.metadata.refs:
+            raise dropped_error(str(ref))
+        with detect_conflict(table), self.translate_errors():
+            add_files(table, branch, files, summary)
 
     def publish(
         self,

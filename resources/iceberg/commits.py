@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
@@ -16,6 +16,7 @@ from resources.iceberg.bookmarked_table import identity_of
 from resources.iceberg.snapshots import batch_of, full_history, summary_of
 
 if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
     from pyiceberg.table.update import TableRequirement, TableUpdate
     from pyspark.sql import SparkSession
@@ -91,6 +92,29 @@ def publication(
     if properties:
         updates += (SetPropertiesUpdate(updates=dict(properties)),)
     return requirements, updates
+
+
+def add_files(table: Table, branch: str, files: Sequence[DataFile], summary: Mapping[str, str]) -> None:
+    """Add data files to a branch in one commit.
+
+    The branch keeps its age limit, which pyiceberg would remove. If the commit conflicts with another one, pyiceberg
+    repeats it, without the limit, and a staging branch without a limit counts as lost.
+
+    Args:
+        table: The table as just loaded.
+        branch: The branch, which exists.
+        files: The files, which no snapshot has.
+        summary: Properties for the summary of the snapshot.
+    """
+    from pyiceberg.table.update.snapshot import ManageSnapshots
+
+    age_limit = table.metadata.refs[branch].max_ref_age_ms
+    with table.transaction() as transaction:
+        with transaction.update_snapshot(dict(summary), branch).fast_append() as append:
+            for file in files:
+                append.append_data_file(file)
+        added = transaction.table_metadata.refs[branch].snapshot_id
+        ManageSnapshots(transaction).create_branch(added, branch, max_ref_age_ms=age_limit).commit()
 
 
 def _may_repeat(table: Table, batch: Batch) -> bool:

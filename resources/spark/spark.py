@@ -13,7 +13,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 import dagster as dg
@@ -108,6 +108,12 @@ class Spark(dg.ConfigurableResource):
 
     stall_seconds: int = Field(
         600, ge=1, description="Seconds without progress (no task ends) after which an operation is cancelled."
+    )
+
+    native: Literal["auto", "off", "require"] = Field(
+        "auto",
+        description="Whether executors use the compiled decoder (docs/native.md): `auto` if they have it, `off`, or "
+        "`require`, which refuses batches that it supports if executors lack it.",
     )
 
     _session: SparkSession | None = PrivateAttr(default=None)

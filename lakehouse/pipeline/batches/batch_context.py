@@ -15,7 +15,14 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommit, no_report
 from lakehouse.pipeline.engine import Decided, Engine
-from lakehouse.pipeline.engine_values import Decoding, KnownRows, LogRange, Place, Side
+from lakehouse.pipeline.engine_values import (
+    Decoding,
+    KnownRows,
+    LogRange,
+    Place,
+    Side,
+)
+from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 
@@ -37,6 +44,7 @@ class BatchContext:
         is_poison: Whether the batch is a single record that must not be decoded.
         on_phase: Called when a phase begins.
         left_out: Records that are not read again.
+        others: The records that files of rows lack; None if no such files were written, and each record is decided.
     """
 
     topic: Topic
@@ -49,6 +57,7 @@ class BatchContext:
     is_poison: bool = False
     on_phase: OnPhase = no_report
     left_out: Sequence[Place] = ()
+    others: SpilledRecords | None = None
 
     @property
     def engine(self) -> Engine:
@@ -68,13 +77,22 @@ class BatchContext:
         self.on_phase(phase)
 
     def decided(self, *, headers: bool = False) -> Decided:
-        """Return the decided records of the batch. Each use of them reads Kafka again.
+        """Return the decided records of the batch, or the other ones if files of rows were written.
+
+        All dead letters are among the other ones. Each use of the records of the batch reads Kafka again.
 
         Args:
             headers: Whether the message headers are needed.
         """
         refused = "poison" if self.is_poison else None
-        return self.engine.decide(self.records(self.batch), self.decoding(), headers=headers, refused=refused)
+        records = self.others or self.records(self.batch)
+        return self.engine.decide(records, self.decoding(), headers=headers, refused=refused)
+
+    def row_files(self, table: Table) -> RowFiles | None:
+        """Write the rows of the batch to files that no snapshot has; None if the engine decides each record."""
+        if self.is_poison or self.left_out:
+            return None
+        return self.engine.row_files(self.batch, self.decoding(), table, lambda: self.report("write"))
 
     def decoding(self, *, again: bool = False) -> Decoding[Side]:
         """Return the instructions that decode the records.

@@ -22,6 +22,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
+from lakehouse.pipeline.row_files import RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
@@ -105,25 +106,36 @@ class StageRows:
         Raises:
             BadRecords: Records cannot be decoded, and the topic's policy is to stop.
         """
-        context = self.context
-        stage, written = self._write(context, table)
+        context, files = self.context, self.context.row_files(table)
+        if files is not None:
+            context = replace(context, others=files.others)
+        stage, written = self._write(context, table, files)
         if written.ignored_header_ids:
             context = context.reading_header_ids()
-            stage, written = self._write(context, context.clients.catalog.refreshed(table))
+            stage, written = self._write(context, context.clients.catalog.refreshed(table), files)
         if written.unknown_schema or written.bad_key:
             known = context.with_foreign_writers(context.decided())
             # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
             if replace(known.schemas, unusable_ids=None) != context.schemas:
                 schema_fingerprints.check(table, context.topic, known.schemas)
-                stage, written = self._write(known, context.clients.catalog.refreshed(table))
+                stage, written = self._write(known, context.clients.catalog.refreshed(table), files)
             context = known
         return StagedBatch(context, stage, written, self._counts(context, written))
 
     @staticmethod
-    def _write(context: BatchContext, table: Table) -> tuple[Stage, Written]:
-        def rows(target: Target) -> Written:
+    def _write(context: BatchContext, table: Table, files: RowFiles | None) -> tuple[Stage, Written]:
+        def decided_rows(target: Target) -> Written:
             topic, is_empty = context.topic, context.base is None
             return context.engine.write(context.decided(), target, topic.mode, topic.key, empty=is_empty)
+
+        def rows(target: Target) -> Written:
+            if files is None or not files.rows:
+                return decided_rows(target)
+            is_complete = not files.others.table.num_rows
+            adding = target if is_complete else target.adding()
+            context.clients.catalog.append_files(target.ref, target.branch, files.files, adding.properties)
+            added = Written(Counts(consumed=files.rows, rows=files.rows))
+            return added if is_complete else added + decided_rows(target.completing())
 
         return context.commit.stage(table, rows, {TOKEN: context.batch.to_json()})
 

@@ -15,7 +15,7 @@ from pyiceberg.table.snapshots import Snapshot
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import Counts
-from lakehouse.core.table_protocol import OWN, PART, PARTS
+from lakehouse.core.table_protocol import ADDS_ROWS, OWN, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits import footers
 from lakehouse.pipeline.commits.footers import Bounds, added_files
@@ -172,9 +172,12 @@ def _record_count(table: Table, staged: Staged) -> CheckResult:
             f"published. Retry the run or command"
         )
     # The sums of several writes may agree although one lacks rows and another has too many.
-    committed, written = [committed_rows(s) for s in reversed(completing)], [write.rows for write in staged.writes]
+    writes = [
+        _that_add_rows(commits[i:]) for i, s in reversed([*enumerate(commits)]) if s.snapshot_id in completing_ids
+    ]
+    committed, written = [sum(map(committed_rows, of)) for of in writes], [write.rows for write in staged.writes]
     files = {s.snapshot_id: footers.read(table, s, staged.place) for s in commits}
-    in_files = [_rows_in(files[s.snapshot_id]) for s in reversed(completing)]
+    in_files = [sum(_rows_in(files[s.snapshot_id]) for s in of) for of in writes]
     numbers = vars(counts) | {
         "committed_rows": sum(committed),
         "rows_in_files": sum(in_files),
@@ -227,6 +230,16 @@ def _lacks_parts(commits: Sequence[Snapshot]) -> bool:
     parts = int(summary_of(commits[0]).get(PARTS, 1))
     are_parts = [PART in summary_of(snapshot) for snapshot in commits[1:parts]]
     return len(are_parts) < parts - 1 or not all(are_parts)
+
+
+def _that_add_rows(commits: Sequence[Snapshot]) -> list[Snapshot]:
+    """Return a commit and those of the partial commits that it completes which add rows.
+
+    Args:
+        commits: The commit followed by its ancestors, newest first.
+    """
+    parts = int(summary_of(commits[0]).get(PARTS, 1))
+    return [commits[0], *(snapshot for snapshot in commits[1:parts] if summary_of(snapshot).get(PART) == ADDS_ROWS)]
 
 
 def _is_silent(snapshot: Snapshot) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.pipeline.engine_values import Decoding, JobFailed, Records, Side, Target, WaitingLetters
+from lakehouse.pipeline.engine_values import Decoding, JobFailed, LogRange, Records, Side, Target, WaitingLetters
 from tests.simulation.engine.checks import fails
 from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.systems.kafka import Record
@@ -96,6 +96,7 @@ def read(tables: MemoryTables, records: Records) -> list[Record]:
         letters = (letter for letter in tables.rows(records.ref, "main", records.snapshot_id) if not letter.recovered)
         waiting = (letter.record for letter in letters if records.poison or letter.reason != "poison")
         return [record for record in waiting if is_of(record, position.topic_id, records.since, position.end)]
+    assert isinstance(records, LogRange), "no files of rows are written"
     try:
         logged = tables.kafka.read(records.batch)
     except LookupError as error:

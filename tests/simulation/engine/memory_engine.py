@@ -6,10 +6,10 @@ All that calls it is production code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.checks import Check, Query, RowCheck, Scope
-from lakehouse.core.offsets.batch import Counts
+from lakehouse.core.offsets.batch import Batch, Counts
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import (
     Answer,
@@ -28,6 +28,7 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
+from lakehouse.pipeline.row_files import RowFiles
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import RAISING, checked_rows, fails
 from tests.simulation.engine.counts import count
@@ -45,6 +46,9 @@ from tests.simulation.engine.letters import MemoryLetters
 from tests.simulation.engine.maintenance import MemoryMaintenance
 from tests.simulation.engine.tables import MemoryTables, Row, branch_at
 from tests.simulation.systems.kafka import Record
+
+if TYPE_CHECKING:
+    from pyiceberg.table import Table
 
 AGE_LIMIT_MS = 36_500 * 86_400_000
 """The age limit of branches that an engine creates."""
@@ -74,6 +78,11 @@ class MemoryEngine(MemoryTables):
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> MemoryDecided:
         return MemoryDecided(self, records, decoding, refused)
+
+    def row_files(
+        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+    ) -> RowFiles | None:
+        """Write no files: each record is decided."""
 
     def completes(self, trial: Trial) -> bool:
         """Run the job; the decoder always works, and each check fits the table."""

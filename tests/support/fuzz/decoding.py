@@ -42,6 +42,8 @@ RECORDS = T.StructType(
 """The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
 
 LETTER = "dead letter"
+LEFT = "left to the reference decoder"
+"""The outcome of a record that the compiled decoder makes no row."""
 UNEXPLAINED = "dead letter without a reason that names what is wrong"
 
 

@@ -1,0 +1,198 @@
+"""Run the compiled decoder as a job of Spark, whose tasks write data files that no snapshot has yet."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import SparkSession
+
+from lakehouse import DISTRIBUTION
+from lakehouse.core.offsets.batch import Batch
+from lakehouse.pipeline.engine_values import Decoding, JobFailed
+from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
+from spark.codecs.avro_codec import AvroCodec
+from spark.decoding.decode import Codec
+from spark.native import plan, task
+from spark.native.plan import Unsupported
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
+
+VERSION = version(DISTRIBUTION)
+"""The version of the decoder that these requests are for."""
+
+MIN_OFFSETS = 20_000
+"""Minimum number of offsets of a batch, unless the decoder is required: to start a Python worker takes a while."""
+
+OFFSETS_A_TASK = 1_000_000
+"""Number of offsets that a task reads, of one partition or several. A task writes one file."""
+
+MAX_TASKS = 64
+
+MAX_SPILLED_BYTES = 16 << 20
+"""Maximum bytes of the records of a task that do not become rows: the driver collects them."""
+
+SPILLED_BYTES = 64 << 20
+"""Maximum bytes of those of all tasks."""
+
+STORAGE = ("s3.endpoint", "s3.region", "s3.role-arn", "s3.role-session-name")
+"""Properties of files that tasks get. Credentials are those of the environment of the executors."""
+
+SECRETS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
+"""Properties of files that the catalog issues, and that tasks do not get."""
+
+PARQUET, PROVIDER = "write.parquet.", "write.py-location-provider.impl"
+SETTINGS: Mapping[str, str] = {"write.parquet.compression-codec": "zstd"}
+"""Properties of tables for Parquet files that the decoder implements."""
+
+
+def requests(kafka: Mapping[str, str], batch: Batch, decoding: Decoding[Codec], table: Table) -> list[str]:
+    """Return the requests of the tasks that write a batch.
+
+    Args:
+        kafka: The connection options of Spark's Kafka source.
+        batch: The offsets.
+        decoding: The instructions.
+        table: The table.
+
+    Raises:
+        Unsupported: Only Spark's own decoder reads such a batch, or writes such a table.
+    """
+    properties, codec = table.properties, decoding.value
+    settings = {name: value for name, value in properties.items() if name.startswith(PARQUET)}
+    reasons = {
+        f"the mode is {decoding.mode}": decoding.mode != "append",
+        "message keys are decoded": decoding.key is not None,
+        "checks quarantine rows": bool(decoding.quarantine),
+        "schema ids are in headers": decoding.reads_header_ids,
+        "the brokers require a login or TLS": kafka["kafka.security.protocol"] != "PLAINTEXT",
+        "the table is partitioned": not table.spec().is_unpartitioned(),
+        "the table is sorted": not table.sort_order().is_unsorted,
+        "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
+        "the table has its own provider of locations": PROVIDER in properties,
+        "the catalog issues credentials of files": bool({*SECRETS} & table.io.properties.keys()),
+    }
+    if reason := next((reason for reason, applies in reasons.items() if applies), None):
+        raise Unsupported(reason)
+    if not isinstance(codec, AvroCodec):
+        raise Unsupported("the values are not in Avro")
+    common = {
+        "bootstrap": kafka["kafka.bootstrap.servers"].split(","),
+        "topic": batch.topic,
+        "topic_id": base64.urlsafe_b64decode(batch.topic_id + "==").hex(),
+        "layout": plan.layout(codec.writers, codec.reader, table.schema(), decoding.metadata, decoding.key_columns),
+        "most_spilled_bytes": MAX_SPILLED_BYTES,
+    }
+    return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]
+
+
+_VERSIONS: WeakKeyDictionary[SparkSession, str | None] = WeakKeyDictionary()
+"""The version of the decoder that executors have, by session; None if they have none."""
+
+
+def missing(spark: SparkSession) -> str:
+    """Return why executors do not have the decoder; empty if they have it. They are asked once in a session."""
+    if spark not in _VERSIONS:
+        [(_VERSIONS[spark],)] = spark.range(0, 1, 1, 1).mapInArrow(task.version, task.VERSION_SCHEMA).collect()
+    installed = _VERSIONS[spark]
+    if installed is None:
+        return "executors do not have it"
+    return "" if installed == VERSION else f"executors have version {installed} of it, not {VERSION}"
+
+
+def divided(batch: Batch) -> list[list[tuple[int, int, int]]]:
+    """Return the ranges that each task reads: partition, first offset (inclusive) and end (exclusive).
+
+    Tasks have nearly the same number of offsets.
+
+    A partition is divided between tasks, because the number of partitions is often less than that of cores.
+    """
+    number = min(MAX_TASKS, math.ceil(batch.offsets / OFFSETS_A_TASK))
+    size = math.ceil(batch.offsets / number)
+    tasks: list[list[tuple[int, int, int]]] = [[]]
+    room = size
+    for partition, end in sorted(batch.end.items()):
+        at = batch.start[partition]
+        while at < end:
+            if not room:
+                tasks.append([])
+                room = size
+            upto = min(end, at + room)
+            tasks[-1].append((partition, at, upto))
+            room -= upto - at
+            at = upto
+    return tasks
+
+
+def row_files(spark: SparkSession, requests: Sequence[str], batch: Batch, table: Table) -> RowFiles:
+    """Write the rows of a batch to data files.
+
+    Args:
+        spark: The session.
+        requests: The requests of the tasks.
+        batch: The offsets.
+        table: The table.
+
+    Raises:
+        JobFailed: A task failed, or too many records do not become rows. What was written is of no use.
+    """
+    paths = [_location(table) for _ in requests]
+    storage = {name: str(table.io.properties[name]) for name in STORAGE if name in table.io.properties}
+    places = spark.range(0, len(requests), 1, len(requests))
+    outcomes = places.mapInArrow(task.write(requests, paths, storage, batch.topic), task.OUTCOME_SCHEMA).toArrow()
+    rows = outcomes.to_pylist()
+    if fault := next((row["fault"] for row in rows if row["fault"]), None):
+        raise JobFailed(f"a task failed: {fault}")
+    if len(rows) != len(requests):
+        raise JobFailed(f"{len(rows)} tasks have outcomes, expected {len(requests)}")
+    if sum(len(row["spilled"]) for row in rows) > SPILLED_BYTES:
+        raise JobFailed(f"records with more than {SPILLED_BYTES:,} bytes do not become rows")
+    spilled = pa.concat_tables([pa.ipc.open_stream(row["spilled"]).read_all() for row in rows])
+    files = [_data_file(table, row) for row in rows if row["footer"] is not None]
+    return RowFiles(files, sum(row["rows"] for row in rows), SpilledRecords(batch, spilled))
+
+
+def _location(table: Table) -> str:
+    return table.location_provider().new_data_location(f"{uuid.uuid4().hex}.parquet")
+
+
+def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
+    """Return the entry of a file in a manifest, with the statistics that its footer has."""
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.typedef import Record
+
+    schema = table.schema()
+    statistics = data_file_statistics_from_parquet_metadata(
+        pq.read_metadata(pa.BufferReader(outcome["footer"])),
+        compute_statistics_plan(schema, table.properties),
+        parquet_path_to_id_mapping(schema),
+    )
+    if statistics.record_count != outcome["rows"]:
+        raise JobFailed(f"a data file has {statistics.record_count} rows, expected {outcome['rows']}")
+    return DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=outcome["path"],
+        file_format=FileFormat.PARQUET,
+        partition=Record(),
+        file_size_in_bytes=outcome["bytes"],
+        sort_order_id=None,
+        spec_id=table.metadata.default_spec_id,
+        equality_ids=None,
+        key_metadata=None,
+        **statistics.to_serialized_dict(),
+    )

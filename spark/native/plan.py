@@ -1,0 +1,256 @@
+"""Compile the schemas of writer, reader and table into the plan by which the compiled decoder reads Avro records.
+
+The rules of schema resolution are those of lakehouse.formats.avro.avro_resolution. The plan contains the part of them
+that the decoder implements; whatever else a schema has is `Unsupported`, and Spark's own decoder reads its topic.
+`native/src/avro.rs` and `native/src/columns.rs` have the form of a plan.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+)
+
+from lakehouse.formats.avro.avro_format import is_double, is_long
+from lakehouse.formats.avro.avro_resolution import fault, read_by, target
+from lakehouse.formats.avro.avro_types import MAX_PRECISION, RecordField, Type
+
+METADATA = (
+    "kafka_topic",
+    "kafka_partition",
+    "kafka_offset",
+    "kafka_timestamp",
+    "kafka_timestamp_type",
+    "kafka_raw_key",
+    "kafka_raw_value",
+    "kafka_schema_id",
+)
+"""Metadata columns, by their internal names, that the decoder writes."""
+
+COLUMN_TYPES: Mapping[type[IcebergType], str] = {
+    BinaryType: "binary",
+    BooleanType: "boolean",
+    DateType: "date",
+    DoubleType: "double",
+    FloatType: "float",
+    IntegerType: "int",
+    LongType: "long",
+    StringType: "string",
+    TimestampType: "timestamp",
+    TimestamptzType: "timestamptz",
+}
+
+MILLIS, MICROS = ("timestamp-millis", "local-timestamp-millis"), ("timestamp-micros", "local-timestamp-micros")
+
+TEMPORAL: Mapping[str, IcebergType] = {
+    "date": DateType(),
+    "timestamp-millis": TimestamptzType(),
+    "timestamp-micros": TimestamptzType(),
+    "local-timestamp-millis": TimestampType(),
+    "local-timestamp-micros": TimestampType(),
+}
+"""Column types of logical types that are times."""
+
+PLAIN: Mapping[str, IcebergType] = {
+    "boolean": BooleanType(),
+    "int": IntegerType(),
+    "long": LongType(),
+    "float": FloatType(),
+    "double": DoubleType(),
+    "bytes": BinaryType(),
+    "fixed": BinaryType(),
+    "string": StringType(),
+    "enum": StringType(),
+}
+"""Column types of types without a logical type."""
+
+
+class Unsupported(Exception):
+    """The decoder does not read these records. The text says why, and has no value."""
+
+
+def layout(
+    writers: Mapping[int, Type], reads: Type, schema: Schema, metadata: Mapping[str, str], key: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Return how values become rows of a table (native/src/range.rs).
+
+    Args:
+        writers: The types that values were written with, by registry id; records.
+        reads: The reader's type of all of them.
+        schema: The columns of the table.
+        metadata: The table's names of metadata columns by their internal names.
+        key: The columns that must not be null.
+
+    Raises:
+        Unsupported: The decoder does not read such values, or does not write such columns.
+    """
+    if unknown := metadata.keys() - {*METADATA}:
+        raise Unsupported(f"the decoder does not know the metadata column {min(unknown)}")
+    places = {field.name: place for place, field in enumerate(schema.fields)}
+    of_value = {n: field for n, field in enumerate(schema.fields) if field.name not in metadata.values()}
+    plans: dict[int, dict[str, Any]] = {}
+    reasons: list[Unsupported] = []
+    for id_, wrote in writers.items():
+        try:
+            plans[id_] = _value(wrote, reads, of_value, frozenset(key))
+        except Unsupported as reason:
+            # Records of this version do not become rows.
+            reasons.append(reason)
+    if not plans:
+        raise reasons[0]
+    return {
+        "writers": plans,
+        "columns": [_column(field) for field in schema.fields],
+        "metadata": [(places[name], internal) for internal, name in metadata.items()],
+    }
+
+
+def _column(field: NestedField) -> dict[str, Any]:
+    of = {"name": field.name, "id": field.field_id}
+    match field.field_type:
+        case DecimalType() as decimal:
+            return of | {"type": "decimal", "precision": decimal.precision, "scale": decimal.scale}
+        case StructType() as struct:
+            return of | {"type": "struct", "fields": [_column(part) for part in struct.fields]}
+        case ListType() as items:
+            return of | {"type": "list", "element": _column(items.element_field)}
+        case MapType() as entries:
+            return of | {"type": "map", "key": _column(entries.key_field), "value": _column(entries.value_field)}
+    name = COLUMN_TYPES.get(type(field.field_type))
+    if name is None:
+        raise Unsupported(f"column '{field.name}' has the type {field.field_type}")
+    return of | {"type": name}
+
+
+def _value(wrote: Type, reads: Type, into: Mapping[int, NestedField], key: frozenset[str]) -> dict[str, Any]:
+    """Return the plan of values that one writer wrote."""
+    if fault(wrote, reads):
+        raise Unsupported("a version of the schema cannot be read by the newest one")
+    return _record(wrote, reads, into, key)
+
+
+def _record(wrote: Type, reads: Type, into: Mapping[int, NestedField], key: frozenset[str]) -> dict[str, Any]:
+    """Return the plan of a record, whose fields become columns, given by their places."""
+    places = {field.name: place for place, field in into.items()}
+    if lacking := {field.name for field in reads.fields} - places.keys():
+        raise Unsupported(f"the table has no column for field '{min(lacking)}'")
+    readers, absent = read_by(wrote, reads), dict(places)
+    fields: list[dict[str, Any]] = []
+    for field in wrote.fields:
+        reader = readers.get(field.name)
+        if reader is None:
+            fields.append({"node": _skipped(field.type), "column": None})
+            continue
+        place = absent.pop(reader.name)
+        node = _place(field.type, reader.type, into[place].field_type)
+        fields.append({"node": node, "column": place, "required": reader.name in key})
+    unread = [field for field in reads.fields if field.name in absent]
+    if default := next((field.name for field in unread if not _is_null_by_default(field)), None):
+        raise Unsupported(f"field '{default}' has a default")
+    if null_key := key & absent.keys():
+        raise Unsupported(f"a version of the schema lacks the key '{min(null_key)}'")
+    return {"kind": "record", "fields": fields, "absent": sorted(absent.values())}
+
+
+def _is_null_by_default(field: RecordField) -> bool:
+    return field.default is not None and json.loads(field.default) is None
+
+
+def _place(wrote: Type, reads: Type, column: IcebergType) -> dict[str, Any]:
+    """Return the plan of a value that becomes a value of a column."""
+    if wrote.kind != "union":
+        return _branch(wrote, wrote, reads, column)
+    return {"kind": "union", "branches": [_branch(branch, wrote, reads, column) for branch in wrote.inner]}
+
+
+def _branch(branch: Type, wrote: Type, reads: Type, column: IcebergType) -> dict[str, Any]:
+    if branch.kind == "null":
+        return {"kind": "null"} if reads.nullable else {"kind": "refused"}
+    to = target(wrote, branch, reads)
+    if to is None or fault(branch, to):
+        return {"kind": "refused"}
+    if len(reads.branches) == 1 or is_long(reads) or is_double(reads):
+        return _value_of(branch, to, reads, column)
+    # Any other union is a struct with one field for each type, of which one is set.
+    if not isinstance(column, StructType):
+        raise Unsupported(f"a union becomes {column}")
+    place = next(place for place, other in enumerate(reads.branches) if other is to)
+    return {"kind": "member", "place": place, "node": _value_of(branch, to, to, column.fields[place].field_type)}
+
+
+def _value_of(branch: Type, to: Type, reads: Type, column: IcebergType) -> dict[str, Any]:
+    """Return the plan of a value that is read as one type."""
+    match branch.kind, column:
+        case "record", StructType() if not to.logical:
+            return _record(branch, to, dict(enumerate(column.fields)), frozenset())
+        case "array", ListType():
+            return {"kind": "array", "items": _place(branch.inner[0], to.inner[0], column.element_type)}
+        case "map", MapType():
+            return {"kind": "map", "values": _place(branch.inner[0], to.inner[0], column.value_type)}
+        case "enum", StringType():
+            read = branch.symbols if to.kind == "string" else to.symbols
+            return {"kind": "enum", "symbols": [symbol if symbol in read else None for symbol in branch.symbols]}
+    return _scalar(branch, to, reads, column)
+
+
+def _scalar(branch: Type, to: Type, reads: Type, column: IcebergType) -> dict[str, Any]:
+    """Return the plan of a value without inner types."""
+    expected: IcebergType | None
+    if branch.logical == "decimal" and to.precision <= MAX_PRECISION:
+        expected = DecimalType(to.precision, to.scale)
+        node: dict[str, Any] = {"kind": "decimal", "size": branch.size or None, "precision": to.precision}
+    elif branch.logical and branch.logical in TEMPORAL:
+        expected = TEMPORAL[branch.logical]
+        node = {"kind": "millis" if branch.logical in MILLIS else branch.kind}
+    elif branch.logical in (None, "time-millis", "time-micros", "timestamp-nanos", "local-timestamp-nanos"):
+        # A column of another logical type is of the plain type.
+        expected = LongType() if is_long(reads) else DoubleType() if is_double(reads) else PLAIN.get(to.kind)
+        # Bytes and text have one encoding; which of them is checked depends on the column.
+        kind = to.kind if (branch.kind, to.kind) in (("bytes", "string"), ("string", "bytes")) else branch.kind
+        node = {"kind": kind} | ({"size": branch.size} if kind == "fixed" else {})
+    else:
+        expected, node = None, {}
+    if expected is None or expected != column:
+        raise Unsupported(f"a value of {branch.logical or branch.kind} becomes {column}")
+    return node
+
+
+def _skipped(wrote: Type) -> dict[str, Any]:
+    """Return the plan of a value that no column has."""
+    match wrote.kind:
+        case "union":
+            return {"kind": "union", "branches": [_skipped(branch) for branch in wrote.inner]}
+        case "record":
+            fields = [{"node": _skipped(field.type), "column": None} for field in wrote.fields]
+            return {"kind": "record", "fields": fields, "absent": []}
+        case "array":
+            return {"kind": "array", "items": _skipped(wrote.inner[0])}
+        case "map":
+            return {"kind": "map", "values": _skipped(wrote.inner[0])}
+        case "enum":
+            return {"kind": "enum", "symbols": list(wrote.symbols)}
+        case "fixed":
+            return {"kind": "fixed", "size": wrote.size}
+        case "null" | "boolean" | "int" | "long" | "float" | "double" | "bytes" | "string":
+            return {"kind": wrote.kind}
+    raise Unsupported(f"a value is {wrote.kind}")
