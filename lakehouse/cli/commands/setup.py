@@ -68,8 +68,10 @@ def doctor(environment: str | None, as_json: bool) -> None:
 
     With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, that
     Spark's executors read a table with the role of ingestion, and that no derived topic or topic of dead letters has
-    messages of another table, such as one of another environment. If DAGSTER_HOME is set, also compare that instance
-    of Dagster with the settings that runs need: concurrency pools, run monitoring, time limits and run retries.
+    messages of another table, such as one of another environment. Compare the clocks of this machine, Spark and S3, and
+    Spark's settings and jars with those that correctness rests on. If DAGSTER_HOME is set, also compare that
+    instance of Dagster with the settings that runs need: concurrency pools, run monitoring, time limits and run
+    retries.
 
     \b
     Exit code 0: every check passed. 1: a check failed.
@@ -78,6 +80,7 @@ def doctor(environment: str | None, as_json: bool) -> None:
         import dagster as dg
 
         from lakehouse.cli.dagster_doctor import examine_dagster
+        from lakehouse.cli.spark_doctor import examine_spark
         from lakehouse.deploy.verification.role_diagnosis import examine
         from lakehouse.pipeline.bookmark_owners import examine_bookmarks
         from resources.build import build_resources
@@ -85,7 +88,8 @@ def doctor(environment: str | None, as_json: bool) -> None:
         os.environ["LAKEHOUSE_ENV"] = environment
         config = loader.load()
         with dg.build_resources(build_resources(config, environment)) as resources:
-            diagnostics = [*examine(config, resources), *examine_bookmarks(config, resources)]
+            diagnostics = [*examine(config, resources), *examine_spark(resources)]
+            diagnostics += examine_bookmarks(config, resources)
         diagnostics += examine_dagster(config)
     else:
         from lakehouse.local import doctor

@@ -14,25 +14,11 @@ import grpc
 from lakehouse.local import jars
 from lakehouse.local.java import class_path, java
 from lakehouse.local.processes.description import LOOPBACK, Context, Server, for_transforms
-
-MAX_VALUE = 64 * 1024 * 1024
-"""Maximum bytes of one value in an Avro record; Kafka's limit for a message is lower."""
-
-# A message of five bytes may declare a billion items: Avro would allocate memory for them and crash the process.
-AVRO_LIMITS = tuple(
-    f"-Dorg.apache.avro.limits.{name}={limit}"
-    for name, limit in {
-        "collectionItems.maxLength": 1_000_000,
-        "bytes.maxLength": MAX_VALUE,
-        "string.maxLength": MAX_VALUE,
-    }.items()
-)
-"""Options of every JVM that decodes Avro."""
+from resources.spark.required_settings import AVRO_LIMITS, REQUIRED
 
 SETTINGS = MappingProxyType(
     {
-        "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
-        "spark.sql.session.timeZone": "UTC",
+        **{key: required.value for key, required in REQUIRED.items()},
         # Otherwise clients record the caller of each function and probe for IPython: 0.2 s of every small batch.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         # The default, 200, is for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s with it, 2 s with 4.
@@ -51,9 +37,6 @@ SETTINGS = MappingProxyType(
         # resources/spark/spark.py is for clusters that enable them.
         "spark.ui.enabled": "false",
         "spark.eventLog.enabled": "false",
-        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.-]?key|keystore[.]key|jaas",
-        # Executors are separate JVMs, except in the embedded server.
-        "spark.executor.extraJavaOptions": " ".join(AVRO_LIMITS),
     }
 )
 """Settings that lakehouse needs on any Spark Connect server (docs/clusters.md). Each session sets its catalogs."""
