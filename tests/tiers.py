@@ -119,6 +119,7 @@ REST = (
     "tests/e2e/test_foreign_requests.py",
     "tests/e2e/test_gate.py",
     "tests/e2e/test_killed_runs.py",
+    "tests/e2e/test_previous_version.py",
     "tests/e2e/test_network_access.py",
     "tests/e2e/test_plugins.py",
     "tests/e2e/test_processes.py",

@@ -84,7 +84,7 @@ ERRORS: Mapping[str, Entry] = {
     ),
     "NewerFormat": Entry(
         "The versions of all processes that write the tables (`lakehouse --version`).",
-        "Upgrade this process. Nothing was changed.",
+        "Upgrade this process ([upgrades](upgrades.md)). Nothing was changed.",
     ),
     "NotFound": Entry(_CONFLUENT, "Run the command again, which creates what is missing."),
     "OutcomeUnknownError": Entry(
