@@ -41,7 +41,7 @@ class Offsets:
 
 
 class Kafka(KafkaConnection):
-    """A Kafka cluster. Clients log in if a SASL mechanism is set, and are anonymous otherwise."""
+    """A Kafka cluster. Clients log in by SASL or with a certificate, and are anonymous without either."""
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""

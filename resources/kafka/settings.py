@@ -165,6 +165,10 @@ def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
     if not settings.get("secret"):  # which may have the others
         yield from ((("settings", name), fault) for name, fault in certificate_faults(present))
     mechanism = settings.get("sasl_mechanism", "") or ""
+    if mechanism and protocol in ("PLAINTEXT", "SSL"):
+        yield ("sasl_mechanism",), f"a login has no effect with `security_protocol: {protocol}`. Write SASL_SSL there"
+    if not mechanism and protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
+        yield ("security_protocol",), f"{protocol} needs a login. Add `sasl_mechanism`, or write SSL or PLAINTEXT"
     if mechanism == OAUTHBEARER:
         missing = [f"'{name}'" for name in REQUIRED if name not in present]
         if missing and not settings.get("secret"):

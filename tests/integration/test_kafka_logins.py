@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import ssl
 import subprocess
@@ -13,9 +14,11 @@ from pathlib import Path
 import dagster as dg
 import pytest
 import yaml
+from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from lakehouse.cli.main import main
 from lakehouse.config.loader import load
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import TransientError
@@ -34,12 +37,14 @@ from resources.kafka.settings import CONNECTION, FETCH
 from spark.engine import SparkEngines
 from tests.support.servers.certificates import Authority
 from tests.support.servers.proxy import Proxy
-from tests.support.servers.secure_kafka import secure_kafka
+from tests.support.servers.secure_kafka import USERS, secure_kafka
 from tests.support.servers.token_server import TokenServer, new_key
 from tests.support.topics import TRADES, framed, trade
 
 NAMESPACE = "logins"
 SECRET = "canary-oauth"
+CLIENTS = ("Kafka login", "Registry login", "Driver login", "Executor login")
+"""Subjects of `lakehouse doctor` about logins."""
 RENEWALS = 4
 """Tokens that each client gets during the test of a stream."""
 SECONDS = 300
@@ -180,9 +185,26 @@ def test_refused_certificate_of_client_is_named(folder, listeners, authority):
     assert raised.value.problem.startswith(problem) and "ssl.certificate.location" in raised.value.remedy
 
 
-def with_tokens(folder: Path, listeners, provider, monkeypatch, **settings: object) -> Kafka:
-    """Return the broker for a client that logs in with tokens."""
-    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+def test_password_over_tls_ingests_and_a_wrong_one_is_named(folder, listeners, authority, resources, monkeypatch):
+    [(user, password)] = USERS.items()
+    monkeypatch.setenv("PASSWORD", password)
+    login = {
+        "bootstrap_servers": listeners["PASSWORD"],
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "api_key": user,
+        "api_secret": {"env": "PASSWORD"},
+        "settings": {"ssl.ca.location": str(authority.file)},
+    }
+    assert ingested_rows("password", listeners, kafka_of(folder, **login), resources) == 10
+    monkeypatch.setenv("PASSWORD", "canary-wrong")
+    with pytest.raises(TransientError, match="refused the login") as raised:
+        kafka_of(folder, **login).topics()
+    assert "canary-wrong" not in str(raised.value)
+
+
+def token_login(listeners, provider, **settings: object) -> dict[str, object]:
+    """Return the settings of Kafka for a client that logs in with tokens, whose secret is in CLIENT_SECRET."""
     settings = {
         "sasl.oauthbearer.client.id": "client-1",
         "sasl.oauthbearer.client.secret": {"env": "CLIENT_SECRET"},
@@ -190,7 +212,13 @@ def with_tokens(folder: Path, listeners, provider, monkeypatch, **settings: obje
         **settings,
     }
     login = {"security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "OAUTHBEARER", "settings": settings}
-    return kafka_of(folder, bootstrap_servers=listeners["OAUTH"], **login)
+    return {"bootstrap_servers": listeners["OAUTH"], **login}
+
+
+def with_tokens(folder: Path, listeners, provider, monkeypatch, **settings: object) -> Kafka:
+    """Return the broker for a client that logs in with tokens."""
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+    return kafka_of(folder, **token_login(listeners, provider, **settings))
 
 
 def test_tokens_are_renewed_while_a_stream_ingests(folder, listeners, provider, resources, monkeypatch):
@@ -262,3 +290,53 @@ def test_translated_settings_are_known_to_java(folder, authority):
     page = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     known = {f"kafka.{name}" for name in re.findall(r'id="([a-z.]+)"', page)}
     assert len(known) > 90 and kafka.spark_options().keys() <= known
+
+
+def logins_of_doctor(folder: Path, monkeypatch, resources, kafka: dict[str, object]) -> dict[str, tuple[bool, str]]:
+    """Return what `lakehouse doctor --env` reports about logins, by subject: whether it succeeded, and the text."""
+    catalog = {name: getattr(resources.catalog, name) for name in ("type", "uri", "warehouse", "s3_endpoint", "region")}
+    systems = {
+        "kafka": kafka,
+        "schema_registry": {"url": resources.schema_registry.url},
+        "spark": {"remote": {"env": "SPARK_REMOTE"}},
+        "catalog": catalog,
+    }
+    file = folder / "lakehouse.yaml"
+    topics = {"absent": {}, "examined": {}}
+    content = {"namespace": NAMESPACE, "topics": topics, "environments": {"here": systems}}
+    file.write_text(yaml.safe_dump(content))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(file))
+    monkeypatch.setenv("LAKEHOUSE_ENV", "here")
+    output = CliRunner().invoke(main, ["doctor", "--env", "here", "--json"]).stdout
+    return {entry["subject"]: (entry["ok"], entry["observation"]) for entry in json.loads(output)}
+
+
+def test_doctor_logs_in_with_each_client(folder, listeners, provider, resources, monkeypatch):
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+    Trades("examined", listeners, with_tokens(folder, listeners, provider, monkeypatch), resources).produce()
+    login = token_login(listeners, provider)
+    reports = logins_of_doctor(folder, monkeypatch, resources, login)
+    logins = [reports[subject] for subject in CLIENTS]
+    assert all(ok for ok, _ in logins), logins
+    assert reports["Executor login"][1] == "Spark's executors logged in, and read topic 'examined'"
+
+    monkeypatch.setenv("CLIENT_SECRET", "canary-wrong")
+    reports = logins_of_doctor(folder, monkeypatch, resources, login)
+    assert [subject for subject in CLIENTS if not reports[subject][0]] == [
+        "Kafka login",
+        "Driver login",
+        "Executor login",
+    ]
+    assert "its provider issued none" in reports["Kafka login"][1]
+    assert "canary-wrong" not in str(reports)
+
+
+def test_doctor_names_the_client_that_cannot_log_in(folder, listeners, provider, resources, monkeypatch):
+    """The provider refuses only the client of Java, which Spark uses."""
+    monkeypatch.setenv("CLIENT_SECRET", SECRET)
+    monkeypatch.setattr(provider, "refused", "Java")
+    # Java's clients with the same settings share their tokens.
+    login = token_login(listeners, provider, **{"sasl.oauthbearer.scope": "other"})
+    reports = logins_of_doctor(folder, monkeypatch, resources, login)
+    assert [subject for subject in CLIENTS if not reports[subject][0]] == ["Driver login", "Executor login"]
+    assert "401" in reports["Driver login"][1]

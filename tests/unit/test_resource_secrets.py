@@ -88,7 +88,7 @@ def test_snowflake_secret_is_used_for_login(client):
 
 def test_kafka_rotated_secret_is_read_again(client, monkeypatch):
     name = store(client, KAFKA)
-    kafka = Kafka(secret=name, sasl_mechanism="PLAIN")
+    kafka = Kafka(secret=name, security_protocol="SASL_SSL", sasl_mechanism="PLAIN")
     assert kafka.client_config()["sasl.password"] == HIDDEN
     client.put_secret_value(SecretId=name, SecretString=json.dumps(KAFKA | {"sasl.password": "new"}))
     assert kafka.client_config()["sasl.password"] == HIDDEN

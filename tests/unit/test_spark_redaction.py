@@ -37,7 +37,11 @@ def printed(text, option="kafka.sasl.jaas.config"):
 @pytest.mark.parametrize("secret", SECRETS)
 def test_redaction_hides_secret_in_repeatedly_printed_plan(mechanism, secret):
     options = Kafka(
-        bootstrap_servers="b:9092", sasl_mechanism=mechanism, api_key="KEY", api_secret=secret
+        bootstrap_servers="b:9092",
+        security_protocol="SASL_SSL",
+        sasl_mechanism=mechanism,
+        api_key="KEY",
+        api_secret=secret,
     ).spark_options()
     text = options["kafka.sasl.jaas.config"]
     for _ in range(3):

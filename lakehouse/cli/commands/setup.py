@@ -66,12 +66,13 @@ def _require_valid(system: str, settings: Mapping[str, str]) -> None:
 def doctor(environment: str | None, as_json: bool) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
 
-    With `--env`, check the AWS credentials of this process, the roles that systems of the environment assume, that
-    Spark's executors read a table with the role of ingestion, and that no derived topic or topic of dead letters has
-    messages of another table, such as one of another environment. Compare the clocks of this machine, Spark and S3, and
-    Spark's settings and jars with those that correctness rests on. If DAGSTER_HOME is set, also compare that
-    instance of Dagster with the settings that runs need: concurrency pools, run monitoring, time limits and run
-    retries.
+    With `--env`, log in to Kafka and the schema registry with each client: this process, Spark's driver and its
+    executors, which read one record. Check the AWS credentials of this process, the roles that systems of the
+    environment assume, that Spark's executors read a table with the role of ingestion, and that no derived topic or
+    topic of dead letters has messages of another table, such as one of another environment. Compare the clocks of this
+    machine, Spark and S3, and Spark's settings and jars with those that correctness rests on. If DAGSTER_HOME is set,
+    also compare that instance of Dagster with the settings that runs need: concurrency pools, run monitoring, time
+    limits and run retries.
 
     \b
     Exit code 0: every check passed. 1: a check failed.
@@ -80,6 +81,7 @@ def doctor(environment: str | None, as_json: bool) -> None:
         import dagster as dg
 
         from lakehouse.cli.dagster_doctor import examine_dagster
+        from lakehouse.cli.login_doctor import examine_logins
         from lakehouse.cli.spark_doctor import examine_spark
         from lakehouse.deploy.verification.role_diagnosis import examine
         from lakehouse.pipeline.bookmark_owners import examine_bookmarks
@@ -88,7 +90,7 @@ def doctor(environment: str | None, as_json: bool) -> None:
         os.environ["LAKEHOUSE_ENV"] = environment
         config = loader.load()
         with dg.build_resources(build_resources(config, environment)) as resources:
-            diagnostics = [*examine(config, resources), *examine_spark(resources)]
+            diagnostics = [*examine_logins(config, resources), *examine(config, resources), *examine_spark(resources)]
             diagnostics += examine_bookmarks(config, resources)
         diagnostics += examine_dagster(config)
     else:

@@ -20,7 +20,8 @@ class TokenServer(LoopbackServer):
     """A provider that issues signed tokens (RFC 6749, section 4.4; RFC 7519; OpenID Connect Discovery).
 
     `clients` are secrets by client id, `lifetime` is that of new tokens in seconds, and `issued` are the User-Agent
-    headers of the requests that got a token. Roles of a client are in the claim `groups`.
+    headers of the requests that got a token. Those that begin with `refused` get none. Roles of a client are in the
+    claim `groups`.
     """
 
     def __init__(self, clients: dict[str, str], lifetime: int = 3600) -> None:
@@ -28,6 +29,7 @@ class TokenServer(LoopbackServer):
         self.clients, self.lifetime = clients, lifetime
         self.issued: list[str] = []
         self.scopes: list[str] = []
+        self.refused: str | None = None
         self.key = new_key()
 
     def token(self, client: str) -> str:
@@ -63,13 +65,16 @@ class _Handler(BaseHTTPRequestHandler):
         client, secret = client or form.get("client_id", [""])[0], secret or form.get("client_secret", [""])[0]
         if form.get("grant_type") != ["client_credentials"]:
             self._respond(400, {"error": "unsupported_grant_type"})
-        elif not secret or self.server.clients.get(client) != secret:
+        elif not secret or self.server.clients.get(client) != secret or self._is_refused():
             self._respond(401, {"error": "invalid_client"})
         else:
             self.server.issued.append(self.headers.get("User-Agent", ""))
             self.server.scopes += form.get("scope", [])
             token = self.server.token(client)
             self._respond(200, {"access_token": token, "token_type": "Bearer", "expires_in": self.server.lifetime})
+
+    def _is_refused(self) -> bool:
+        return self.server.refused is not None and self.headers.get("User-Agent", "").startswith(self.server.refused)
 
     def _respond(self, status: int, content: object) -> None:
         body = json.dumps(content).encode()
