@@ -3,10 +3,12 @@
 import pyarrow as pa
 import pytest
 
+from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, UnclearState
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.table_protocol import SUCCESSOR, TOKEN
 from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.dead_letters import letters
 
 ORDERS = TableRef("trading", "orders")
 
@@ -69,6 +71,15 @@ def test_chain_of_earlier_release_is_refused(catalog):
 
     with pytest.raises(UnclearState, match="was continued in 'orders__v2' by an earlier release.*Nothing was changed"):
         catalog.chain(ORDERS)
+
+
+def test_dead_letters_of_earlier_release_are_refused(catalog):
+    columns = pa.schema([("error_reason", pa.string())])
+    catalog.iceberg().create_table(("trading", "orders__dead_letters"), columns)
+
+    refusal = "created by an older release.* id of topic 'orders'.*Nothing was changed.*`lakehouse replay orders`"
+    with pytest.raises(UnclearState, match=refusal):
+        letters.load(catalog, Topic(name="orders"), ORDERS.dead_letters)
 
 
 def test_chain_of_tables_that_continue_each_other_is_refused(catalog):
