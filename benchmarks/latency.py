@@ -80,13 +80,13 @@ def prepared(systems: Any, topics: list[str]) -> list[tuple[bytes, bytes]]:
 
 
 @contextmanager
-def streaming(folder: Path, namespace: str, topics: list[str]) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `lakehouse stream` in a separate process."""
+def streaming(folder: Path, namespace: str, topics: list[str], *options: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `lakehouse stream`, with further options, in a separate process."""
     environments = yaml.safe_load(config_path().read_text())["environments"]
     file = folder / "lakehouse.yaml"
     declared = {topic: {"key": "userid"} for topic in topics}
     file.write_text(yaml.safe_dump({"namespace": namespace, "topics": declared, "environments": environments}))
-    command = [str(Path(sys.executable).with_name("lakehouse")), "stream"]
+    command = [str(Path(sys.executable).with_name("lakehouse")), "stream", *options]
     stream = subprocess.Popen(command, env={**os.environ, "LAKEHOUSE_CONFIG": str(file)}, stdout=subprocess.DEVNULL)
     try:
         yield stream
