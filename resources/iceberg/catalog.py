@@ -357,11 +357,17 @@ class Catalog(CatalogSettings):
         Raises:
             CommitConflict: Another writer changed or dropped the branch or the table.
         """
+        from pyiceberg.exceptions import CommitFailedException
+
         table = self.load(ref)
         if table is None or branch not in table.metadata.refs:
             raise dropped_error(str(ref))
         with detect_conflict(table), self.translate_errors():
-            add_files(table, branch, files, summary)
+            try:
+                add_files(table, branch, files, summary)
+            except ValueError as error:
+                # pyiceberg checks the order of snapshots after the requirements of the commit, and without their error.
+                raise CommitFailedException(str(error)) from error
 
     def publish(
         self,

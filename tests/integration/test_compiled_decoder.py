@@ -15,6 +15,7 @@ from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.support.intercepted import InterceptedEngines
@@ -87,6 +88,7 @@ def test_outcomes_equal_those_of_reference_decoder(resources):
     assert compiled[3] == {"parquet-rs", "parquet-mr"}
     assert reference[3] == {"parquet-mr"}
     assert compiled[4].scan().to_arrow().schema == reference[4].scan().to_arrow().schema
+    assert [entry.added for table in (compiled[4], reference[4]) for entry in read_ledger(table)] == [0, 81, 0, 81]
 
 
 def test_statistics_of_files_equal_those_of_spark(resources):

@@ -8,6 +8,7 @@ from typing import Any
 from tests.simulation.deployment.schedule import DeploymentSchedule
 from tests.simulation.schedules.audits import AuditedSchedule
 from tests.simulation.schedules.commands import CommandSchedule, PositionSchedule
+from tests.simulation.schedules.compiled import CompiledSchedule
 from tests.simulation.schedules.derivation import DerivationSchedule
 from tests.simulation.schedules.derived_edits import EditedDerivationSchedule
 from tests.simulation.schedules.edits import EditedSchedule
@@ -28,6 +29,7 @@ KINDS: Mapping[str, Any] = {
     "positions": PositionSchedule,
     "interruptions": InterruptedSchedule,
     "keys": KeyedSchedule,
+    "compiled": CompiledSchedule,
     "audits": AuditedSchedule,
     "edits": EditedSchedule,
     "derived-edits": EditedDerivationSchedule,

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.core.offsets.batch import Positions
-from lakehouse.pipeline.engine_values import Decoding, JobFailed, LogRange, Records, Side, Target, WaitingLetters
+from lakehouse.pipeline.engine_values import Decoding, JobFailed, Records, Side, Target, WaitingLetters
+from lakehouse.pipeline.row_files import SpilledRecords
 from tests.simulation.engine.checks import fails
 from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.systems.kafka import Record
@@ -30,6 +31,15 @@ class Decision:
     def is_good(self) -> bool:
         """True if the record becomes a row or a deletion."""
         return self.reason is None and not self.is_filtered
+
+
+class MemoryRecords(list[Record]):
+    """Records that files of rows lack, in place of a table of Arrow."""
+
+    @property
+    def num_rows(self) -> int:
+        """Their number."""
+        return len(self)
 
 
 @dataclass(frozen=True)
@@ -96,7 +106,8 @@ def read(tables: MemoryTables, records: Records) -> list[Record]:
         letters = (letter for letter in tables.rows(records.ref, "main", records.snapshot_id) if not letter.recovered)
         waiting = (letter.record for letter in letters if records.poison or letter.reason != "poison")
         return [record for record in waiting if is_of(record, position.topic_id, records.since, position.end)]
-    assert isinstance(records, LogRange), "no files of rows are written"
+    if isinstance(records, SpilledRecords):
+        return list(records.table)
     try:
         logged = tables.kafka.read(records.batch)
     except LookupError as error:

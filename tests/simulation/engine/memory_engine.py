@@ -5,7 +5,7 @@ All that calls it is production code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.checks import Check, Query, RowCheck, Scope
@@ -17,6 +17,7 @@ from lakehouse.pipeline.engine_values import (
     Deciding,
     Decoding,
     JobFailed,
+    LogRange,
     Mode,
     Question,
     Reading,
@@ -28,13 +29,14 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import RowFiles
+from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import RAISING, checked_rows, fails
 from tests.simulation.engine.counts import count
 from tests.simulation.engine.decisions import (
     Decision,
     MemoryDecided,
+    MemoryRecords,
     digest,
     is_late,
     one_a_key,
@@ -44,7 +46,7 @@ from tests.simulation.engine.decisions import (
 from tests.simulation.engine.derived_rows import MemoryDerivation, MemoryDerived
 from tests.simulation.engine.letters import MemoryLetters
 from tests.simulation.engine.maintenance import MemoryMaintenance
-from tests.simulation.engine.tables import MemoryTables, Row, branch_at
+from tests.simulation.engine.tables import MemoryTables, Row, branch_at, data_file
 from tests.simulation.systems.kafka import Record
 
 if TYPE_CHECKING:
@@ -55,7 +57,13 @@ AGE_LIMIT_MS = 36_500 * 86_400_000
 
 
 class MemoryEngine(MemoryTables):
-    """The engine, and the client that returns it. A session has no state here."""
+    """The engine, and the client that returns it. A session has no state here.
+
+    Attributes:
+        is_compiled: Whether the engine writes files of rows, as Spark does with the compiled decoder.
+    """
+
+    is_compiled = False
 
     def engine(self, settings: Mapping[str, str], kafka: KafkaClient | None = None) -> MemoryEngine:
         return self
@@ -82,7 +90,24 @@ class MemoryEngine(MemoryTables):
     def row_files(
         self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
     ) -> RowFiles | None:
-        """Write no files: each record is decided."""
+        """Write the rows that need no further decision; a failed job leaves the batch to `decide`."""
+        if not self.is_compiled or decoding.mode != "append" or decoding.quarantine or decoding.reads_header_ids:
+            return None
+        on_begin()
+        known = {version.id for version in decoding.value.schema.versions}
+
+        def write() -> RowFiles:
+            records = read(self, LogRange(batch))
+            good = [record for record in records if is_row(record, known)]
+            files = [data_file(self.world, table, [Row(record) for record in good])] if good else []
+            others = MemoryRecords(record for record in records if record not in good)
+            return RowFiles(files, len(good), SpilledRecords(batch, others))
+
+        try:
+            files: RowFiles = self.job("row_files", write)
+        except JobFailed:
+            return None
+        return files
 
     def completes(self, trial: Trial) -> bool:
         """Run the job; the decoder always works, and each check fits the table."""
@@ -179,6 +204,11 @@ class MemoryEngine(MemoryTables):
             self.job("commit", lambda: self.commit(target.completing(), None, rows))
         tombstones = len(newest) - len(rows)
         return _written(decisions, rows=len(rows), tombstones=tombstones, superseded=len(good) - len(newest))
+
+
+def is_row(record: Record, known: Collection[int]) -> bool:
+    """Return whether a record is a row for certain: no other rule than its own schema applies to it."""
+    return record.value is not None and record.schema_id in known and not (record.is_garbage or record.is_poison)
 
 
 def _identity(key: tuple[str, ...]) -> Callable[[Record], Any]:
