@@ -166,7 +166,7 @@ class _Jobs:
         if isinstance(records, WaitingLetters):
             return dead_letters.waiting(self._session, records)
         if isinstance(records, SpilledRecords):
-            return self._session.createDataFrame(records.table)
+            return kafka_records.spilled(self._session, records.table)
         assert self.kafka is not None
         frame = kafka_records.read_range(self._session, self.kafka.spark_options(), records.batch, headers=headers)
         return frame.filter(~places.in_log().is_one_of(records.left_out)) if records.left_out else frame

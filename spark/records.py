@@ -8,6 +8,7 @@ import math
 import secrets
 from collections.abc import Mapping
 
+import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -39,6 +40,9 @@ PARTITIONS_A_TASK = 100
 """Maximum number of partitions per task, which keeps a consumer of about 0.7 MB for each until it ends."""
 
 
+SPILLED_A_TASK = 10_000
+"""Maximum number of records per task that the compiled decoder did not make rows."""
+
 _KEY = secrets.token_bytes(16)
 
 
@@ -64,6 +68,15 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
     records = reader.option("includeHeaders", str(headers).lower()).load()
     tasks = max(math.ceil(batch.offsets / RECORDS_A_TASK), math.ceil(len(batch.end) / PARTITIONS_A_TASK))
     return records.coalesce(tasks) if 0 < tasks <= len(batch.end) else records
+
+
+def spilled(spark: SparkSession, records: pa.Table) -> DataFrame:
+    """Return records that the compiled decoder did not make rows, in the columns of Spark's Kafka source.
+
+    They are distributed among tasks. Otherwise Spark would decode them in its planner, slowly, and by other code than
+    the records of a topic (org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation).
+    """
+    return spark.createDataFrame(records).repartition(max(1, math.ceil(records.num_rows / SPILLED_A_TASK)))
 
 
 def is_readable(records: DataFrame) -> bool:
