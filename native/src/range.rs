@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
 use arrow_array::RecordBatch;
@@ -27,8 +28,9 @@ const ID_HEADERS: [&str; 2] = ["__key_schema_id", "__value_schema_id"];
 /// Maximum rows, and bytes of messages, that are collected before they are written.
 const BATCH_ROWS: usize = 32_768;
 const BATCH_BYTES: usize = 16 << 20;
+/// A quarter of Iceberg's row groups, which the writer keeps in memory.
+const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Settings of Iceberg's writer (Iceberg, Configuration: write properties).
-const ROW_GROUP_BYTES: usize = 128 << 20;
 const PAGE_ROWS: usize = 20_000;
 const DICTIONARY_BYTES: usize = 2 << 20;
 const ZSTD_LEVEL: i32 = 3;
@@ -46,6 +48,8 @@ pub struct Request {
     layout: Layout,
     /// Maximum bytes of keys, values and headers of the records that do not become rows.
     most_spilled_bytes: usize,
+    /// Maximum duration.
+    most_seconds: u64,
 }
 
 /// How values become rows, as `spark/native/plan.py` describes it.
@@ -108,14 +112,17 @@ pub struct Decided {
 /// # Errors
 ///
 /// A broker cannot be reached, the log does not have exactly what its batches announce, too many records do not become
-/// rows, or the file cannot be written. What was written until then is of no use.
+/// rows, the file cannot be written, or all of it takes too long. What was written until then is of no use.
 pub fn decide<W: Write + Send>(request: &Request, open: impl FnOnce() -> Result<W>) -> Result<Decided> {
+    let began = Instant::now();
     let mut topic = Topic::open(request.bootstrap.clone(), &request.topic, &request.topic_id)?;
     let mut rows = Rows::new(&request.layout, &request.topic, request.most_spilled_bytes, open);
     for &(partition, start, end) in &request.ranges {
         rows.partition = partition;
         let mut walk = Walk::from(start);
         topic.fetch(partition, start, end, |fetched| {
+            let seconds = request.most_seconds;
+            ensure!(began.elapsed() < Duration::from_secs(seconds), "the ranges were not read within {seconds} s");
             let mut aborted = Aborted::new(fetched.aborted);
             walk.records(&fetched.batches, &mut aborted, end, |record| rows.add(&record))
         })?;

@@ -45,6 +45,9 @@ MAX_SPILLED_BYTES = 16 << 20
 SPILLED_BYTES = 64 << 20
 """Maximum bytes of those of all tasks."""
 
+MAX_SECONDS = 240
+"""Maximum duration of a task: an operation of Spark without a task that ended is cancelled after `stall_seconds`."""
+
 STORAGE = ("s3.endpoint", "s3.region", "s3.role-arn", "s3.role-session-name")
 """Properties of files that tasks get. Credentials are those of the environment of the executors."""
 
@@ -92,6 +95,7 @@ def requests(kafka: Mapping[str, str], batch: Batch, decoding: Decoding[Codec], 
         "topic_id": base64.urlsafe_b64decode(batch.topic_id + "==").hex(),
         "layout": plan.layout(codec.writers, codec.reader, table.schema(), decoding.metadata, decoding.key_columns),
         "most_spilled_bytes": MAX_SPILLED_BYTES,
+        "most_seconds": MAX_SECONDS,
     }
     return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]
 
