@@ -32,8 +32,6 @@ DECISION = "lakehouse.decision"
 REPLAY = "lakehouse.replay"
 PART = "lakehouse.part"
 PARTS = "lakehouse.parts"
-ADDS_ROWS = "rows"
-"""The value of PART in a commit with rows of the batch, which the ledger counts with those of the completing one."""
 
 COUNTS = "lakehouse.counts"
 REPLAYS = "lakehouse.replays"
@@ -123,7 +121,7 @@ NAMES: Sequence[StoredName] = (
         "snapshot summary",
         "The number of commits that this one completes, itself included",
         writers=("lakehouse/pipeline/engine_values.py",),
-        readers=("lakehouse/pipeline/commits/audit.py",),
+        readers=("lakehouse/pipeline/commits/audit.py", "lakehouse/pipeline/ingestion.py"),
     ),
     StoredName(
         COUNTS,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.patterns import Matches
-from lakehouse.core.table_protocol import ADDS_ROWS, PART, PARTS
+from lakehouse.core.table_protocol import PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import Guids
@@ -20,6 +20,9 @@ from lakehouse.pipeline.row_files import SpilledRecords
 
 if TYPE_CHECKING:
     from lakehouse.config.checks import Check, Scope
+
+ADDS_ROWS = "rows"
+"""The value of PART in a commit with rows of the batch, which count with those of the commit that completes it."""
 
 Mode = Literal["append", "dedup", "upsert", "debezium"]
 

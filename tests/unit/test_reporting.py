@@ -69,7 +69,7 @@ def test_report_unavailable_dagster_receives_events_later(instance, reporter, lo
     reporter.finish(SECONDS)
 
     assert reported(instance, "iceberg") == [1, 2, 3]
-    assert log[0].startswith("Events cannot be reported to Dagster:") and "\n" not in log[0]
+    assert log[0].message.startswith("Events cannot be reported to Dagster:") and "\n" not in log[0].message
 
 
 def test_finish_unavailable_dagster_does_not_block(instance, reporter, log, home):
@@ -80,7 +80,7 @@ def test_finish_unavailable_dagster_does_not_block(instance, reporter, log, home
     reporter.finish(SECONDS)
     home.with_name("away").rename(home)
 
-    assert log[-1].startswith("2 events were not reported to Dagster.")
+    assert log[-1].message.startswith("2 events were not reported to Dagster.")
     assert reported(instance, "iceberg") == reported(instance, "glue") == []
 
 
@@ -93,4 +93,4 @@ def test_report_above_queue_limit_drops_oldest_and_logs(instance, log, monkeypat
     bounded.finish(SECONDS)
 
     assert reported(instance, "iceberg") == [3, 4]
-    assert log[-1].startswith("3 events were not reported to Dagster.")
+    assert log[-1].message.startswith("3 events were not reported to Dagster.")

@@ -15,12 +15,12 @@ from pyiceberg.table.snapshots import Snapshot
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, Severity
 from lakehouse.core.errors import CommitConflict, LakehouseError
 from lakehouse.core.offsets.batch import Counts
-from lakehouse.core.table_protocol import ADDS_ROWS, OWN, PART, PARTS
+from lakehouse.core.table_protocol import OWN, PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.commits import footers
 from lakehouse.pipeline.commits.footers import Bounds, added_files
 from lakehouse.pipeline.engine import Engine
-from lakehouse.pipeline.engine_values import CheckedRows, JobFailed, NullKeys
+from lakehouse.pipeline.engine_values import ADDS_ROWS, CheckedRows, JobFailed, NullKeys
 from resources.iceberg.snapshots import history, require_position_deletes, summary_of
 
 MAX_SNAPSHOTS_BY_FILE = 5

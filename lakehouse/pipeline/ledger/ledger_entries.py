@@ -8,8 +8,9 @@ from pyiceberg.table import Table
 
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.core.offsets.ledger import Entry, Kind
-from lakehouse.core.table_protocol import ADDS_ROWS, COUNTS, DECISION, PART, REPLAY
+from lakehouse.core.table_protocol import COUNTS, DECISION, PART, REPLAY
 from lakehouse.pipeline.commits.audit import committed_rows
+from lakehouse.pipeline.engine_values import ADDS_ROWS
 from resources.iceberg.snapshots import batch_of, full_history
 
 
