@@ -65,16 +65,23 @@ pub struct Layout {
 
 /// Metadata of a record (`lakehouse/core/tables/metadata_columns.py`).
 #[derive(Clone, Copy, Deserialize)]
-#[serde(rename_all = "snake_case")]
 enum Metadata {
-    KafkaTopic,
-    KafkaPartition,
-    KafkaOffset,
-    KafkaTimestamp,
-    KafkaTimestampType,
-    KafkaRawKey,
-    KafkaRawValue,
-    KafkaSchemaId,
+    #[serde(rename = "kafka_topic")]
+    Topic,
+    #[serde(rename = "kafka_partition")]
+    Partition,
+    #[serde(rename = "kafka_offset")]
+    Offset,
+    #[serde(rename = "kafka_timestamp")]
+    Timestamp,
+    #[serde(rename = "kafka_timestamp_type")]
+    TimestampType,
+    #[serde(rename = "kafka_raw_key")]
+    RawKey,
+    #[serde(rename = "kafka_raw_value")]
+    RawValue,
+    #[serde(rename = "kafka_schema_id")]
+    SchemaId,
 }
 
 /// A record that does not become a row.
@@ -250,7 +257,7 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
             .set_data_page_row_count_limit(PAGE_ROWS);
         for &(place, metadata) in &self.layout.metadata {
             // Nearly every value differs: a dictionary would be built, be too large, and be dropped.
-            if matches!(metadata, Metadata::KafkaOffset | Metadata::KafkaTimestamp) {
+            if matches!(metadata, Metadata::Offset | Metadata::Timestamp) {
                 let path = ColumnPath::from(self.schema.field(place).name().as_str());
                 properties = properties.set_column_dictionary_enabled(path, false);
             }
@@ -285,21 +292,21 @@ fn append_metadata(
     topic: &str,
 ) -> Result<()> {
     match (metadata, column) {
-        (Metadata::KafkaTopic, Column::Text(values)) => values.append_value(topic),
-        (Metadata::KafkaPartition, Column::Int(values)) => values.append_value(partition),
-        (Metadata::KafkaOffset, Column::Long(values)) => values.append_value(record.offset),
-        (Metadata::KafkaTimestamp, Column::Moment(values)) => {
+        (Metadata::Topic, Column::Text(values)) => values.append_value(topic),
+        (Metadata::Partition, Column::Int(values)) => values.append_value(partition),
+        (Metadata::Offset, Column::Long(values)) => values.append_value(record.offset),
+        (Metadata::Timestamp, Column::Moment(values)) => {
             let micros = record.timestamp.checked_mul(1000);
             values.append_value(
                 micros.ok_or_else(|| anyhow!("the timestamp at offset {} exceeds 64 bits", record.offset))?,
             );
         }
-        (Metadata::KafkaTimestampType, Column::Text(values)) => {
+        (Metadata::TimestampType, Column::Text(values)) => {
             values.append_value(if record.is_log_append_time { "LogAppendTime" } else { "CreateTime" });
         }
-        (Metadata::KafkaRawKey, Column::Binary(values)) => values.append_option(record.key),
-        (Metadata::KafkaRawValue, Column::Binary(values)) => values.append_option(record.value),
-        (Metadata::KafkaSchemaId, Column::Int(values)) => values.append_value(schema_id.try_into()?),
+        (Metadata::RawKey, Column::Binary(values)) => values.append_option(record.key),
+        (Metadata::RawValue, Column::Binary(values)) => values.append_option(record.value),
+        (Metadata::SchemaId, Column::Int(values)) => values.append_value(schema_id.try_into()?),
         _ => return Err(anyhow!("a column of metadata has another type")),
     }
     Ok(())
