@@ -59,7 +59,7 @@ def write(requests: Sequence[str], paths: Sequence[str], storage: Mapping[str, s
 
     Args:
         requests: JSON texts for the decoder (native/src/range.rs).
-        paths: The location of the data file of each request. A repeated task writes another file beside it.
+        paths: The location of the data file of each request. Each task attempt adds its own suffix to the file name.
         storage: pyiceberg's properties of the files, without credentials.
         topic: The Kafka topic.
     """
@@ -76,7 +76,7 @@ def _outcome(request: str, path: str, storage: Mapping[str, str], topic: str) ->
     import lakehouse_native
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    path = path.replace(".parquet", f"-{uuid.uuid4().hex[:8]}.parquet")
+    path = f"{path.removesuffix('.parquet')}-{uuid.uuid4().hex[:8]}.parquet"
     files: list[Any] = []
 
     def create() -> Any:
