@@ -1,9 +1,11 @@
 """The requests of the compiled decoder: which batches it writes, how they are divided, and what executors get."""
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.transforms import IdentityTransform
@@ -14,7 +16,7 @@ from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
 from spark.engine import with_codecs
-from spark.native import job
+from spark.native import job, task
 from spark.native.plan import Unsupported
 from tests.support.fuzz.decoding import Versions
 from tests.support.topics import TRADES
@@ -101,6 +103,20 @@ def test_tasks_read_each_offset_once(monkeypatch, size, number):
     assert sorted(offsets) == [(0, n) for n in range(6)] + [(2, n) for n in range(4)]
     assert len(offsets) == len(set(offsets))
     assert len(tasks) == number
+
+
+def test_task_attempts_write_other_files_of_one_folder():
+    pytest.importorskip("lakehouse_native")
+    attempt = task.write(["not a request"], ["s3://lake/x.parquet/data/a.parquet"], {}, "trades")
+    ids = pa.RecordBatch.from_pylist([{"id": 0}])
+
+    outcomes = [outcome for _ in range(2) for batch in attempt([ids]) for outcome in batch.to_pylist()]
+
+    paths = {outcome["path"] for outcome in outcomes}
+    assert len(paths) == 2
+    assert all(re.fullmatch(r"s3://lake/x\.parquet/data/a-[0-9a-f]{8}\.parquet", path) for path in paths)
+    assert {outcome["rows"] for outcome in outcomes} == {0}
+    assert all("not valid" in outcome["fault"] for outcome in outcomes)
 
 
 def test_crate_has_the_version_of_the_package():
