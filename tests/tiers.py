@@ -169,6 +169,7 @@ REST = (
     "tests/unit/test_check_syntax.py",
     "tests/unit/test_daemon_alerts.py",
     "tests/unit/test_dg_commands.py",
+    "tests/unit/test_msk_login.py",
     "tests/unit/test_production_instance.py",
     "tests/unit/test_stream_group.py",
 )

@@ -17,8 +17,8 @@ DEFERRED = {
     "assets": {"assets", "dagster", "lakehouse"},
     # Definitions load all resources, each of which loads the library of its client when it first connects.
     "resources": {
-        *("boto3", "botocore", "confluent_kafka", "cryptography", "dagster_pyspark", "dagster_snowflake", "httpx2"),
-        *("openlineage", "pyarrow", "pyiceberg", "pyspark", "resources", "snowflake"),
+        *("aws_msk_iam_sasl_signer", "boto3", "botocore", "confluent_kafka", "cryptography", "dagster_pyspark"),
+        *("dagster_snowflake", "httpx2", "openlineage", "pyarrow", "pyiceberg", "pyspark", "resources", "snowflake"),
     },
     # Definitions load the configuration, and Spark's Python workers the formats, without Iceberg's types.
     "lakehouse/core": {"pyiceberg"},

@@ -14,7 +14,9 @@ from pydantic import Field, PrivateAttr
 from lakehouse.core.errors import ConfigError, LakehouseError, translate
 from resources.aws.secret_reader import read_secret_fields
 from resources.forms import Form, one_of
+from resources.kafka import msk
 from resources.kafka.errors import LOGIN_SECONDS, TIMEOUT_SECONDS, to_error
+from resources.kafka.msk import MSK_IAM
 from resources.kafka.sasl import Sasl
 from resources.kafka.settings import (
     CONNECTION,
@@ -58,7 +60,9 @@ class KafkaConnection(dg.ConfigurableResource):
 
     bootstrap_servers: str = Field("", description="Addresses of brokers as `host:port`, separated by commas.")
     security_protocol: str = Field("PLAINTEXT", description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL.")
-    sasl_mechanism: str | None = Field(None, description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER.")
+    sasl_mechanism: str | None = Field(
+        None, description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or AWS_MSK_IAM."
+    )
     api_key: str | None = Field(None, description="Id of an API key of the cluster, or a SASL user.")
     api_secret: str | None = secret_field(None, "The key's secret, or the user's password.")
     settings: dict[str, str] = masked_field(
@@ -71,7 +75,10 @@ class KafkaConnection(dg.ConfigurableResource):
         "It may have secrets of `settings` as well.",
     )
 
-    role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
+    role_arn: str = Field(
+        default="",
+        description="IAM role to assume to read secrets of AWS Secrets Manager, and to log in by AWS_MSK_IAM.",
+    )
 
     _client: AdminClient | None = PrivateAttr(default=None)
     _renewed_at: float = PrivateAttr(default=0.0)
@@ -111,17 +118,19 @@ class KafkaConnection(dg.ConfigurableResource):
         user, password = ("", "") if mechanism == OAUTHBEARER else self._credentials()
         return Sasl(mechanism, user, password, settings)
 
-    def client_config(self) -> dict[str, str | int]:
+    def client_config(self) -> dict[str, Any]:
         """Return the connection settings of all clients (librdkafka, Configuration properties)."""
         settings = self._settings()
-        config: dict[str, str | int] = {
+        config: dict[str, Any] = {
             "bootstrap.servers": self.servers,
             "security.protocol": self.security_protocol,
             "socket.timeout.ms": TIMEOUT_SECONDS * 1000,
             **{name: value for name, value in settings.items() if name in CONNECTION},
             **Tls.of(settings).of_librdkafka(),
         }
-        if self.sasl_mechanism:
+        if self.sasl_mechanism == MSK_IAM:
+            config |= msk.librdkafka_settings(self.servers, self.role_arn)
+        elif self.sasl_mechanism:
             config |= self._sasl(self.sasl_mechanism, settings).of_librdkafka()
         return config
 
@@ -134,7 +143,9 @@ class KafkaConnection(dg.ConfigurableResource):
             **java_settings(settings),
             **Tls.of(settings).of_java(),
         }
-        if self.sasl_mechanism:
+        if self.sasl_mechanism == MSK_IAM:
+            options |= msk.java_settings(self.servers, self.role_arn)
+        elif self.sasl_mechanism:
             options |= self._sasl(self.sasl_mechanism, settings).of_java()
         return {f"kafka.{name}": value for name, value in options.items()}
 
@@ -184,7 +195,7 @@ class KafkaConnection(dg.ConfigurableResource):
 
     def renew_login(self, client: AdminClient | Consumer) -> None:
         """Give a client the login that the secret has now, if it can be read: a rotation deletes the earlier key."""
-        if self.secret and self.sasl_mechanism and self.sasl_mechanism != OAUTHBEARER:
+        if self.secret and self.sasl_mechanism and self.sasl_mechanism not in (OAUTHBEARER, MSK_IAM):
             with suppress(LakehouseError):
                 client.set_sasl_credentials(*self._credentials())
 

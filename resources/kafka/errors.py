@@ -67,7 +67,7 @@ def to_error(error: KafkaException, servers: str, protocol: str = "", reported: 
         # They may pass, because a login that was rotated takes time to be known to all brokers.
         if TOKEN.search(reason):
             problem = f"Kafka at {servers} needs a token, and its provider issued none: {_without_body(reason)}"
-            remedy = "Correct the settings `sasl.oauthbearer.…` of `kafka`"
+            remedy = "Correct the settings `sasl.oauthbearer.…` of `kafka`, or the AWS credentials of AWS_MSK_IAM"
             return TransientError(problem, "The call did not complete", remedy)
         if LOGIN.search(reason):
             problem, remedy = f"refused the login: {reason}", "Correct the API key or user, and its secret"

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-_PACKAGE = "org.apache.kafka.common.security"
+_PACKAGE = "org.apache.kafka.common.security."
 
 
 def jaas_config(mechanism: str, user: str, password: str) -> str:
@@ -14,7 +14,7 @@ def jaas_config(mechanism: str, user: str, password: str) -> str:
         password: Password, or API secret.
     """
     kind = "scram.Scram" if mechanism.startswith("SCRAM") else "plain.Plain"
-    return _entry(f"{kind}LoginModule", {"username": user, "password": password})
+    return _entry(f"{_PACKAGE}{kind}LoginModule", {"username": user, "password": password})
 
 
 def oauth_jaas_config(options: Mapping[str, str]) -> str:
@@ -23,12 +23,24 @@ def oauth_jaas_config(options: Mapping[str, str]) -> str:
     Args:
         options: Options of the login module, such as `clientId` (Kafka, OAuthBearerLoginCallbackHandler).
     """
-    return _entry("oauthbearer.OAuthBearerLoginModule", options)
+    return _entry(f"{_PACKAGE}oauthbearer.OAuthBearerLoginModule", options)
+
+
+def msk_jaas_config(role_arn: str, session_name: str, region: str) -> str:
+    """Return the JAAS configuration of a Java client that logs in to Amazon MSK by IAM.
+
+    Args:
+        role_arn: The role to assume; if empty, the default credentials of the JVM apply.
+        session_name: The name of sessions of the role.
+        region: The region of STS.
+    """
+    options = {"awsRoleArn": role_arn, "awsRoleSessionName": session_name, "awsStsRegion": region}
+    return _entry("software.amazon.msk.auth.iam.IAMLoginModule", options if role_arn else {})
 
 
 def _entry(module: str, options: Mapping[str, str]) -> str:
-    quoted = " ".join(f'{name}="{_jaas_text(value)}"' for name, value in options.items())
-    return f"{_PACKAGE}.{module} required {quoted};"
+    quoted = (f'{name}="{_jaas_text(value)}"' for name, value in options.items())
+    return f"{' '.join([module, 'required', *quoted])};"
 
 
 def _jaas_text(text: str) -> str:

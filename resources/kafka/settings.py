@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from resources.client_settings import ADDRESS, COUNT, FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
 from resources.forms import Form, one_of
+from resources.kafka.msk import MSK_IAM, REMEDY, region_of
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 
@@ -50,7 +51,7 @@ TLS = {
 }
 OAUTHBEARER = "OAUTHBEARER"
 """The mechanism of logins by tokens."""
-MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER)
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", OAUTHBEARER, MSK_IAM)
 OAUTH = {
     "sasl.oauthbearer.client.id": ClientSetting("Id of the client at the provider of tokens."),
     "sasl.oauthbearer.client.secret": ClientSetting("The client's secret.", is_secret=True),
@@ -173,10 +174,17 @@ def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
         missing = [f"'{name}'" for name in REQUIRED if name not in present]
         if missing and not settings.get("secret"):
             yield ("sasl_mechanism",), f"{OAUTHBEARER} needs {' and '.join(missing)} as well. Add each to `settings`"
+    if mechanism in (OAUTHBEARER, MSK_IAM):
         for key in ("api_key", "api_secret"):
             if settings.get(key):
-                yield (key,), f"a user has no effect with `sasl_mechanism: {OAUTHBEARER}`. Remove it"
-    elif isinstance(mechanism, str):
+                yield (key,), f"a user has no effect with `sasl_mechanism: {mechanism}`. Remove it"
+    if mechanism == MSK_IAM:
+        if protocol == "SASL_PLAINTEXT":
+            yield ("security_protocol",), f"{MSK_IAM} needs TLS. Write SASL_SSL"
+        servers = settings.get("bootstrap_servers")
+        if isinstance(servers, str) and servers and region_of(servers) is None:
+            yield ("bootstrap_servers",), f"{MSK_IAM} needs brokers of Amazon MSK. {REMEDY}"
+    if mechanism != OAUTHBEARER and isinstance(mechanism, str):
         for name in clients.keys() & OAUTH.keys():
             problem = f"it has no effect with `sasl_mechanism: {mechanism}`" if mechanism else "it has no effect"
             yield ("settings", name), f"{problem}. Write `sasl_mechanism: {OAUTHBEARER}`, or remove it"

@@ -128,7 +128,7 @@ def test_server_with_another_protocol_is_not_an_outage(monkeypatch: pytest.Monke
             'Failed to acquire SASL OAUTHBEARER token: {"error": "invalid_client", "request": "client_secret=canary"}',
             "Kafka at b:9092 needs a token, and its provider issued none: Failed to acquire SASL OAUTHBEARER token: "
             "invalid_client",
-            "Correct the settings `sasl.oauthbearer.…` of `kafka`",
+            "Correct the settings `sasl.oauthbearer.…` of `kafka`, or the AWS credentials of AWS_MSK_IAM",
         ),
         (
             "b:8081/bootstrap: Receive failed: Invalid response size 1213486160 (0..100000000): increase "
