@@ -6,9 +6,10 @@ import json
 import os
 import uuid
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import NewPartitions
 
@@ -17,6 +18,8 @@ from lakehouse.core.polling import poll
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from resources.kafka.transactions import wait_until_visible
+from resources.spark.servers import Connect
+from spark.engine import SparkEngines
 from tests.simulation.immutable import parsed_once
 from tests.simulation.schedules.schedule import NAMESPACE, Schedule, simulation
 from tests.simulation.systems.memory_files import empty_store
@@ -68,6 +71,7 @@ class Site(Protocol):
     def produce(self, *records: Sent) -> None: ...
     def register_late(self) -> None: ...
     def add_partition(self) -> None: ...
+    def use_compiled_decoder(self) -> None: ...
     def begin(self) -> None: ...
     def end(self, *, commits: bool) -> None: ...
     def retain(self, start: int) -> None: ...
@@ -105,6 +109,9 @@ class MemorySite:
 
     def add_partition(self) -> None:
         self.schedule.source.add_partition()
+
+    def use_compiled_decoder(self) -> None:
+        self.schedule.engine.is_compiled = True
 
     def begin(self) -> None:
         self.schedule.kafka.begin(0)
@@ -173,6 +180,12 @@ class ServerSite:
         self.stream.partitions += 1
         described = lambda: self.clients.kafka.describe([self.topic.name])[self.topic.name]  # noqa: E731 (one line)
         assert poll(lambda: described().partitions == self.stream.partitions, pause=0.1, deadline_seconds=10)
+
+    def use_compiled_decoder(self) -> None:
+        """Require the compiled decoder; skip the test if it is not installed."""
+        pytest.importorskip("lakehouse_native")
+        spark = Connect(remote=self.stream.resources.spark.remote, native="require")
+        self.clients = replace(self.clients, engines=SparkEngines(spark))
 
     def begin(self) -> None:
         settings = {"bootstrap.servers": os.environ["KAFKA_BOOTSTRAP_SERVERS"], "transactional.id": self.topic.name}

@@ -254,6 +254,23 @@ def test_write_commits_to_a_branch(make_site: Any) -> None:
         engine.write(None, replace(target, branch="missing"))
 
 
+def test_other_records_of_files_with_rows_are_decided(make_site: Any) -> None:
+    site = make_site("append")
+    site.use_compiled_decoder()
+    site.produce(Sent("a", 1))
+    run(site)
+    engine, target = site.clients.engine, Target(ref_of(site), "branch", {})
+    decoding = replace(decoding_of(site), reads_header_ids=False)
+    engine.create_branch(target.ref, target.branch)
+    site.produce(Sent("b", 2), Sent("c", GARBAGE), Sent("d", 4, is_late=True))
+    table = site.clients.catalog.iceberg().load_table((site.namespace, site.topic.table))
+    files = engine.row_files(letter_batch(site, 1, 4), decoding, table, lambda: None)
+    assert files.rows == sum(file.record_count for file in files.files) == 1
+    others = engine.decide(files.others, decoding)
+    assert [offset for _, offset, _ in others.first_faults() if offset] == [2, 3]
+    assert engine.write(others, target).counts == Counts(consumed=2, dead_letters=2)
+
+
 def test_branches_begin_at_existing_snapshots(make_site: Any) -> None:
     site = make_site("append")
     site.produce(Sent("a", 1))
