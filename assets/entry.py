@@ -130,3 +130,12 @@ def with_the_asset() -> dg.AutomationCondition:
 def hourly() -> dg.AutomationCondition:
     """Return the condition for checks of streamed tables: one check per commit would cost more than the commit."""
     return AC.cron_tick_passed("17 * * * *").with_label("hourly")
+
+
+@cache
+def hourly_until_passed() -> dg.AutomationCondition:
+    """Return the condition for hourly checks that have passed for good once they pass for the newest materialization.
+
+    Otherwise a table without new records would resume a warehouse every hour.
+    """
+    return (hourly() & ~AC.check_passed()).with_label("hourly_until_passed")

@@ -9,7 +9,7 @@ from typing import Any
 import dagster as dg
 
 from assets.alert_causes import SYSTEM
-from assets.entry import group, hourly, partitions, with_the_asset
+from assets.entry import group, hourly, hourly_until_passed, partitions, with_the_asset
 from assets.run_log import failures_logged
 from lakehouse.config.model import Topic
 from lakehouse.config.sensitive import hide_values
@@ -121,6 +121,14 @@ class CheckDefinition:
     """Whether a failure blocks the assets downstream."""
     by_clock: bool = False
     """Whether the check runs every hour, because its subject changes without a run of the asset."""
+    is_of_snapshot: bool = False
+    """Whether the check has passed for the snapshot once it passes: its subject changes only with the asset."""
+
+
+def _when_due(entry: Topic, check: CheckDefinition) -> dg.AutomationCondition:
+    if check.by_clock or (entry.continuous and not check.is_of_snapshot):
+        return hourly()
+    return hourly_until_passed() if entry.continuous else with_the_asset()
 
 
 def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -> dg.AssetChecksDefinition:
@@ -136,7 +144,7 @@ def asset_checks(entry: Topic, system: str, checks: Sequence[CheckDefinition]) -
             asset=key,
             description=check.description,
             blocking=check.blocking,
-            automation_condition=hourly() if entry.continuous or check.by_clock else with_the_asset(),
+            automation_condition=_when_due(entry, check),
         )
         for check in checks
     ]

@@ -54,16 +54,18 @@ class Build:
 
 
 @contextmanager
-def started(checkout: Path, name: str, stack: Home, variables: Mapping[str, str]) -> Iterator[Build]:
-    """Start a Spark server of a build and a process that uses it, beside the other servers of a running stack.
+def spark_of(checkout: Path, stack: Home, variables: Mapping[str, str]) -> Iterator[tuple[Home, dict[str, str]]]:
+    """Start a Spark server of a build, beside the other servers of a running stack.
 
     Spark's Python workers load the project's decoders, so both builds need a server of their own.
 
     Args:
         checkout: The folder of the build.
-        name: The name of the build, also of the namespaces of its tables.
         stack: The state folder of the stack.
         variables: The variables of the stack's clients.
+
+    Yields:
+        The state folder of the server, and the environment of processes that use it.
     """
     python = python_of(checkout)
     with tempfile.TemporaryDirectory(prefix="lakehouse-") as folder:
@@ -71,7 +73,8 @@ def started(checkout: Path, name: str, stack: Home, variables: Mapping[str, str]
         home.folder("")
         # Spark reads S3 with the stack's credentials.
         (home.path / "secrets").symlink_to(stack.path / "secrets")
-        environment = {**os.environ, "LAKEHOUSE_HOME": str(home.path), "PYTHONUNBUFFERED": "1"}
+        of_build = {"LAKEHOUSE_HOME": str(home.path), "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(checkout)}
+        environment = {**os.environ, **of_build}
 
         def run(*command: str) -> None:
             full = [str(python), "-P", "-m", "lakehouse.cli.main", *command]
@@ -82,28 +85,43 @@ def started(checkout: Path, name: str, stack: Home, variables: Mapping[str, str]
         run("up", "--only", "spark")
         try:
             remote = {"SPARK_REMOTE": f"sc://localhost:{ports.recorded(home)['spark']}"}
-            log = Path(folder, "log")
-            with log.open("w") as errors:
-                process = subprocess.Popen(
-                    [str(python), "-P", str(WORKER)],
-                    cwd=checkout,
-                    env={**environment, **variables, **remote, "LAKEHOUSE_ENV": "local"},
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    text=True,
-                )
-            try:
-                build = Build(name, process, log)
-                loaded = Path(build.ask()["folder"])
-                if loaded != checkout:
-                    sys.exit(f"{python} loads lakehouse from {loaded}. Nothing was measured. Run `make venv` there")
-                yield build
-            finally:
-                _pipe(process.stdin).close()
-                process.wait(timeout=60)
+            yield home, {**environment, **variables, **remote, "LAKEHOUSE_ENV": "local"}
         finally:
             run("down")
+
+
+@contextmanager
+def started(checkout: Path, name: str, stack: Home, variables: Mapping[str, str]) -> Iterator[Build]:
+    """Start a Spark server of a build and a process that ingests with it.
+
+    Args:
+        checkout: The folder of the build.
+        name: The name of the build, also of the namespaces of its tables.
+        stack: The state folder of the stack.
+        variables: The variables of the stack's clients.
+    """
+    python = python_of(checkout)
+    with spark_of(checkout, stack, variables) as (home, environment):
+        log = home.path / "worker.log"
+        with log.open("w") as errors:
+            process = subprocess.Popen(
+                [str(python), "-P", str(WORKER)],
+                cwd=checkout,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+        try:
+            build = Build(name, process, log)
+            loaded = Path(build.ask()["folder"])
+            if loaded != checkout:
+                sys.exit(f"{python} loads lakehouse from {loaded}. Nothing was measured. Run `make venv` there")
+            yield build
+        finally:
+            _pipe(process.stdin).close()
+            process.wait(timeout=60)
 
 
 def _pipe(pipe: Any) -> TextIO:

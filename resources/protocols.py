@@ -75,6 +75,11 @@ class KafkaClient(Protocol):
     def messages(self, topic: str, partition: int, start: int, end: int) -> Iterator[Received]:
         """Yield the committed messages of a range."""
 
+    def wait_for_records(
+        self, ends: Mapping[str, Mapping[int, int]], seconds: float, is_over: Callable[[], bool]
+    ) -> bool:
+        """Return whether a partition has a committed record at or after its end, after waiting for one."""
+
     def producer(self, **config: str | int) -> Producer:
         """Return a producer."""
 

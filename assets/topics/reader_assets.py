@@ -91,7 +91,9 @@ def reader_check(config: Config, topic: Topic, reader: Reader) -> CheckDefinitio
         )
 
     needs = frozenset({"catalog", reader.resource}) | table_resources(config, topic)
-    return CheckDefinition(reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking)
+    return CheckDefinition(
+        reader.check, reader.check_description, needs, compare, blocking=reader.is_blocking, is_of_snapshot=True
+    )
 
 
 AGREE = "engines_agree"
@@ -150,6 +152,7 @@ def engines_check(config: Config, topic: Topic, place: str) -> CheckDefinition:
         description,
         frozenset({"catalog", "spark", *(reader.resource for reader in readers)}) | table_resources(config, topic),
         agree,
+        is_of_snapshot=True,
     )
 
 

@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from lakehouse.pipeline.ingestion import Published
 
 POLL_SECONDS = 0.2
-"""Maximum age of the topics' end offsets."""
+"""Maximum age of the topics' end offsets, unless all tables have them."""
+
+WATCH_SECONDS = 5.0
+"""Maximum age of the end offsets while the stream waits for new records. A topic that was created, deleted or recreated
+is noticed then, and so are records without a message, such as those of aborted transactions."""
 
 FILES_PER_COMPACTION = 100
 """Number of data files added to a table after which small files are merged."""
@@ -132,6 +136,7 @@ class Scheduler:
         self.polled_at: float | None = None
         self.error: Exception | None = None
         """Why a stream with `once` gave up on Kafka."""
+        self._is_watched = False
         self._owns = owns
         self._turns = RoundRobin(topics)
         self._compactions: deque[str] = deque()
@@ -173,7 +178,30 @@ class Scheduler:
 
     def is_poll_due(self, now: float) -> bool:
         """Return whether to read the topics' end offsets; a stream with `once` reads them once."""
-        return self.polled_at is None or (not self.once and now - self.polled_at > POLL_SECONDS)
+        if self.polled_at is None:
+            return True
+        return not (self.once or self._is_watched) and now - self.polled_at > POLL_SECONDS
+
+    @property
+    def is_quiet(self) -> bool:
+        """True if no topic has a turn, needs one, or has a fault."""
+        return self.is_idle and not any(self.states[name].fault or self._is_ready(name) for name in self.topics)
+
+    def begin_watch(self, now: float) -> dict[str, Positions] | None:
+        """Return the end offsets behind which the stream may wait for records, by topic in Kafka; they are read again
+        after `end_watch`. Return None if another thread waits, the offsets are outdated, or a topic needs a turn."""
+        if self.once or self._is_watched or self.is_poll_due(now) or not self.is_quiet:
+            return None
+        self._is_watched = True
+        return {
+            self.topics[name].topic: state.ends or {} for name, state in self.states.items() if self.is_assigned(name)
+        }
+
+    def end_watch(self, *, has_records: bool) -> None:
+        """End the wait for records; if there are some, the end offsets are outdated."""
+        self._is_watched = False
+        if has_records:
+            self.polled_at = -math.inf
 
     def is_assigned(self, name: str) -> bool:
         """Return whether this stream, and no other of its group, serves a topic.

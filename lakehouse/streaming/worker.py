@@ -19,7 +19,7 @@ from lakehouse.pipeline.maintenance import compact_incrementally
 from lakehouse.pipeline.production import produce
 from lakehouse.streaming.pacing import backoff_seconds
 from lakehouse.streaming.progress import Progress
-from lakehouse.streaming.scheduler import POLL_SECONDS, Scheduler
+from lakehouse.streaming.scheduler import POLL_SECONDS, WATCH_SECONDS, Scheduler
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff, TopicRecovered, TopicServed
 from resources.kafka.offsets import readable_offsets
 from resources.protocols import KafkaClient
@@ -105,11 +105,30 @@ class Worker:
         self._clients = None
 
     def _next(self, kafka: KafkaClient) -> str | None:
-        with self._context.lock:
-            if self._scheduler.is_poll_due(time.monotonic()):
-                self._poll(kafka, self._context.topics)
-                self._scheduler.polled_at = time.monotonic()
-            return self._scheduler.acquire(time.monotonic())
+        """Return the next topic to serve; None if none is ready. Wait for new records if no topic needs a turn."""
+        context, scheduler = self._context, self._scheduler
+        while True:
+            with context.lock:
+                if scheduler.is_poll_due(time.monotonic()):
+                    self._poll(kafka, context.topics)
+                    scheduler.polled_at = time.monotonic()
+                name = scheduler.acquire(time.monotonic())
+                ends = scheduler.begin_watch(time.monotonic()) if name is None else None
+            if ends is None or not self._have_records(ends):
+                return name
+
+    def _have_records(self, ends: Mapping[str, Mapping[int, int]]) -> bool:
+        """Return whether topics have records at or after these offsets, after waiting for some."""
+        context, scheduler, has_records = self._context, self._scheduler, False
+        try:
+            # The clients of the stream itself, so that there is one consumer for all workers.
+            has_records = context.clients.kafka.wait_for_records(
+                ends, WATCH_SECONDS, lambda: context.stopping.is_set() or not scheduler.is_quiet
+            )
+        finally:
+            with context.lock:
+                scheduler.end_watch(has_records=has_records)
+        return has_records
 
     def _poll(self, kafka: KafkaClient, names: Iterable[str]) -> None:
         """Store the topics' end offsets and faults. Several entries of lakehouse.yaml may share a Kafka topic."""

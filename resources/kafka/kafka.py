@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from pydantic import PrivateAttr
+
 from lakehouse.core.errors import LakehouseError, TransientError, UnclearState
 from lakehouse.core.polling import poll
 from resources.kafka.connection import KafkaConnection
-from resources.kafka.errors import POLL_SECONDS, TIMEOUT_SECONDS, retry_during_election, suppress_codes
+from resources.kafka.errors import (
+    LOGIN_SECONDS,
+    POLL_SECONDS,
+    TIMEOUT_SECONDS,
+    retry_during_election,
+    suppress_codes,
+)
 from resources.kafka.messages import Headers, Received, received, timestamps
+from resources.kafka.watch import SETTINGS, RecordWatch
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
@@ -42,6 +52,9 @@ class Offsets:
 
 class Kafka(KafkaConnection):
     """A Kafka cluster. Clients log in by SASL or with a certificate, and are anonymous without either."""
+
+    _watch: RecordWatch | None = PrivateAttr(default=None)
+    _watch_renewed_at: float = PrivateAttr(default=0.0)
 
     def cluster_id(self) -> str:
         """Return the cluster's id."""
@@ -187,6 +200,27 @@ class Kafka(KafkaConnection):
         if start < end:
             with self.translate_errors():
                 yield from received(self.consumer("lakehouse-reader"), self.servers, topic, partition, start, end)
+
+    def wait_for_records(
+        self, ends: Mapping[str, Mapping[int, int]], seconds: float, is_over: Callable[[], bool]
+    ) -> bool:
+        """Return whether a partition has a committed record at or after its end, after waiting for one.
+
+        An error ends the wait; the next request to the cluster reports its reason. Only one thread may wait.
+
+        Args:
+            ends: End offsets by topic and partition.
+            seconds: The maximum time to wait.
+            is_over: Ends the wait early; called several times a second.
+        """
+        if self._watch is None:
+            self._watch = RecordWatch(self.consumer("lakehouse-watch", settings=SETTINGS))
+            self._watch_renewed_at = time.monotonic()
+        elif time.monotonic() - self._watch_renewed_at > LOGIN_SECONDS:
+            self._watch_renewed_at = time.monotonic()
+            self.renew_login(self._watch.consumer)
+        with self.translate_errors():
+            return self._watch.wait(ends, seconds, is_over)
 
     @staticmethod
     def enqueue(

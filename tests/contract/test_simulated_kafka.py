@@ -263,6 +263,32 @@ def test_group_members_divide_partitions(
     with_topic(scenario)
 
 
+def test_wait_for_records_ends_at_a_committed_record(log: Log) -> None:
+    def has_records(end: int, seconds: float) -> bool:
+        results: list[bool] = []
+
+        def scenario(client: Any, topic: str) -> None:
+            results.append(client.wait_for_records({topic: {0: end}}, seconds, lambda: False))
+
+        if isinstance(log, MemoryLog):
+            cluster = MemoryCluster(log.world, {})
+            cluster.topics[log.topic] = log.client
+            in_world(cluster, log.world, scenario)
+        else:
+            scenario(log.client, log.topic)
+        return results[0]
+
+    log.produce(2)
+    assert has_records(0, 30) and has_records(1, 30)
+    assert not has_records(2, 1)
+    for commits in (False, True):
+        log.begin()
+        log.produce(1)
+        assert not has_records(2, 1)
+        log.end(commits=commits)
+        assert has_records(2, 30 if commits else 1) is commits
+
+
 def test_missing_topic_error_names_the_topic(log: Log) -> None:
     error = log.client.missing_topic_error("absent")
     assert isinstance(error, LakehouseError)

@@ -1,9 +1,11 @@
 """Automation conditions, tick by tick: no update is lost, and no failure is retried forever."""
 
+from datetime import UTC, datetime
+
 import dagster as dg
 import pytest
 
-from assets.entry import on_upstream_change, when_missing, with_the_asset
+from assets.entry import hourly_until_passed, on_upstream_change, when_missing, with_the_asset
 
 SYSTEMS = ("kafka", "iceberg", "glue", "snowflake", "ledger")
 KAFKA, ICEBERG, GLUE, SNOWFLAKE, LEDGER = (dg.AssetKey(["t", system]) for system in SYSTEMS)
@@ -147,3 +149,31 @@ def test_blocking_check_run_with_asset_does_not_block_chain():
         requested = ticks.tick()
         assert SNOWFLAKE in requested
         ticks.run(requested)
+
+
+def test_hourly_check_is_not_repeated_for_an_idle_table():
+    verdicts = [True, False, True]
+
+    @dg.asset
+    def table(): ...
+
+    @dg.asset_check(asset=table, name="counts", automation_condition=hourly_until_passed())
+    def counts():
+        return dg.AssetCheckResult(passed=verdicts.pop(0))
+
+    check, cursor = dg.AssetCheckKey(table.key, "counts"), None
+    job = dg.define_asset_job("check", dg.AssetSelection.checks(check))
+    defs = dg.Definitions([table], asset_checks=[counts], jobs=[job])
+    requested = []
+    with dg.DagsterInstance.ephemeral() as instance:
+        for hour, has_records in enumerate([True, False, False, True, False, False, False]):
+            if has_records:
+                instance.report_runless_asset_event(dg.AssetMaterialization(table.key))
+            at = datetime(2026, 7, 1, hour, 20, tzinfo=UTC)
+            result = dg.evaluate_automation_conditions(defs, instance, cursor=cursor, evaluation_time=at)
+            cursor = result.cursor
+            if result.total_requested:
+                requested.append(hour)
+                defs.resolve_job_def("check").execute_in_process(instance=instance)
+    # The first tick has no earlier one. The check of hour 3 fails, and is repeated.
+    assert requested == [1, 3, 4]

@@ -126,6 +126,39 @@ def test_once_reads_ends_only_once():
         assert stream.is_poll_due(6.0) is not once
 
 
+def test_watch_waits_until_tables_have_the_ends():
+    stream = scheduler(topic("a"), topic("b"))
+    assert stream.begin_watch(0.0) is None
+    for name in "ab":
+        stream.set_ends(name, "id", {0: 5}, 0.0)
+    stream.polled_at = 0.0
+    assert stream.begin_watch(0.0) is None
+    for name in "ab":
+        serve(stream, name, {0: 5}, 0.0)
+    assert stream.begin_watch(10.0) is None  # the ends are outdated
+    stream.polled_at = 10.0
+    assert stream.begin_watch(10.0) == {"a": {0: 5}, "b": {0: 5}}
+    assert stream.begin_watch(10.0) is None  # one thread waits
+    assert not stream.is_poll_due(99.0)
+    stream.end_watch(has_records=False)
+    assert not stream.is_poll_due(10.1) and stream.is_poll_due(11.0)
+    assert stream.begin_watch(10.1)
+    stream.end_watch(has_records=True)
+    assert stream.is_poll_due(10.1)
+
+
+def test_watch_needs_no_fault_and_topics_of_this_stream():
+    stream = scheduler(topic("a"), topic("b"), owns=lambda topic, partitions: topic == "a")
+    for name in "ab":
+        stream.set_ends(name, "id", {0: 0}, 0.0)
+    serve(stream, "a", {0: 0}, 0.0)
+    stream.polled_at = 10.0
+    assert stream.begin_watch(10.0) == {"a": {0: 0}}
+    stream.end_watch(has_records=False)
+    stream.set_fault("b", WRONG)
+    assert stream.begin_watch(10.0) is None
+
+
 def test_take_unreadable_topic_is_served_once_readable():
     stream = scheduler(topic("a"))
     stream.set_fault("a", WRONG)

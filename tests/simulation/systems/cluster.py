@@ -92,6 +92,18 @@ class MemoryCluster:
         """Return the timestamp of the first record at or after each position."""
         return self._topic(topic).oldest_timestamp(topic, positions, ends)
 
+    def wait_for_records(
+        self, ends: Mapping[str, Mapping[int, int]], seconds: float, is_over: Callable[[], bool]
+    ) -> bool:
+        """Return whether a partition has a committed record at or after its end, after waiting for one."""
+
+        def has_records() -> bool:
+            parts = ((self.topics[name].log.get(p), end) for name, of in ends.items() for p, end in of.items())
+            return any(end <= offset < part.stable_end for part, end in parts if part for offset in part.records)
+
+        self._world.wait(lambda: is_over() or has_records(), seconds)
+        return has_records()
+
     def missing_topic_error(self, topic: str) -> LakehouseError:
         """Return the error for a topic that does not exist."""
         return self.topics[topic].missing_topic_error(topic)

@@ -89,6 +89,7 @@ class MemoryKafka:
     renew_login: Any
     topic_setting: Any
     translate_errors: Any
+    wait_for_records: Any
 
     def __init__(self, world: World, topic: str, partitions: int):
         self._world, self.topic, self._number = world, topic, 0
