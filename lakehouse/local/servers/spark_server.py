@@ -41,9 +41,17 @@ SETTINGS = MappingProxyType(
 )
 """Settings that lakehouse needs on any Spark Connect server (docs/clusters.md). Each session sets its catalogs."""
 
-# Decoding and writing produce much garbage. With a heap as small as that of an idle server, an append takes a third
-# longer (docs/performance.md).
-_ROOM = ("-Xmn600m", "-XX:MinHeapFreeRatio=30", "-XX:MaxHeapFreeRatio=50")
+# Decoding and writing produce much garbage, for which the heap grows; at rest, it is returned to the system. The serial
+# collector does not return its young generation (docs/performance.md).
+_MEMORY = (
+    "-XX:-UseSerialGC",
+    "-XX:+UseG1GC",
+    "-XX:MinHeapFreeRatio=30",
+    "-XX:MaxHeapFreeRatio=50",
+    # Milliseconds without a collection, as at rest, after which the whole heap is collected.
+    "-XX:G1PeriodicGCInterval=120000",
+    "-XX:-G1PeriodicGCInvokesConcurrent",
+)
 
 # Packages that Spark accesses by reflection: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
 _OPENED = (
@@ -98,7 +106,7 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
     command = spark_java(
         "org.apache.spark.sql.connect.service.SparkConnectServer",
         options=(
-            *_ROOM,
+            *_MEMORY,
             f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}",
             *AVRO_LIMITS,
             *(f"-D{name}={value}" for name, value in {**embedded, **SETTINGS, **settings}.items()),
@@ -114,7 +122,8 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         folder=folder,
         address=context.environment["SPARK_REMOTE"],
         ready=lambda: _ready(port),
-        env={**context.environment, **spark_environment()},
+        # Otherwise each thread of the C library may keep its own free memory.
+        env={**context.environment, **spark_environment(), "MALLOC_ARENA_MAX": "2"},
         inherits=lambda: (*for_transforms(), *CATALOG_LOGINS),
         ports={"spark": port},
     )
