@@ -64,6 +64,11 @@ class CatalogSettings(dg.ConfigurableResource):
     scope: str | None = Field(
         None, description="For `rest`: the OAuth scope, such as `PRINCIPAL_ROLE:ALL` for Polaris. Default: `catalog`."
     )
+    sigv4: str | None = Field(
+        None,
+        description="For `rest`, in place of `credential`: the name for which requests are signed with AWS Signature "
+        "Version 4, in `region`: `glue`, `s3tables`, or `execute-api` (API Gateway).",
+    )
     prefix: str | None = Field(
         None, description="For `rest`: the part of paths after `/v1`, if the server's configuration does not name it."
     )

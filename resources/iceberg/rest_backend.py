@@ -69,6 +69,9 @@ class RestBackend(CatalogBackend):
             settings |= {"credential": f"env:{CREDENTIAL_VARIABLE}", "oauth2-server-uri": token_uri(catalog)} | renewal
         elif catalog.token:
             settings |= {"token": f"env:{TOKEN_VARIABLE}", "token-refresh-enabled": "false"}
+        elif catalog.sigv4:
+            # By default, Iceberg also logs in by OAuth.
+            settings |= {"rest.auth.sigv4.delegate-auth-type": "none"}
         return settings | _common(catalog)
 
     def issues_credentials(self, catalog: CatalogSettings) -> bool:
@@ -115,11 +118,16 @@ class RestBackend(CatalogBackend):
 
 def _common(catalog: CatalogSettings) -> dict[str, str]:
     """Return the properties that pyiceberg and Spark have in common."""
-    headers = {f"header.{name}": value for name, value in headers_of(catalog.headers or "").items()}
-    prefix = {"prefix": catalog.prefix} if catalog.prefix else {}
+    common = {"uri": (catalog.uri or "").rstrip("/")}
+    common |= {f"header.{name}": value for name, value in headers_of(catalog.headers or "").items()}
+    if catalog.prefix:
+        common["prefix"] = catalog.prefix
     if catalog.access_delegation == VENDED:
-        headers[f"header.{DELEGATION_HEADER}"] = VENDED
-    return {"uri": (catalog.uri or "").rstrip("/")} | prefix | headers
+        common[f"header.{DELEGATION_HEADER}"] = VENDED
+    if catalog.sigv4:
+        common |= {"rest.sigv4-enabled": "true", "rest.signing-name": catalog.sigv4}
+        common["rest.signing-region"] = catalog.region or ""
+    return common
 
 
 def token_uri(catalog: CatalogSettings) -> str:

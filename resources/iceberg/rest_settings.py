@@ -11,7 +11,7 @@ import dagster as dg
 from lakehouse.config.environment import EnvRef
 from lakehouse.core.text import did_you_mean
 
-REST_KEYS = ("credential", "token", "oauth2_server_uri", "scope", "prefix", "headers", "access_delegation")
+REST_KEYS = ("credential", "token", "oauth2_server_uri", "scope", "sigv4", "prefix", "headers", "access_delegation")
 """Keys of `catalog` for `type: rest`."""
 
 NONE, VENDED = "none", "vended-credentials"
@@ -21,6 +21,8 @@ SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie")
 OWN_HEADERS = ("x-iceberg-access-delegation", "content-type", "user-agent", "x-client-version", "idempotency-key")
 """Headers that the clients set themselves."""
 
+_ROLES = ("role_arn", "maintenance_role_arn", "reader_role_arn")
+_SIGNING_NAME = re.compile(r"[a-z0-9-]+", re.ASCII)
 _HEADER = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 
 
@@ -56,16 +58,33 @@ def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
             yield key, "it has no effect without `credential`. Add that, or remove this key"
     if credential and not _is_reference(credential) and not all(str(credential).partition(":")):
         yield "credential", "the client has no id or no secret. Write `id:secret` into the variable"
+    if settings.get("sigv4"):
+        yield from _signing_faults(settings)
     delegation = settings.get("access_delegation") or NONE
     if not _is_reference(delegation) and delegation not in (NONE, VENDED):
         hint = did_you_mean(str(delegation), (NONE, VENDED))
         yield "access_delegation", f"unknown value '{delegation}'.{hint} Known values: {NONE}, {VENDED}"
     if delegation == VENDED:
-        for key in ("role_arn", "maintenance_role_arn", "reader_role_arn"):
+        for key in _ROLES:
             if settings.get(key):
                 yield key, f"with `access_delegation: {VENDED}`, the catalog issues the credentials. Remove it"
     if not _is_reference(settings.get("headers")):
         yield from (("headers", fault) for fault in _header_faults(str(settings.get("headers") or "")))
+
+
+def _signing_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
+    for key in ("credential", "token"):
+        if settings.get(key):
+            yield key, "`sigv4` signs requests in place of a login. Remove one of them"
+    for key in _ROLES:
+        if settings.get(key):
+            # Iceberg's signer in Spark assumes no role (org.apache.iceberg.aws.AwsProperties, restCredentialsProvider).
+            yield key, "Spark signs requests with the credentials of its environment, and not as a role. Remove it"
+    if not settings.get("region"):
+        yield "sigv4", "requests are signed for a region. Add `region`"
+    name = settings["sigv4"]
+    if not _is_reference(name) and not _SIGNING_NAME.fullmatch(str(name)):
+        yield "sigv4", "not the signing name of a service. Write glue, s3tables or execute-api"
 
 
 def _header_faults(text: str) -> Iterator[str]:

@@ -2,14 +2,18 @@
 
 import json
 import logging
+from dataclasses import replace
 
 import dagster as dg
 import pytest
+from botocore.credentials import Credentials
 
 from lakehouse.core.errors import LakehouseError, RequestRejected, TransientError, Unreachable
 from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
+from tests.support.clouds.rest.signed import signature_fault
 from tests.support.servers.listener import Listener
+from tests.support.servers.proxy import Request
 
 CONFIG = (200, '{"defaults": {}, "overrides": {}}', {})
 TABLE = TableRef("shop", "orders")
@@ -52,6 +56,25 @@ def test_settings_of_spark_contain_no_login():
     for settings in (with_credential, with_token):
         assert settings[f"{of}.uri"] == "https://polaris.example/api/catalog"
         assert (settings[f"{of}.type"], settings[f"{of}.warehouse"]) == ("rest", "lake")
+
+
+def test_request_is_signed_for_the_declared_service(server, monkeypatch):
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    monkeypatch.delenv("AWS_SESSION_TOKEN", raising=False)
+    server.responses.extend([CONFIG, refused(404, "no table", "NoSuchTableException")])
+    catalog = connect(server, sigv4="s3tables", region="eu-west-1")
+
+    assert catalog.load(TABLE) is None
+
+    keys = Credentials("AKIDEXAMPLE", "hidden")
+    for received in server.received:
+        request = Request("GET", received.path, list(received.headers.items()), received.body)
+        assert signature_fault(request, keys, "s3tables", "eu-west-1") == ""
+        assert "does not match" in signature_fault(replace(request, body=b"{}"), keys, "s3tables", "eu-west-1")
+    settings = catalog.spark_settings()
+    assert settings["spark.sql.catalog.lake.rest.signing-name"] == "s3tables"
+    assert "hidden" not in repr((settings, catalog.iceberg().properties))
 
 
 def test_settings_of_variables_are_validated_once_known(monkeypatch):
