@@ -76,6 +76,8 @@ REST = (
     "tests/integration/test_exactly_once.py",
     "tests/integration/test_external_maintenance.py",
     "tests/integration/test_log_format.py",
+    "tests/integration/test_move_to_rest.py",
+    "tests/integration/test_rest_signatures.py",
     "tests/integration/test_rest_vending.py",
     "tests/integration/test_shared_cluster.py",
     "tests/integration/test_stalled_spark.py",

@@ -40,6 +40,7 @@ COMMANDS = {
     "resume": ("commands.tables:resume", "Set the offsets from which ingestion continues."),
     "bookmark": ("commands.tables:bookmark", "Set the records from which a derived topic continues."),
     "maintain": ("commands.tables:maintain", "Compact, expire and clean up tables."),
+    "move": ("commands.moving:move", "Move the tables to a REST catalog."),
     "validate": ("commands.checking:validate", "Validate the configuration offline."),
     "plan": ("commands.checking:plan", "Show the effect of a new schema on a topic's table."),
     "dry-run": ("commands.checking:dry_run", "Ingest and check a sample of new records without publishing it."),
@@ -49,7 +50,7 @@ COMMANDS = {
 """The function of each command, and its line in `lakehouse --help`."""
 
 CHANGING = frozenset(
-    {"demo", "up", "down", "stream", "pause", "unpause", "redrive", "replay", "resume", "bookmark", "maintain"}
+    {"demo", "up", "down", "stream", "pause", "unpause", "redrive", "replay", "resume", "bookmark", "maintain", "move"}
 )
 """Commands that change a stack or tables. They print which configuration they use unless it is obvious."""
 

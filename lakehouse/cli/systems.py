@@ -12,7 +12,8 @@ from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import configured
-from resources.build import build_resources, require_variables
+from resources.build import build_resources, lazy_resource, require_variables
+from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka
 from resources.protocols import Resources, resource_of
 
@@ -24,15 +25,34 @@ def open_clients(config: Config) -> Iterator[Resources]:
     Raises:
         ConfigError: The environment is incomplete.
     """
-    if environment_name() == "local":
-        from lakehouse.local.client_environment import environment
-
-        os.environ.update(environment())
+    _prepare(environment_name())
     configured(config)
     declared = build_resources(config, environment_name())
     require_variables(config, environment_name())
     with dg.build_resources(declared) as resources:
         yield resources
+
+
+def _prepare(environment: str) -> None:
+    """Set the variables of the embedded stack if an environment is that one."""
+    if environment == "local":
+        from lakehouse.local.client_environment import environment as variables
+
+        os.environ.update(variables())
+
+
+def catalog_of_environment(config: Config, environment: str) -> Catalog:
+    """Return the catalog of any environment.
+
+    Raises:
+        ConfigError: The environment is not declared, or has no catalog.
+    """
+    _prepare(environment)
+    build_resources(config, environment)
+    create = lazy_resource(config, environment, "catalog")
+    assert create is not None  # a required system
+    catalog: Catalog = create()
+    return catalog
 
 
 def kafka_topics(config: Config, resources: Resources) -> list[str]:

@@ -45,6 +45,7 @@ SUCCESSOR = "lakehouse.successor"
 OLD_SUCCESSOR = "lakehouse.continued-in"
 FIRST_TABLE = "lakehouse.first-table"
 IDENTITY = "lakehouse.identity"
+MOVED = "lakehouse.moved"
 NAMESPACE_IDENTITY = "lakehouse.namespace-identity"
 GLUE_LOCATION = "lakehouse.metadata_location"
 
@@ -215,6 +216,13 @@ NAMES: Sequence[StoredName] = (
         "of different environments and projects on one Kafka cluster",
         writers=("resources/iceberg/catalog.py", "resources/iceberg/commits.py"),
         readers=("resources/iceberg/bookmarked_table.py",),
+    ),
+    StoredName(
+        MOVED,
+        "table property",
+        "Of a marker in place of a table that was moved to another catalog: JSON with its UUID and last metadata file, "
+        "both environments, the address of the new catalog, the time and the user",
+        writers=("resources/iceberg/moved_table.py",),
     ),
     StoredName(
         NAMESPACE_IDENTITY,

@@ -36,6 +36,7 @@ from resources.iceberg.commits import (
     require_format,
     unknown_outcome,
 )
+from resources.iceberg.moved_table import require_not_moved
 from resources.iceberg.snapshots import history, with_counts
 from resources.iceberg.table_chain import TableChain, successor
 
@@ -143,6 +144,17 @@ class Catalog(CatalogSettings):
         """Return the current state of a table, or None if it does not exist.
 
         Raises:
+            UnclearState: The table was moved to another catalog, or Glue has an object of that name that is not an
+                Iceberg table.
+        """
+        if table := self.entry(ref):
+            require_not_moved(table, self.address)
+        return table
+
+    def entry(self, ref: TableRef) -> Table | None:
+        """Return what the catalog has under a name: a table, or the marker of one that was moved. None if nothing.
+
+        Raises:
             UnclearState: Glue has an object of that name that is not an Iceberg table.
         """
         from pyiceberg.exceptions import NoSuchTableError
@@ -177,9 +189,11 @@ class Catalog(CatalogSettings):
 
         Raises:
             CommitConflict: It was dropped, or another table has its name now.
+            UnclearState: It was moved to another catalog.
         """
         with self.translate_errors(), detect_conflict(table):
             current = self.iceberg().load_table(table.name())
+        require_not_moved(current, self.address)
         if current.metadata.table_uuid != table.metadata.table_uuid:
             raise dropped_error(".".join(table.name()))
         return current

@@ -200,3 +200,21 @@ class CatalogBackend(ABC):
         if REFUSED.search(cause):
             return RequestRejected("S3", where, f"the request: {cause}", check)
         return Unreachable("S3", where, check, cause)
+
+
+class PointerBackend(CatalogBackend):
+    """A type of catalog that has a pointer to the metadata file of each table, which the clients write."""
+
+    @abstractmethod
+    def point(self, iceberg: IcebergCatalog, ref: TableRef, expected: str, replacement: Table) -> bool:
+        """Let a name refer to another metadata file, if it still refers to the expected one, in one step.
+
+        Args:
+            iceberg: pyiceberg's catalog.
+            ref: The name.
+            expected: The metadata file that it refers to.
+            replacement: The table of the other metadata file.
+
+        Returns:
+            Whether it was changed.
+        """

@@ -20,20 +20,21 @@ from typing import TYPE_CHECKING, Any
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.catalog import MetastoreCatalog
-from pyiceberg.catalog.glue import GlueCatalog
+from pyiceberg.catalog.glue import GlueCatalog, _construct_table_input
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from sqlalchemy import make_url, select
+from sqlalchemy import make_url, select, update
 from sqlalchemy.exc import ArgumentError, DatabaseError, OperationalError
 from sqlalchemy.orm import Session
 
 from lakehouse.core.errors import ClockSkew, ConfigError, LakehouseError, Unreachable
 from lakehouse.core.registry import by_name, implementations
+from lakehouse.core.tables.naming import TableRef
 from resources.aws.clients import botocore_session, glue_error, translate_permanent_errors
-from resources.aws.glue import iceberg_parameters
+from resources.aws.glue import STALE, iceberg_parameters
 from resources.forms import Form
-from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
+from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings, PointerBackend
 from resources.iceberg.commits import MAX_SKEW_SECONDS, format_utc, now_ms
 from resources.iceberg.rest_backend import RestBackend
 
@@ -46,7 +47,7 @@ POSTGRESQL_PORT = 5432
 IN_S3 = Form(r"(s3[an]?|file)://\S+", "a folder in S3", "s3://BUCKET/FOLDER")
 
 
-class SqlBackend(CatalogBackend):
+class SqlBackend(PointerBackend):
     """Iceberg tables whose current metadata files are listed in a database."""
 
     name = "sql"
@@ -97,6 +98,17 @@ class SqlBackend(CatalogBackend):
         with Session(iceberg.engine) as session:
             return {f"{owner}.{name}": file or "" for owner, name, file in session.execute(query)}
 
+    def point(self, iceberg: IcebergCatalog, ref: TableRef, expected: str, replacement: Table) -> bool:
+        assert isinstance(iceberg, SqlCatalog)
+        namespace, name = ref.identifier
+        row = {"catalog_name": iceberg.name, "table_namespace": namespace, "table_name": name}
+        files = {"metadata_location": replacement.metadata_location, "previous_metadata_location": expected}
+        statement = update(IcebergTables).filter_by(**row, metadata_location=expected).values(**files)
+        with Session(iceberg.engine) as session:
+            changed = session.connection().execute(statement).rowcount
+            session.commit()
+        return changed == 1
+
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         if not isinstance(error, OperationalError):
             return super().to_error(error, catalog)
@@ -123,7 +135,7 @@ TIMEOUT_SECONDS, RETRIES = 10, 2
 """Limits for sensors: Dagster ends a tick after 60 seconds."""
 
 
-class GlueBackend(CatalogBackend):
+class GlueBackend(PointerBackend):
     """The AWS Glue Data Catalog."""
 
     name = "glue"
@@ -155,6 +167,25 @@ class GlueBackend(CatalogBackend):
         tables = [table for page in pages for table in page["TableList"]]
         files = {table["Name"]: table.get("Parameters", {}).get("metadata_location") for table in tables}
         return {f"{namespace}.{name}": file for name, file in files.items() if file}
+
+    def point(self, iceberg: IcebergCatalog, ref: TableRef, expected: str, replacement: Table) -> bool:
+        assert isinstance(iceberg, GlueCatalog)
+        database, name = ref.identifier
+        entry = iceberg.glue.get_table(DatabaseName=database, Name=name)["Table"]
+        if iceberg_parameters(entry, f"{database}.{name}")["metadata_location"] != expected:
+            return False
+        table = _construct_table_input(
+            name, replacement.metadata_location, {}, replacement.metadata, entry, prev_metadata_location=expected
+        )
+        try:
+            iceberg.glue.update_table(
+                DatabaseName=database, TableInput=table, VersionId=entry["VersionId"], SkipArchive=True
+            )
+        except ClientError as error:
+            if error.response["Error"]["Code"] in STALE:
+                return False
+            raise
+        return True
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         if isinstance(error, ClientError | BotoCoreError):

@@ -75,6 +75,17 @@ def pause(catalog: Catalog, namespace: str, topic: TopicSettings, reason: str) -
     return new
 
 
+def copy_pauses(catalog: Catalog, target: Catalog, namespace: str) -> None:
+    """Pause the topics that are paused in a catalog in another catalog, too."""
+    current, copied = pauses(catalog, namespace), pauses(target, namespace)
+    missing = {PAUSE_PREFIX + table: pause_ for table, pause_ in current.items() if table not in copied}
+    with target.translate_errors():
+        target.ensure_namespace(namespace)
+        if missing:
+            updates = {name: json.dumps(asdict(pause_), ensure_ascii=False) for name, pause_ in missing.items()}
+            target.iceberg().update_namespace_properties(namespace, updates=updates)
+
+
 def unpause(catalog: Catalog, namespace: str, table: str) -> bool:
     """End the pause of the topic of a table and return whether it was paused."""
     if table not in pauses(catalog, namespace):

@@ -41,6 +41,7 @@ AWAY: dict[str, tuple[list[str], int, str]] = {
     "ledger": (["orders"], 2, "Table shop.orders does not exist in the catalog sqlite:///"),
     "maintain": (["orders"], 0, ""),
     "metrics": ([], 1, "Kafka does not answer at 127.0.0.1:1"),
+    "move": (["--from", "here"], 1, "Environment 'here' is the one to which the tables are moved"),
     "pause": (["orders"], 0, "Resume with `lakehouse unpause orders`"),
     "plan": (["orders"], 2, "The schema registry does not answer at http://127.0.0.1:1"),
     "query": (["SELECT 1", "--engine", "snowflake"], 1, "Snowflake"),
