@@ -169,6 +169,34 @@ def run_acceptance_checks(config: Config, topics: Sequence[Topic], resources: Re
             yield Outcome(asset, check, verdicts.get(decision.action, "warned"), message)
 
 
+def run_size_checks(config: Config, topics: Sequence[Topic], resources: Resources) -> Iterator[Outcome]:
+    """Compare the size of each table's metadata file with the limit of its catalog."""
+    # It loads pyiceberg, which the other checks do not need.
+    from lakehouse.pipeline.maintenance import is_large, metadata_bytes
+    from lakehouse.pipeline.metadata_limit import exceeds
+
+    for topic in (topic for topic in topics if topic.is_ingested):
+        asset, check, catalog = f"{topic.name}/iceberg", "metadata_size", resources.catalog
+        try:
+            with catalog.translate_errors():
+                _, table = catalog.chain(topic.table_in(config.namespace)).newest
+                if table is None:
+                    continue
+                size, limit = metadata_bytes(table), catalog.metadata_limit
+        except Exception as error:
+            yield Outcome(asset, check, "error", logged_reason(f"The metadata of {asset} could not be measured", error))
+            continue
+        message = f"the metadata file has {size / 1e6:.1f} MB"
+        if limit and exceeds(size, limit):
+            message += f", and the catalog refuses more than {limit / 1e6:.0f} MB, so no batch begins"
+            yield Outcome(asset, check, "failed", message)
+        elif is_large(size):
+            message += f". Run `lakehouse maintain {topic.name}`, or lower `retention.snapshots`"
+            yield Outcome(asset, check, "warned", message)
+        else:
+            yield Outcome(asset, check, "passed", message)
+
+
 def as_outcomes(asset: str, results: Sequence[CheckResult]) -> Iterator[Outcome]:
     """Yield the results of an audit as outcomes."""
     for result in results:

@@ -167,7 +167,6 @@ class TableMetrics(Collector):
                 return
             for part, number in vars(size(table)).items():
                 yield f"table_{part}", (name,), number
-            yield "table_metadata_bytes", (name,), len(table.io.new_input(table.metadata_location))
             for _, milliseconds in commits(table)[:1]:
                 yield "table_last_commit_timestamp_seconds", (name,), milliseconds / 1000
             letters = catalog.load(ref.dead_letters)

@@ -25,6 +25,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.phase_clock import PhaseClock
 from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, no_report
 from lakehouse.pipeline.engine_values import JobFailed
+from lakehouse.pipeline.metadata_limit import keep_within_limit
 from lakehouse.pipeline.schemas import header_ids, schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import resolve_schemas
 from lakehouse.pipeline.schemas.schema_decision import decide_schema
@@ -82,6 +83,7 @@ def ingest(
         CommitConflict: Other writers kept publishing first.
         Paused: The topic is paused.
         SchemaError: The schema cannot become the table's columns.
+        TransientError: The table's metadata is near the limit of its catalog.
         UnclearState: The stored offsets do not match the topic.
         Unreachable: A system does not answer.
         Yielded: A command waits to publish in the table, and `refusals` is given; else the batch waits for it.
@@ -102,6 +104,8 @@ def ingest(
             if refusals is not None:
                 require_unreserved(topic.name, table)
             await_unreserved(clients.catalog, ref)
+            continue
+        if keep_within_limit(topic, ref, table, clients, clients.catalog.metadata_limit):
             continue
         log = read_log(clients.kafka, topic.topic)
         end = end or log.end

@@ -37,6 +37,13 @@ MAX_PUBLICATIONS = 500
 """Number of publications kept in a streamed table, about 1 MB of metadata, unless a reader may still need older
 ones."""
 
+LARGE_METADATA = 8_000_000
+"""Bytes of a metadata file from which maintenance expires snapshots by number as well, as the alert rule
+LakehouseMetadataLarge has it. AWS Glue refuses tables with more than 20 MB (docs/catalogs.md)."""
+
+MIN_PUBLICATIONS = 10
+"""Least number of publications that are kept then, however large each one's part of the metadata is."""
+
 FORGOTTEN_AT_ONCE = 100
 """Minimum number of snapshots to expire: an expiry takes seconds, so fewer are not worth one."""
 
@@ -51,6 +58,7 @@ class Size:
         delete_files: The number of delete files.
         manifests: The number of manifests of the current snapshot.
         snapshots: The number of snapshots.
+        metadata_bytes: The size of the metadata file in bytes.
     """
 
     data_files: int
@@ -58,6 +66,7 @@ class Size:
     delete_files: int
     manifests: int
     snapshots: int
+    metadata_bytes: int
 
 
 @dataclass(frozen=True)
@@ -133,7 +142,18 @@ def size(table: "Table") -> Size:
         delete_files=int(summary.get("total-delete-files", 0)),
         manifests=len(snapshot.manifests(table.io)),
         snapshots=len(table.metadata.snapshots),
+        metadata_bytes=metadata_bytes(table),
     )
+
+
+def metadata_bytes(table: Table) -> int:
+    """Return the size of a table's metadata file in bytes."""
+    return len(table.io.new_input(table.metadata_location))
+
+
+def is_large(size: int) -> bool:
+    """Return whether the size of a metadata file in bytes requires that snapshots expire by number."""
+    return size > LARGE_METADATA
 
 
 def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orphan_age: timedelta) -> Iterator[str]:
@@ -169,6 +189,9 @@ def _steps(topic: Topic, ref: TableRef, catalog: Catalog, work: Maintenance, orp
     ):
         deleted = work.expire(ref, oldest, newest)
         yield f"expired snapshots, and deleted {deleted} data files that only they had"
+    table = loaded()
+    if is_large(size_of_file := metadata_bytes(table)) and (old := expire_by_number(topic, ref, table, work)):
+        yield f"expired {old} snapshots by number, because the metadata file had {size_of_file / 1e6:.1f} MB"
     if others := _tables_within(table, catalog):
         yield f"kept orphaned files, because {', '.join(others)} has files in the same folder ({table.location()})"
     elif removed := work.remove_orphans(catalog.cleaning, ref, now - orphan_age):
@@ -185,8 +208,37 @@ def _tables_within(table: Table, catalog: Catalog) -> list[str]:
     return sorted(name for name, file in others.items() if file.startswith(f"{table.location()}/"))
 
 
+def expire_by_number(topic: Topic, ref: TableRef, table: Table, work: Maintenance) -> int:
+    """Expire the older snapshots of a table, except those that fresh readers may need.
+
+    The newest 500 publications are kept, or as many as half of `LARGE_METADATA` describes.
+
+    Args:
+        topic: The topic.
+        ref: The name of the table.
+        table: The table as just loaded.
+        work: The engine.
+
+    Returns:
+        The number of expired snapshots; 0 if there were too few to be worth an expiry.
+    """
+    published = commits(table)
+    average = metadata_bytes(table) / max(1, len(published))
+    number = max(min(MAX_PUBLICATIONS, MIN_PUBLICATIONS), min(MAX_PUBLICATIONS, int(LARGE_METADATA / 2 / average)))
+    oldest = oldest_kept(published, shown(table), datetime.now(UTC), topic.min_snapshot_age, number)
+    old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
+    if old < min(FORGOTTEN_AT_ONCE, number):
+        return 0
+    work.expire(ref, oldest, 1)
+    return old
+
+
 def oldest_kept(
-    published: Sequence[tuple[int, int]], shown: Sequence[tuple[int, int]], now: datetime, needed: timedelta
+    published: Sequence[tuple[int, int]],
+    shown: Sequence[tuple[int, int]],
+    now: datetime,
+    needed: timedelta,
+    number: int = MAX_PUBLICATIONS,
 ) -> datetime:
     """Return the time since which a streamed table keeps its snapshots.
 
@@ -195,8 +247,9 @@ def oldest_kept(
         shown: What main has had; see `snapshots.shown`.
         now: The current time.
         needed: How long readers may need a snapshot.
+        number: The number of publications that are kept, unless readers need more.
     """
-    oldest_times = [milliseconds for _, milliseconds in published[MAX_PUBLICATIONS - 1 : MAX_PUBLICATIONS]]
+    oldest_times = [milliseconds for _, milliseconds in published[number - 1 : number]]
     time_by_count = (
         datetime.fromtimestamp(oldest_times[0] / 1000, UTC) if oldest_times else datetime.fromtimestamp(0, UTC)
     )
@@ -244,10 +297,7 @@ def compact_incrementally(namespace: str, topic: Topic, catalog: Catalog, engine
         if size(table).manifests > MAX_MANIFESTS:
             merged = work.compact(ref, "manifests")
             done.append(f"rewrote {merged.before} manifests into {merged.after}")
-        oldest = oldest_kept(commits(table), shown(table), datetime.now(UTC), topic.min_snapshot_age)
-        old = sum(snapshot.timestamp_ms < oldest.timestamp() * 1000 for snapshot in table.metadata.snapshots)
-        if old >= FORGOTTEN_AT_ONCE:
-            work.expire(ref, oldest, 1)
+        if old := expire_by_number(topic, ref, table, work):
             done.append(f"expired {old} snapshots")
         after = size(published_table(catalog, ref))
         return Maintained(ref.name, before, after, tuple(done), time.monotonic() - began)

@@ -115,6 +115,11 @@ class Catalog(CatalogSettings):
         """Return pyiceberg's file properties."""
         return self.backend.file_io(self)
 
+    @property
+    def metadata_limit(self) -> int | None:
+        """The size in bytes of a metadata file beyond which the catalog refuses a table; None if unlimited."""
+        return self.backend.metadata_limit(self)
+
     def folder(self, table: Table) -> str:
         """Return a folder that contains a table and all others of the catalog."""
         return self.backend.folder(self, table)

@@ -164,6 +164,10 @@ class CatalogBackend(ABC):
         """Return whether a table's files are read with credentials that the catalog issues with the table."""
         return False
 
+    def metadata_limit(self, catalog: CatalogSettings) -> int | None:
+        """Return the size in bytes of a metadata file beyond which the catalog refuses a table; None if unlimited."""
+        return None
+
     def folder(self, catalog: CatalogSettings, table: Table) -> str:
         """Return a folder that contains the table and all others of the catalog."""
         return catalog.warehouse

@@ -43,6 +43,9 @@ CREDENTIAL_VARIABLE, TOKEN_VARIABLE = "ICEBERG_CATALOG_CREDENTIAL", "ICEBERG_CAT
 Spark writes the settings of a session to its event log, so they name the variable instead (Iceberg, EnvironmentUtil).
 """
 
+GLUE_LIMIT = 20_000_000
+"""Bytes of a metadata file (AWS Glue, Considerations and limitations when using AWS Glue Iceberg REST Catalog APIs)."""
+
 NOT_OPENED = re.compile(r"org\.apache\.iceberg\.exceptions\.NotAuthorizedException|No plan for CreateOrReplaceBranch")
 """Words in Spark's errors if its driver cannot open the catalog: Iceberg's planner then has no plan for commands."""
 
@@ -76,6 +79,9 @@ class RestBackend(CatalogBackend):
 
     def issues_credentials(self, catalog: CatalogSettings) -> bool:
         return catalog.access_delegation == VENDED
+
+    def metadata_limit(self, catalog: CatalogSettings) -> int | None:
+        return GLUE_LIMIT if catalog.sigv4 == "glue" else None
 
     def folder(self, catalog: CatalogSettings, table: Table) -> str:
         # The warehouse of most servers is a name, and the server chooses the folder.

@@ -71,6 +71,7 @@ def test_check_reports_pass_warning_and_failure(stream, tmp_path):
     assert verdicts(result) == {(stage, "fresh"): "passed" for stage in stages} | {
         ("iceberg", "ledger"): "passed",
         ("iceberg", "schema_and_settings"): "passed",
+        ("iceberg", "metadata_size"): "passed",
         ("iceberg", "side_known"): "passed",
         ("iceberg", "cheap"): "warned",
         ("glue", "registration_current"): "passed",
@@ -78,7 +79,7 @@ def test_check_reports_pass_warning_and_failure(stream, tmp_path):
         ("snowflake", "engines_agree"): "passed",
     }
     suite = ElementTree.parse(report).getroot()[0]
-    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("10", "0", "0")
+    assert (suite.get("tests"), suite.get("failures"), suite.get("errors")) == ("11", "0", "0")
 
     # Another writer changes a row.
     spark = stream.resources.spark.session(stream.resources.catalog.spark_settings())

@@ -271,6 +271,7 @@ def check(topics: tuple[str, ...], as_json: bool, junit: Path | None) -> None:
             outcomes = [
                 *_asset_checks(declared, names, existing),
                 *check_runner.run_acceptance_checks(declared, selected, resources),
+                *check_runner.run_size_checks(declared, selected, resources),
                 *check_runner.run_declared_checks(declared, selected, resources),
             ]
             for topic, reason in failed_runs(declared, [topic.name for topic in selected]).items():
