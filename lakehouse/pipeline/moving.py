@@ -114,7 +114,9 @@ class Move:
             TransientError: A catalog does not answer. A table may be in neither catalog until the move is repeated.
             UnclearState: As for `plan`; or the new catalog refused a table, which is in the old one as before.
         """
-        self.plan()
+        if all(move.is_registered for move in self.plan()):
+            # Pauses may have ended in the new environment since.
+            return
         report(f"{self.namespace}: copy pauses")
         copy_pauses(self.source.catalog, self.target.catalog, self.namespace)
         for topic in self.topics:
