@@ -44,6 +44,8 @@ def inject_at(stream, nth, kind, **settings):
 
 FAILED = {"kind": "lost response", "status": 500, "body": UNKNOWN}
 GATEWAY = {"kind": "lost response", "status": 504}
+REPEATED = {"kind": "lost response", "status": 409, "body": CONFLICT}
+"""A gateway that repeats a request whose response it has lost: the second one conflicts with the first."""
 OVERLOADED = {"kind": "lost response", "status": 503, "body": BUSY}
 CUT = {"kind": "lost connection"}
 
@@ -54,8 +56,10 @@ CUT = {"kind": "lost connection"}
         pytest.param(BRANCH, FAILED, marks=pytest.mark.long),
         (STAGE, FAILED),
         pytest.param(STAGE, OVERLOADED, marks=pytest.mark.long),
+        (STAGE, REPEATED),
         (STAGE, CUT),
         (PUBLISH, FAILED),
+        (PUBLISH, REPEATED),
         pytest.param(PUBLISH, OVERLOADED, marks=pytest.mark.long),
         pytest.param(PUBLISH, GATEWAY, marks=pytest.mark.long),
         (PUBLISH, CUT),
@@ -64,8 +68,10 @@ CUT = {"kind": "lost connection"}
         "branch 500",
         "stage 500",
         "stage 503",
+        "stage 409",
         "stage cut",
         "publish 500",
+        "publish 409",
         "publish 503",
         "publish 504",
         "publish cut",
