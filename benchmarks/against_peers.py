@@ -6,7 +6,9 @@ It starts a separate stack (Kafka, registry, S3, catalog, Spark) in a temporary 
 other tools, locked by hash. Each contender is warmed up with a small topic and then catches up with a large one: the
 same topic, an equal empty table, and the same catalog and store. The offsets in the rows verify that every record was
 committed exactly once. Freshness is the time until a reader sees a few hundred additional records. The contenders run
-one after another. Results are written to benchmarks/results/.
+one after another. With several rounds, the order rotates, so that not always the same one is first, while the broker's
+files are not in memory yet; the result of a contender is the median of its rounds. Results are written to
+benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import platform
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -53,6 +56,7 @@ def main() -> None:
     """Measure and verify all contenders and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", action="append", help="name of a contender; may be repeated")
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--note", default="", help="remark that is stored with the results")
@@ -62,15 +66,17 @@ def main() -> None:
         local_stack.up(home, SERVERS)
         try:
             os.environ.update(environment(home), LAKEHOUSE_HOME=str(home.path), LAKEHOUSE_ENV="local")
-            results = _all(home, Path(folder), arguments.records, arguments.only)
+            rounds = _all(home, Path(folder), arguments.records, arguments.rounds, arguments.only)
         finally:
             local_stack.down(home)
+    results = [measure.median(each) for each in rounds.values()]
     report = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB, {platform.system()}",
         "note": arguments.note,
         "commit_seconds": COMMIT_SECONDS,
         "results": [result.to_json() for result in results],
+        "rounds": {name: [result.to_json() for result in each] for name, each in rounds.items()},
     }
     arguments.results.mkdir(exist_ok=True)
     (arguments.results / "against_peers.json").write_text(json.dumps(report, indent=2) + "\n")
@@ -78,7 +84,10 @@ def main() -> None:
     show(results)
 
 
-def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list[measure.Result]:
+def _all(
+    home: Home, folder: Path, records: int, rounds: int, only: list[str] | None
+) -> dict[str, list[measure.Result]]:
+    """Return the result of each round by the name of the contender."""
     with open_clients(loader.load()) as resources:
         systems = Clients.of(resources)
         catalog = resources.catalog.iceberg()
@@ -92,24 +101,30 @@ def _all(home: Home, folder: Path, records: int, only: list[str] | None) -> list
             region=os.environ["AWS_REGION"],
             folder=folder,
         )
-        contenders: list[Contender] = [
-            Lakehouse(stack, home),
-            PythonContender("pyiceberg loop", pyiceberg_loop.work, stack),
-            ConnectSink(stack),
-            FlinkSql(stack),
-        ]
+        makers: dict[str, Callable[[str, Stack], Contender]] = {
+            "lakehouse": lambda name, stack: Lakehouse(name, "require", stack, home),
+            "lakehouse, native: off": lambda name, stack: Lakehouse(name, "off", stack, home),
+            "Flink SQL": lambda name, stack: FlinkSql(stack),
+            "Kafka Connect": lambda name, stack: ConnectSink(stack),
+            "pyiceberg loop": lambda name, stack: PythonContender(name, pyiceberg_loop.work, stack),
+        }
+        names = [name for name in makers if not only or name in only]
         warm_up, topic = (fill(systems, count, "avro") for count in (WARM_UP, records))
         more = _producer(systems, topic)
-        results = []
-        for contender in contenders:
-            if only and contender.name not in only:
-                continue
-            contender.start()
-            try:
-                results.append(_measure(contender, catalog, stack, warm_up, topic, more))
-            finally:
-                contender.stop()
-            print(json.dumps(results[-1].to_json()), flush=True)
+        results: dict[str, list[measure.Result]] = {name: [] for name in names}
+        for number in range(rounds):
+            of_round = replace(stack, folder=folder / f"round-{number + 1}")
+            of_round.folder.mkdir()
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                contender = makers[name](name, of_round)
+                contender.start()
+                try:
+                    result = _measure(contender, number, catalog, stack, warm_up, topic, more)
+                finally:
+                    contender.stop()
+                results[name].append(result)
+                print(json.dumps(result.to_json()), flush=True)
         return results
 
 
@@ -132,10 +147,16 @@ def _producer(systems: Clients, topic: str) -> Callable[[], None]:
 
 
 def _measure(
-    contender: Contender, catalog: Catalog, stack: Stack, warm_up: str, topic: str, more: Callable[[], None]
+    contender: Contender,
+    number: int,
+    catalog: Catalog,
+    stack: Stack,
+    warm_up: str,
+    topic: str,
+    more: Callable[[], None],
 ) -> measure.Result:
     name = "".join(letter if letter.isalnum() else "_" for letter in contender.name.lower())
-    tables = {source: f"{name}_{what}" for source, what in ((warm_up, "warm_up"), (topic, "trades"))}
+    tables = {source: f"{name}_{number}_{what}" for source, what in ((warm_up, "warm_up"), (topic, "trades"))}
     for table in tables.values():
         if not contender.creates_table:
             catalog.create_table((NAMESPACE, table), _schema(), properties=PROPERTIES)
@@ -149,10 +170,10 @@ def _measure(
         measure.await_rows(catalog, table, records, contender, 300 + records / 5_000)
         seconds = time.monotonic() - began
     commits, freshness = measure.commits(catalog, table), []
-    for number in range(1, TIMES + 1):
+    for time_ in range(1, TIMES + 1):
         began = time.monotonic()
         more()
-        measure.await_rows(catalog, table, records + number * MORE, contender, 300)
+        measure.await_rows(catalog, table, records + time_ * MORE, contender, 300)
         freshness.append(round(time.monotonic() - began, 2))
     contender.end()
     measure.verify(catalog, table, measure.ends(stack.kafka, topic))

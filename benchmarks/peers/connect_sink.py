@@ -30,6 +30,7 @@ class ConnectSink:
 
     def __init__(self, stack: Stack):
         self._stack, self._folder = stack, stack.folder / "connect"
+        self._control = f"{CONTROL}-{stack.folder.name}"
         self._url = ""
         self._worker: subprocess.Popen[bytes] | None = None
         self._running = ""
@@ -46,7 +47,7 @@ class ConnectSink:
             services.writestr("META-INF/services/org.apache.kafka.connect.storage.Converter", CONVERTER)
         # The variable keeps the client alive until the future has its result.
         admin = AdminClient({"bootstrap.servers": self._stack.kafka})
-        [creation] = admin.create_topics([NewTopic(CONTROL, 1)]).values()
+        [creation] = admin.create_topics([NewTopic(self._control, 1)]).values()
         creation.result()
         self._url = f"http://127.0.0.1:{free_port()}"
         settings = {
@@ -95,7 +96,7 @@ class ConnectSink:
             "transforms.position.offset.field": "kafka_offset",
             "iceberg.tables": f"{NAMESPACE}.{table}",
             "iceberg.catalog": "lake",
-            "iceberg.control.topic": CONTROL,
+            "iceberg.control.topic": self._control,
             "iceberg.control.commit.interval-ms": COMMIT_SECONDS * 1000,
             "iceberg.control.commit.timeout-ms": 15_000,
         } | {f"iceberg.catalog.{name}": value for name, value in self._stack.java_catalog().items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import psutil
 
@@ -14,15 +15,19 @@ from lakehouse.local.processes import process
 from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
 
 
-def work(stack: Stack) -> Work:
-    """Return a function that repeats the ingestion of a topic."""
+def work(native: str, stack: Stack) -> Work:
+    """Return a function that repeats the ingestion of a topic, with a setting of the compiled decoder."""
     from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.ingestion import ingest
 
     def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
         metadata = {"columns": ["partition", "offset"]}
         topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
-        with open_clients(loader.load()) as resources:
+        config = loader.load()
+        local = config.environments["local"]
+        spark = local["spark"] | {"native": native}
+        environments = config.environments | {"local": local | {"spark": spark}}
+        with open_clients(config.model_copy(update={"environments": environments})) as resources:
             systems = Clients.of(resources)
             while not ended():
                 if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
@@ -32,12 +37,19 @@ def work(stack: Stack) -> Work:
 
 
 class Lakehouse(PythonContender):
-    """The loop, and the Spark server of the stack."""
+    """The loop, and the Spark server of the stack.
+
+    Args:
+        name: The contender's name.
+        native: The setting `native` of the Spark resource: `require` measures the compiled decoder, `off` the other.
+        stack: The shared servers.
+        home: The state folder whose Spark server is used.
+    """
 
     creates_table = True
 
-    def __init__(self, stack: Stack, home: Home):
-        super().__init__("lakehouse", work, stack)
+    def __init__(self, name: str, native: str, stack: Stack, home: Home):
+        super().__init__(name, partial(work, native), stack)
         self._home = home
 
     def processes(self) -> list[psutil.Process]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 
@@ -44,6 +45,14 @@ class Result:
 
     def to_json(self) -> dict[str, object]:
         return asdict(self)
+
+
+def median(rounds: Sequence[Result]) -> Result:
+    """Return the medians of a contender's rounds."""
+    names = ("records", "seconds", "records_per_second", "peak_rss_mb", "cpu_seconds_per_million", "commits")
+    medians = {name: statistics.median_low(getattr(each, name) for each in rounds) for name in names}
+    freshness = sorted(seconds for each in rounds for seconds in each.freshness_seconds)
+    return Result(contender=rounds[0].contender, **medians, freshness_seconds=freshness)
 
 
 @contextmanager
