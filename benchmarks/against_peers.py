@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 
 import psutil
@@ -61,6 +62,8 @@ def main() -> None:
     parser.add_argument("--results", type=Path, default=RESULTS)
     parser.add_argument("--note", default="", help="remark that is stored with the results")
     arguments = parser.parse_args()
+    if find_spec("lakehouse_native") is None:
+        parser.error("the compiled decoder is not installed. Run `make native`")
     with tempfile.TemporaryDirectory(prefix="peers-") as folder:
         home = Home(Path(folder) / "home")
         local_stack.up(home, SERVERS)
@@ -102,7 +105,7 @@ def _all(
             folder=folder,
         )
         makers: dict[str, Callable[[str, Stack], Contender]] = {
-            "lakehouse": lambda name, stack: Lakehouse(name, "require", stack, home),
+            "lakehouse": lambda name, stack: Lakehouse(name, "auto", stack, home),
             "lakehouse, native: off": lambda name, stack: Lakehouse(name, "off", stack, home),
             "Flink SQL": lambda name, stack: FlinkSql(stack),
             "Kafka Connect": lambda name, stack: ConnectSink(stack),

@@ -107,8 +107,10 @@ class PythonContender:
         return None if self._process.is_alive() else "its process has ended; its error is above"
 
     def stop(self) -> None:
-        self._process.terminate()
-        self._process.join()
+        if self._process.is_alive():
+            self._commands.send(None)
+            self._process.join(10)
+        self._process.kill()
 
     def processes(self) -> list[psutil.Process]:
         return [psutil.Process(self._process.pid)]
@@ -116,8 +118,8 @@ class PythonContender:
 
 def _serve(work: Callable[[Stack], Work], stack: Stack, commands: Connection) -> None:
     ingest = work(stack)
-    while True:
-        topic, table = commands.recv()
+    while named := commands.recv():
+        topic, table = named
         ingest(topic, table, commands.poll)
         commands.recv()
         commands.send(True)

@@ -41,7 +41,7 @@ class Lakehouse(PythonContender):
 
     Args:
         name: The contender's name.
-        native: The setting `native` of the Spark resource: `require` measures the compiled decoder, `off` the other.
+        native: The setting `native` of the Spark resource: `auto` or `off`.
         stack: The shared servers.
         home: The state folder whose Spark server is used.
     """
