@@ -72,14 +72,14 @@ def main() -> None:
             rounds = _all(home, Path(folder), arguments.records, arguments.rounds, arguments.only)
         finally:
             local_stack.down(home)
-    results = [measure.median(each) for each in rounds.values()]
+    results = [measure.median(measured) for measured in rounds.values()]
     report = {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{psutil.cpu_count()} cores, {psutil.virtual_memory().total / 1e9:.0f} GB, {platform.system()}",
         "note": arguments.note,
         "commit_seconds": COMMIT_SECONDS,
         "results": [result.to_json() for result in results],
-        "rounds": {name: [result.to_json() for result in each] for name, each in rounds.items()},
+        "rounds": {name: [result.to_json() for result in measured] for name, measured in rounds.items()},
     }
     arguments.results.mkdir(exist_ok=True)
     (arguments.results / "against_peers.json").write_text(json.dumps(report, indent=2) + "\n")

@@ -50,8 +50,8 @@ class Result:
 def median(rounds: Sequence[Result]) -> Result:
     """Return the medians of a contender's rounds."""
     names = ("records", "seconds", "records_per_second", "peak_rss_mb", "cpu_seconds_per_million", "commits")
-    medians = {name: statistics.median_low(getattr(each, name) for each in rounds) for name in names}
-    freshness = sorted(seconds for each in rounds for seconds in each.freshness_seconds)
+    medians = {name: statistics.median_low(getattr(result, name) for result in rounds) for name in names}
+    freshness = sorted(seconds for result in rounds for seconds in result.freshness_seconds)
     return Result(contender=rounds[0].contender, **medians, freshness_seconds=freshness)
 
 
