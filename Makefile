@@ -17,7 +17,7 @@ demo: venv  ## Start the stack, run the main job, print its result, run until Ct
 test: venv  ## Test each feature once, in two processes: the first tier of tests/tiers.py
 	@$(BIN)/python -m tests.run_tier first
 
-test-rest: venv  ## Run all other tests but those of `make long` and `make chaos`
+test-rest: venv  ## Run further cases, guides and tools: the tier `rest`, then `make fuzz simulate`
 	@$(BIN)/python -m tests.run_tier rest
 	@$(MAKE) --no-print-directory fuzz simulate
 
@@ -53,7 +53,8 @@ update-locks: venv  ## Update requirements.lock and jars.lock (UPGRADE="boto3 â€
 	@$(MAKE) --no-print-directory venv
 	@$(BIN)/python -m tools.licences
 
-long: venv  ## Run the tests that take minutes: a Spark cluster, killed workers and daemons, a kill at every change
+long: venv  ## Run the tests for each night: the tier `night`, then a Spark cluster, killed workers and daemons
+	@$(BIN)/python -m tests.run_tier night
 	@$(BIN)/pytest -m long --timeout 3500 -o faulthandler_timeout=3600
 
 pipeline: venv  ## Run the checks of a change before deployment on the embedded stack: see .github/workflows

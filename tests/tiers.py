@@ -1,8 +1,8 @@
 """The tier of each test file.
 
-`make test` runs the first tier: each feature once, through a public interface. `make test-rest` runs `REST`, and
-`make chaos` runs `CHAOS`. A file that no list names, such as a new one, is in the first tier, which has at most `MOST`
-seconds: who adds a slow file moves another one to `REST`.
+`make test` runs the first tier: each feature once, through a public interface. `make test-rest` runs `REST`, `make
+long` runs `NIGHT`, and `make chaos` runs `CHAOS`. A file that no list names, such as a new one, is in the first tier,
+which has at most `MOST` seconds, and `REST` has at most `MOST_OF_REST`: who adds a slow file moves another one.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ DURATIONS = FOLDER / "durations.json"
 
 MOST = 1300
 """Seconds of the first tier on one core, which with the starts of two processes is 12 minutes on two cores."""
+
+MOST_OF_REST = 2600
+"""Seconds of the tier `rest` on one core. With it, all commands for a change take an hour on two cores."""
 
 STACK = (
     "tests/contract/",
@@ -39,31 +42,18 @@ REST = (
     # Interruptions at each change, lost and unknown responses, and external changes.
     "tests/deploy/test_aws_refusals.py",
     "tests/deploy/test_aws_repairs.py",
-    "tests/deploy/test_aws_steps_killed.py",
     "tests/deploy/test_confluent_deletion.py",
     "tests/deploy/test_confluent_existing.py",
     "tests/deploy/test_confluent_states.py",
     "tests/deploy/test_confluent_flow.py",
     "tests/deploy/test_confluent_keys.py",
-    "tests/deploy/test_confluent_repairs.py",
-    "tests/deploy/test_confluent_steps_killed.py",
     "tests/deploy/test_deploy.py",
-    "tests/deploy/test_deploy_commands.py",
-    "tests/deploy/test_enforced_chain.py",
-    "tests/deploy/test_halted_resources.py",
     "tests/deploy/test_rotation_identities.py",
-    "tests/deploy/test_rotation_of_snowflake_keys.py",
     "tests/deploy/test_snowflake_over_rest.py",
     "tests/deploy/test_snowflake_steps.py",
-    "tests/deploy/test_snowflake_steps_interrupted.py",
-    "tests/deploy/test_tableflow_in_snowflake.py",
-    "tests/deploy/test_tableflow_modes.py",
-    "tests/deploy/test_tableflow_storage.py",
     "tests/deploy/test_unknown_responses.py",
     "tests/deploy/test_verify.py",
-    "tests/e2e/test_edited_configuration.py",
     "tests/faults/test_dropped_branches.py",
-    "tests/faults/test_full_disk.py",
     "tests/faults/test_glue_commits.py",
     "tests/faults/test_kafka_faults.py",
     "tests/faults/test_record_faults.py",
@@ -80,14 +70,9 @@ REST = (
     "tests/integration/test_rest_signatures.py",
     "tests/integration/test_rest_vending.py",
     "tests/integration/test_shared_cluster.py",
-    "tests/integration/test_stalled_spark.py",
     "tests/integration/test_two_writers.py",
     # Stand-ins, the simulator and tools.
     "tests/contract/test_engine_operations.py",
-    "tests/contract/test_simulated_derivation.py",
-    "tests/contract/test_simulated_engine.py",
-    "tests/contract/test_simulated_kafka.py",
-    "tests/contract/test_simulated_readers.py",
     "tests/contract/test_simulated_secrets.py",
     "tests/contract/test_simulated_systems.py",
     "tests/deploy/test_aws_proxy.py",
@@ -98,13 +83,10 @@ REST = (
     "tests/faults/test_oracle.py",
     "tests/integration/test_embedded_registry.py",
     "tests/integration/test_snowflake_access.py",
-    "tests/simulation/test_simulator.py",
     "tests/unit/test_audit.py",
     "tests/unit/test_import_budgets.py",
     "tests/unit/test_java_archives.py",
     "tests/unit/test_lock.py",
-    "tests/unit/test_production_install.py",
-    "tests/unit/test_progress.py",
     "tests/unit/test_security_rules.py",
     "tests/unit/test_snowflake_account.py",
     "tests/unit/test_snowflake_login.py",
@@ -129,18 +111,13 @@ REST = (
     "tests/e2e/test_readme.py",
     "tests/e2e/test_stack.py",
     "tests/e2e/test_stream_job.py",
-    "tests/e2e/test_dagster_guide.py",
     "tests/e2e/test_topics_guide.py",
-    "tests/e2e/test_tutorial.py",
     # Further cases of features that the first tier has.
     "tests/integration/test_bad_input.py",
     "tests/integration/test_cluster.py",
-    "tests/integration/test_commands_beside_stream.py",
     "tests/integration/test_conflicting_versions.py",
     "tests/integration/test_dashboard.py",
     "tests/integration/test_derived_from_tableflow.py",
-    "tests/integration/test_edited_derivation.py",
-    "tests/integration/test_edited_settings.py",
     "tests/integration/test_engines.py",
     "tests/integration/test_field_names.py",
     "tests/integration/test_foreign_schemas.py",
@@ -167,15 +144,51 @@ REST = (
     "tests/integration/test_tableflow_in_confluent_storage.py",
     "tests/integration/test_tableflow_table.py",
     "tests/integration/test_throughput.py",
-    "tests/integration/test_wide_schemas.py",
-    "tests/unit/test_check_syntax.py",
     "tests/unit/test_daemon_alerts.py",
-    "tests/unit/test_dg_commands.py",
     "tests/unit/test_msk_login.py",
     "tests/unit/test_production_instance.py",
+)
+
+
+NIGHT = (
+    # Interruptions at each change, lost and unknown responses, and external changes.
+    "tests/deploy/test_aws_steps_killed.py",
+    "tests/deploy/test_confluent_repairs.py",
+    "tests/deploy/test_confluent_steps_killed.py",
+    "tests/deploy/test_deploy_commands.py",
+    "tests/deploy/test_enforced_chain.py",
+    "tests/deploy/test_halted_resources.py",
+    "tests/deploy/test_rotation_of_snowflake_keys.py",
+    "tests/deploy/test_snowflake_steps_interrupted.py",
+    "tests/e2e/test_edited_configuration.py",
+    "tests/faults/test_full_disk.py",
+    "tests/integration/test_stalled_spark.py",
+    # Stand-ins, the simulator and tools.
+    "tests/contract/test_simulated_derivation.py",
+    "tests/contract/test_simulated_engine.py",
+    "tests/contract/test_simulated_kafka.py",
+    "tests/contract/test_simulated_readers.py",
+    "tests/simulation/test_simulator.py",
+    "tests/unit/test_production_install.py",
+    "tests/unit/test_progress.py",
+    # The documentation's guides.
+    "tests/e2e/test_dagster_guide.py",
+    "tests/e2e/test_tutorial.py",
+    # Further cases of features that the other tiers have.
+    "tests/deploy/test_tableflow_in_snowflake.py",
+    "tests/deploy/test_tableflow_modes.py",
+    "tests/deploy/test_tableflow_storage.py",
+    "tests/integration/test_commands_beside_stream.py",
+    "tests/integration/test_edited_derivation.py",
+    "tests/integration/test_edited_settings.py",
+    "tests/integration/test_wide_schemas.py",
+    "tests/unit/test_check_syntax.py",
+    "tests/unit/test_dg_commands.py",
     "tests/unit/test_stream_group.py",
 )
 
+TIERS = {"rest": REST, "night": NIGHT}
+"""The tiers other than `first`, which has all files that no list names."""
 
 SHARED = 0.12
 """Share of a tier's duration that no process has from the start: the one that ends first runs it, in `GROUPS`."""
@@ -184,10 +197,11 @@ GROUPS = 5
 
 
 def files(tier: str) -> list[str]:
-    """Return the files of the tier `first` or `rest`."""
+    """Return the files of the tier `first`, `rest` or `night`."""
     names = (path.relative_to(FOLDER.parent).as_posix() for path in FOLDER.rglob("test_*.py"))
+    listed = {name: other for other, files in TIERS.items() for name in files}
     names = (name for name in names if not name.startswith(APART) and name not in CHAOS)
-    return sorted(name for name in names if (name in REST) == (tier == "rest"))
+    return sorted(name for name in names if listed.get(name, "first") == tier)
 
 
 def durations() -> dict[str, float]:

@@ -32,15 +32,17 @@ def start(tmp_path: Path):
 
 
 def test_listed_files_exist():
-    assert [name for name in (*tiers.REST, *tiers.CHAOS) if not (PROJECT / name).is_file()] == []
-    assert len({*tiers.REST, *tiers.CHAOS}) == len(tiers.REST) + len(tiers.CHAOS)
+    listed = (*tiers.REST, *tiers.NIGHT, *tiers.CHAOS)
+    assert [name for name in listed if not (PROJECT / name).is_file()] == []
+    assert len(set(listed)) == len(listed)
 
 
-def test_first_tier_has_twelve_minutes():
-    assert sum(tiers.durations().get(name, 1) for name in tiers.files("first")) <= tiers.MOST
+@pytest.mark.parametrize("tier, most", [("first", tiers.MOST), ("rest", tiers.MOST_OF_REST)])
+def test_tier_has_limited_duration(tier, most):
+    assert sum(tiers.durations().get(name, 1) for name in tiers.files(tier)) <= most
 
 
-@pytest.mark.parametrize("tier", ["first", "rest"])
+@pytest.mark.parametrize("tier", ["first", "rest", "night"])
 def test_share_has_each_file_once_and_stacks_that_start_apart(tier):
     names, seconds = tiers.files(tier), tiers.durations()
     parts, groups = tiers.share(names)
