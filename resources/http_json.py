@@ -1,13 +1,17 @@
 """JSON over HTTP: requests, and bearer tokens by OAuth 2.0 client credentials (RFC 6749, section 4.4)."""
 
+import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
 import requests
 from requests.adapters import HTTPAdapter
+from requests.auth import HTTPBasicAuth
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError
 from urllib3.util import Retry
 
@@ -15,7 +19,6 @@ from lakehouse.core.errors import LakehouseError, Unreachable, redact_credential
 
 TIMEOUT_SECONDS = 10
 MARGIN_SECONDS = 30
-"""A token is renewed this long before it expires, or at half of its lifetime if that is shorter."""
 
 
 class NoResponse(Exception):
@@ -75,6 +78,12 @@ class ClientCredentials:
     """Requested scope; none if empty."""
     address_key: str = "oauth2_server_uri"
     """The key of `token_uri` in lakehouse.yaml, for messages."""
+    authorities: str = ""
+    """PEM text of the authorities that issue the endpoint's certificate; those of the system if empty."""
+    is_in_header: bool = False
+    """Whether id and secret are sent in a header (RFC 6749, section 2.3.1), as Kafka's clients do, not in the form."""
+    margin_seconds: float = MARGIN_SECONDS
+    """A token is renewed this long before it expires, or at half of its lifetime if that is shorter."""
     _token: str = field(default="", repr=False)
     _renew_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
@@ -93,9 +102,14 @@ class ClientCredentials:
     def _renew(self) -> None:
         check = f"{self.address_key} and the network"
         form = {"grant_type": "client_credentials"} | ({"scope": self.scope} if self.scope else {})
-        form |= {"client_id": self.client_id, "client_secret": self.client_secret}
+        request: dict[str, Any] = {"timeout": TIMEOUT_SECONDS, "allow_redirects": False}
+        if self.is_in_header:
+            request["auth"] = HTTPBasicAuth(self.client_id, self.client_secret)
+        else:
+            form |= {"client_id": self.client_id, "client_secret": self.client_secret}
         try:
-            response = send("POST", self.token_uri, data=form, timeout=TIMEOUT_SECONDS, allow_redirects=False)
+            with _file_of(self.authorities) as path:
+                response = send("POST", self.token_uri, data=form, verify=path or True, **request)
         except NoResponse as error:
             raise Unreachable(self.system, self.token_uri, check, error) from error
         if response.status_code == HTTPStatus.TOO_MANY_REQUESTS or response.status_code >= 500:
@@ -110,7 +124,19 @@ class ClientCredentials:
                 f"(status {response.status_code}, {_error_of(response)}). The call changed nothing. Check the client's "
                 f"id, secret and scope '{self.scope}' in lakehouse.yaml and the variables it names"
             ) from None
-        self._renew_at = time.monotonic() + max(seconds - MARGIN_SECONDS, seconds / 2)
+        self._renew_at = time.monotonic() + max(seconds - self.margin_seconds, seconds / 2)
+
+
+@contextmanager
+def _file_of(text: str) -> Iterator[str]:
+    """Yield the path of a file with a text, the only form in which requests takes authorities; empty without text."""
+    if not text:
+        yield ""
+        return
+    with tempfile.NamedTemporaryFile("w", suffix=".pem") as file:
+        file.write(text)
+        file.flush()
+        yield file.name
 
 
 def _error_of(response: requests.Response) -> str:

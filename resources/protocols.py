@@ -58,6 +58,9 @@ class KafkaClient(Protocol):
     def spark_options(self) -> dict[str, str]:
         """Return the connection settings of Spark's Kafka source."""
 
+    def native_login(self) -> str:
+        """Return the login of the compiled decoder as JSON text with secrets."""
+
     def ensure_topic(
         self,
         topic: str,

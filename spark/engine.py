@@ -71,7 +71,7 @@ from lakehouse.pipeline.engine_values import (
     Written,
     WrongNewest,
 )
-from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
 from resources.protocols import KafkaClient, SparkClient
 from spark import avro_schema, column_lineage, derive, user_modules
 from spark import records as kafka_records
@@ -385,31 +385,26 @@ class SparkEngine(_Jobs):
 
     def row_files(
         self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
-    ) -> RowFiles | None:
+    ) -> RowFiles | NoRowFiles:
         assert self.kafka is not None
         choice = self.client.native
-        if choice == "off" or (choice == "auto" and batch.offsets < job.MIN_OFFSETS):
-            return None
+        if choice == "off":
+            return NoRowFiles("lakehouse.yaml has `native: off`")
+        if choice == "auto" and batch.offsets < job.MIN_OFFSETS:
+            return NoRowFiles("the batch is small")
         try:
-            requests = job.requests(self.kafka.spark_options(), batch, with_codecs(decoding), table)
+            requests = job.requests(self.kafka.servers, batch, with_codecs(decoding), table)
         except Unsupported as error:
-            _LOG.debug("The reference decoder reads the batch of '%s': %s", batch.topic, error)
-            return None
+            return NoRowFiles(str(error))
         if reason := job.missing(self._session):
             if choice == "require":
                 raise ConfigError(
                     f"lakehouse.yaml requires the compiled decoder (`spark.native: require`), and {reason}. Nothing "
                     f"was read. Install it where the executors run (docs/native.md), or write `native: auto`"
                 )
-            _LOG.debug("The reference decoder reads the batch of '%s': %s", batch.topic, reason)
-            return None
+            return NoRowFiles(reason)
         on_begin()
-        try:
-            return job.row_files(self._session, requests, batch, table)
-        except (JobFailed, PySparkException) as error:
-            cause = str(error).partition("\n")[0]
-            _LOG.warning("The reference decoder reads the batch of '%s', as the other failed: %s", batch.topic, cause)
-            return None
+        return job.row_files(self._session, requests, self.kafka.native_login, batch, table)
 
     def completes(self, trial: Trial) -> bool:
         match trial:

@@ -87,6 +87,8 @@ REST = (
     "tests/unit/test_import_budgets.py",
     "tests/unit/test_java_archives.py",
     "tests/unit/test_lock.py",
+    "tests/unit/test_production_install.py",
+    "tests/unit/test_progress.py",
     "tests/unit/test_security_rules.py",
     "tests/unit/test_snowflake_account.py",
     "tests/unit/test_snowflake_login.py",
@@ -145,8 +147,10 @@ REST = (
     "tests/integration/test_tableflow_table.py",
     "tests/integration/test_throughput.py",
     "tests/unit/test_daemon_alerts.py",
+    "tests/unit/test_dg_commands.py",
     "tests/unit/test_msk_login.py",
     "tests/unit/test_production_instance.py",
+    "tests/unit/test_stream_group.py",
 )
 
 
@@ -169,8 +173,6 @@ NIGHT = (
     "tests/contract/test_simulated_kafka.py",
     "tests/contract/test_simulated_readers.py",
     "tests/simulation/test_simulator.py",
-    "tests/unit/test_production_install.py",
-    "tests/unit/test_progress.py",
     # The documentation's guides.
     "tests/e2e/test_dagster_guide.py",
     "tests/e2e/test_tutorial.py",
@@ -183,8 +185,6 @@ NIGHT = (
     "tests/integration/test_edited_settings.py",
     "tests/integration/test_wide_schemas.py",
     "tests/unit/test_check_syntax.py",
-    "tests/unit/test_dg_commands.py",
-    "tests/unit/test_stream_group.py",
 )
 
 TIERS = {"rest": REST, "night": NIGHT}

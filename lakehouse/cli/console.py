@@ -14,6 +14,7 @@ from rich.table import Column, Table
 
 from lakehouse.core.errors import Diagnostic
 from lakehouse.core.offsets.lag import UP_TO_DATE
+from lakehouse.core.table_protocol import FAILED
 from lakehouse.core.terminal import echo, visible
 from lakehouse.pipeline.ledger import ledger_page
 
@@ -55,6 +56,8 @@ def topics(statuses: Sequence[TopicStatus]) -> Table:
             lags.insert(0, f"[red]{plain(status.failure)}[/]")
         elif status.end_offset is None:
             lags = ["the topic does not exist yet"]
+        if status.decoder.startswith(FAILED):
+            lags.append(f"[yellow]{plain(status.decoder)}[/]")
         table.add_row(name, _number(status.end_offset), _number(status.ingested_offset), "\n".join(lags))
     return table
 

@@ -22,6 +22,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.readers import configured
 from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader_lag import measure_lag, stages_of
+from resources.iceberg.snapshots import decoder_of_last_batch
 from resources.kafka.kafka import Kafka
 from resources.protocols import Resources, resource_of
 
@@ -44,6 +45,8 @@ class TopicStatus:
     """The next offset to be ingested; None if Tableflow ingests, which does not report it."""
     stages: tuple[StageLag, ...] = ()
     """The lag of each stage."""
+    decoder: str = ""
+    """`compiled`, or why the reference decoder read the newest batch; empty without one."""
     failure: str = ""
     """The reason why the offsets are unknown, or ''."""
 
@@ -69,6 +72,7 @@ class Report:
                     "topic": status.topic,
                     "end_offset": status.end_offset,
                     "ingested_offset": status.ingested_offset,
+                    "decoder": status.decoder or None,
                     "failure": status.failure or None,
                     "stages": [
                         {
@@ -131,7 +135,8 @@ def _of(config: Config, topic: Topic, resources: Resources) -> TopicStatus:
         failure = logged_reason(f"The status of {topic.name} is unknown", error)
         return TopicStatus(topic.name, stages=stages(), failure=failure)
     ingested_offset = sum(last.end.values()) if last else 0
-    return TopicStatus(topic.name, end_offset, ingested_offset if topic.is_ingested else None, stages())
+    decoder = decoder_of_last_batch(chain.newest[1]) if chain else ""
+    return TopicStatus(topic.name, end_offset, ingested_offset if topic.is_ingested else None, stages(), decoder)
 
 
 def stop_reasons(

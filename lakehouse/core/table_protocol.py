@@ -32,6 +32,7 @@ DECISION = "lakehouse.decision"
 REPLAY = "lakehouse.replay"
 PART = "lakehouse.part"
 PARTS = "lakehouse.parts"
+DECODER, COMPILED, FAILED = "lakehouse.decoder", "compiled", "the compiled decoder failed"
 
 COUNTS = "lakehouse.counts"
 REPLAYS = "lakehouse.replays"
@@ -123,6 +124,13 @@ NAMES: Sequence[StoredName] = (
         "The number of commits that this one completes, itself included",
         writers=("lakehouse/pipeline/engine_values.py",),
         readers=("lakehouse/pipeline/commits/audit.py", "lakehouse/pipeline/ingestion.py"),
+    ),
+    StoredName(
+        DECODER,
+        "snapshot summary",
+        "`compiled` if the compiled decoder read the batch, otherwise the reason why the reference decoder read it",
+        writers=("lakehouse/pipeline/batches/batch_plan.py",),
+        readers=("lakehouse/pipeline/ingestion.py", "resources/iceberg/snapshots.py"),
     ),
     StoredName(
         COUNTS,

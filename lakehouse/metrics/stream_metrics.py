@@ -57,6 +57,11 @@ class StreamMetrics(Collector):
         self._seconds = histogram(
             "lakehouse_batch_duration_seconds", "Duration of published batches.", of_topic, buckets=BATCH_SECONDS
         )
+        self._decoders = counter(
+            "lakehouse_batches",
+            "Published batches by decoder, with the reason if it is not the compiled one.",
+            [*of_topic, "decoder"],
+        )
         self._phases = counter(
             "lakehouse_batch_phase_seconds", "Time of published batches by phase.", [*of_topic, "phase"]
         )
@@ -102,6 +107,7 @@ class StreamMetrics(Collector):
         for outcome, number in published.counts.outcomes.items():
             self._records.labels(topic, outcome).inc(number)
         self._seconds.labels(topic).observe(published.seconds)
+        self._decoders.labels(topic, published.decoder.partition(":")[0]).inc()
         for phase, seconds in published.phases.items():
             self._phases.labels(topic, phase).inc(seconds)
         self._bytes.labels(topic).inc(published.data_bytes)

@@ -35,7 +35,7 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import RowFiles
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -226,7 +226,7 @@ class Engine(Protocol):
 
     def row_files(
         self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
-    ) -> RowFiles | None:
+    ) -> RowFiles | NoRowFiles:
         """Write the rows of a batch to data files that no snapshot has, and return the other records of the batch.
 
         Args:
@@ -234,9 +234,6 @@ class Engine(Protocol):
             decoding: The instructions.
             table: The table.
             on_begin: Called before the engine reads the batch.
-
-        Returns:
-            None if the engine only reads such a batch with `decide`.
         """
 
     def completes(self, trial: Trial) -> bool:

@@ -13,7 +13,7 @@ from lakehouse.config.model import Topic
 from lakehouse.core.errors import CommitConflict, Paused
 from lakehouse.core.offsets.batch import Batch, Counts, Positions, clip, head, next_batch
 from lakehouse.core.polling import SYSTEM_CLOCK
-from lakehouse.core.table_protocol import PARTS
+from lakehouse.core.table_protocol import DECODER, PARTS
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.batches.batch_plan import BatchPlan
 from lakehouse.pipeline.batches.offsets import record_start, roll_over
@@ -49,6 +49,7 @@ class Published:
         seconds: Duration of the batch.
         data_bytes: Bytes that the batch added to the table.
         data_files: Number of data files that the table has now.
+        decoder: `compiled`, or why the reference decoder read the batch.
         phases: Seconds of each phase, attempts that other writers excluded included.
     """
 
@@ -59,6 +60,7 @@ class Published:
     seconds: float
     data_bytes: int
     data_files: int
+    decoder: str = ""
     phases: Mapping[Phase, float] = field(default_factory=dict)
 
 
@@ -166,4 +168,5 @@ def publish(context: BatchContext) -> Published:
     if PARTS in summary and parent is not None:
         added += int(summary_of(parent).get("added-files-size", 0))
     seconds, findings = time.monotonic() - began, batch.audited.findings
-    return Published(context.batch, batch.counts, findings, snapshot.snapshot_id, seconds, added, files)
+    decoder = summary.get(DECODER, "")
+    return Published(context.batch, batch.counts, findings, snapshot.snapshot_id, seconds, added, files, decoder)

@@ -26,6 +26,14 @@ class SpilledRecords:
     """The records in the columns of the engine's log, with headers."""
 
 
+@dataclass(frozen=True)
+class NoRowFiles:
+    """The engine writes no files of rows of a batch: the reference decoder reads all records."""
+
+    reason: str
+    """The reason: a fixed text, and after a colon what was observed."""
+
+
 @dataclass(frozen=True, eq=False)
 class RowFiles:
     """Data files with rows of a batch, which no snapshot has yet."""

@@ -6,6 +6,7 @@
 pub mod avro;
 pub mod batches;
 pub mod columns;
+pub mod connection;
 #[cfg(feature = "python")]
 mod python;
 pub mod range;

@@ -2,11 +2,12 @@
 
 use std::io::{self, BufWriter, Write};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
+use crate::connection::Login;
 use crate::range::{self, Request, Spilled};
 
 /// Bytes of a file that are given to Python at once.
@@ -31,6 +32,7 @@ impl Write for File {
 ///
 /// Args:
 ///     request: JSON text; see `spark/native/task.py`.
+///     login: JSON text with secrets; see `resources/kafka/connection.py`.
 ///     open: Called without arguments once there are rows; returns a file that is open for writing.
 ///
 /// Returns:
@@ -40,15 +42,17 @@ impl Write for File {
 /// Raises:
 ///     RuntimeError: The ranges cannot be read or written. The text has no value of a record.
 #[pyfunction]
-fn decide<'py>(py: Python<'py>, request: &str, open: Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
+fn decide<'py>(py: Python<'py>, request: &str, login: &str, open: Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
     let decided = py
         .detach(|| -> Result<_> {
             let request: Request = serde_json::from_str(request).context("the request is not valid")?;
+            // The cause may quote a secret.
+            let login: Login = serde_json::from_str(login).map_err(|_| anyhow!("the login is not valid"))?;
             let open = || {
                 let file = Python::attach(|py| open.call0(py)).map_err(io::Error::other)?;
                 Ok(BufWriter::with_capacity(WRITE_BYTES, File(file)))
             };
-            range::decide(&request, open)
+            range::decide(&request, login, open)
         })
         .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
     let outcome = PyDict::new(py);

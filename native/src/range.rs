@@ -19,6 +19,7 @@ use serde::Deserialize;
 use crate::avro::{Datum, Node, append_record, check};
 use crate::batches::{Aborted, Headers, Record, Walk};
 use crate::columns::{Column, ColumnSchema};
+use crate::connection::{Login, Security};
 use crate::wire::Topic;
 
 /// Bytes of a message in the Confluent wire format before its body: a zero byte and the schema id.
@@ -120,9 +121,10 @@ pub struct Decided {
 ///
 /// A broker cannot be reached, the log does not have exactly what its batches announce, too many records do not become
 /// rows, the file cannot be written, or all of it takes too long. What was written until then is of no use.
-pub fn decide<W: Write + Send>(request: &Request, open: impl FnOnce() -> Result<W>) -> Result<Decided> {
+pub fn decide<W: Write + Send>(request: &Request, login: Login, open: impl FnOnce() -> Result<W>) -> Result<Decided> {
     let began = Instant::now();
-    let mut topic = Topic::open(request.bootstrap.clone(), &request.topic, &request.topic_id)?;
+    let security = Security::of(login)?;
+    let mut topic = Topic::open(request.bootstrap.clone(), security, &request.topic, &request.topic_id)?;
     let mut rows = Rows::new(&request.layout, &request.topic, request.most_spilled_bytes, open);
     for &(partition, start, end) in &request.ranges {
         rows.partition = partition;

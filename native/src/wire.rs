@@ -1,83 +1,23 @@
 //! Blocking requests to the brokers of a Kafka cluster: the leaders of a topic's partitions, and their records.
 
 use std::collections::HashMap;
-use std::io::{Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, ensure};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use kafka_protocol::messages::fetch_request::{FetchPartition, FetchTopic};
 use kafka_protocol::messages::metadata_request::MetadataRequestTopic;
-use kafka_protocol::messages::{
-    ApiKey, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, RequestHeader, ResponseHeader, TopicName,
-};
-use kafka_protocol::protocol::{Decodable, Encodable, HeaderVersion, StrBytes};
+use kafka_protocol::messages::{ApiKey, FetchRequest, FetchResponse, MetadataRequest, MetadataResponse, TopicName};
+use kafka_protocol::protocol::StrBytes;
 
 use crate::batches;
+use crate::connection::{Connection, Security};
 
 /// Versions that brokers from Kafka 2.8 on know. Later versions of Fetch name topics by their ids only.
 const FETCH_VERSION: i16 = 12;
 const METADATA_VERSION: i16 = 12;
 /// Bytes that are requested at once. A broker returns a larger batch as a whole.
 const FETCH_BYTES: i32 = 2 << 20;
-const MAX_RESPONSE_BYTES: usize = 1 << 30;
-const TIMEOUT: Duration = Duration::from_secs(30);
 const READ_COMMITTED: i8 = 1;
-
-struct Connection {
-    stream: TcpStream,
-    correlation: i32,
-    buffer: BytesMut,
-}
-
-impl Connection {
-    fn open(host: &str, port: u16) -> Result<Self> {
-        let mut error = anyhow!("the name has no address");
-        for address in (host, port).to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, TIMEOUT) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    stream.set_read_timeout(Some(TIMEOUT))?;
-                    stream.set_write_timeout(Some(TIMEOUT))?;
-                    return Ok(Self { stream, correlation: 0, buffer: BytesMut::new() });
-                }
-                Err(cause) => error = cause.into(),
-            }
-        }
-        Err(error)
-    }
-
-    fn send<R: Encodable + HeaderVersion>(&mut self, key: ApiKey, version: i16, request: &R) -> Result<()> {
-        self.correlation += 1;
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&[0; 4]);
-        RequestHeader::default()
-            .with_request_api_key(key as i16)
-            .with_request_api_version(version)
-            .with_correlation_id(self.correlation)
-            .with_client_id(Some(StrBytes::from_static_str("lakehouse")))
-            .encode(&mut self.buffer, R::header_version(version))?;
-        request.encode(&mut self.buffer, version)?;
-        let length = u32::try_from(self.buffer.len() - 4)?;
-        self.buffer[..4].copy_from_slice(&length.to_be_bytes());
-        Ok(self.stream.write_all(&self.buffer)?)
-    }
-
-    fn receive<R: Decodable + HeaderVersion>(&mut self, version: i16) -> Result<R> {
-        let mut length = [0; 4];
-        self.stream.read_exact(&mut length)?;
-        let length = u32::from_be_bytes(length) as usize;
-        ensure!(length < MAX_RESPONSE_BYTES, "a response has {length} bytes");
-        let mut response = Vec::with_capacity(length);
-        (&mut self.stream).take(length as u64).read_to_end(&mut response)?;
-        ensure!(response.len() == length, "the broker closed the connection");
-        let mut response = Bytes::from(response);
-        let header = ResponseHeader::decode(&mut response, R::header_version(version))?;
-        ensure!(header.correlation_id == self.correlation, "a response is of another request");
-        R::decode(&mut response, version)
-    }
-}
 
 /// The records that a broker returned, and the aborted transactions among them.
 pub struct Fetched {
@@ -90,6 +30,7 @@ pub struct Fetched {
 /// A topic's partitions and their leaders.
 pub struct Topic {
     bootstrap: Vec<String>,
+    security: Security,
     name: TopicName,
     id: String,
     connections: HashMap<i32, Connection>,
@@ -99,9 +40,10 @@ pub struct Topic {
 
 impl Topic {
     /// Return a topic. Its id, as hexadecimal text, must be the given one: a recreated topic has the same offsets.
-    pub fn open(bootstrap: Vec<String>, name: &str, id: &str) -> Result<Self> {
+    pub fn open(bootstrap: Vec<String>, security: Security, name: &str, id: &str) -> Result<Self> {
         let mut topic = Self {
             bootstrap,
+            security,
             name: TopicName(StrBytes::from_string(name.to_owned())),
             id: id.to_owned(),
             connections: HashMap::new(),
@@ -125,7 +67,7 @@ impl Topic {
 
     fn described_by(&self, address: &str) -> Result<MetadataResponse> {
         let (host, port) = address.trim().rsplit_once(':').ok_or_else(|| anyhow!("an address is no host:port"))?;
-        let mut connection = Connection::open(host.trim_matches(['[', ']']), port.parse()?)?;
+        let mut connection = Connection::open(host.trim_matches(['[', ']']), port.parse()?, &self.security)?;
         let named = MetadataRequestTopic::default().with_name(Some(self.name.clone()));
         let request = MetadataRequest::default().with_allow_auto_topic_creation(false).with_topics(Some(vec![named]));
         connection.send(ApiKey::Metadata, METADATA_VERSION, &request)?;
@@ -147,7 +89,8 @@ impl Topic {
         let id = *self.leaders.get(&partition).ok_or_else(|| anyhow!("the topic has no partition {partition}"))?;
         if !self.connections.contains_key(&id) {
             let (host, port) = self.brokers.get(&id).ok_or_else(|| anyhow!("partition {partition} has no leader"))?;
-            let connection = Connection::open(host, *port).with_context(|| format!("broker {host}:{port}"))?;
+            let connection = Connection::open(host, *port, &self.security);
+            let connection = connection.with_context(|| format!("broker {host}:{port}"))?;
             self.connections.insert(id, connection);
         }
         Ok(self.connections.get_mut(&id).expect("it was inserted"))

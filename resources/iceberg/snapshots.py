@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.table_protocol import COUNTS, MAX_PROPERTY, OFFSETS_TAG, PART, TOKEN
+from lakehouse.core.table_protocol import COUNTS, DECODER, MAX_PROPERTY, OFFSETS_TAG, PART, TOKEN
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -74,6 +74,12 @@ def last_batch(table: Table | None) -> Batch | None:
             f"the table to ingest the topic from its start"
         )
     return None
+
+
+def decoder_of_last_batch(table: Table | None) -> str:
+    """Return `compiled`, or why the reference decoder read the newest batch on main; empty if there is none."""
+    batches = (summary_of(snapshot) for snapshot in full_history(table) if batch_of(snapshot)) if table else iter(())
+    return next(batches, {}).get(DECODER, "")
 
 
 def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import dagster as dg
@@ -24,6 +26,7 @@ from resources.kafka.settings import (
     MECHANISMS,
     OAUTHBEARER,
     SETTINGS,
+    TLS_PROTOCOLS,
     java_settings,
     setting_faults,
 )
@@ -148,6 +151,22 @@ class KafkaConnection(dg.ConfigurableResource):
         elif self.sasl_mechanism:
             options |= self._sasl(self.sasl_mechanism, settings).of_java()
         return {f"kafka.{name}": value for name, value in options.items()}
+
+    def native_login(self) -> str:
+        """Return the login of the compiled decoder as JSON text (native/src/connection.rs). It has secrets.
+
+        Raises:
+            LakehouseError: A secret cannot be read, or the provider issues no token.
+        """
+        settings, login = self._settings(), {}
+        if self.security_protocol in TLS_PROTOCOLS:
+            login["tls"] = asdict(Tls.of(settings))
+        if self.sasl_mechanism == MSK_IAM:
+            token, _ = msk.signer(self.servers, self.role_arn)()
+            login["sasl"] = {"mechanism": OAUTHBEARER, "token": token, "extensions": []}
+        elif self.sasl_mechanism:
+            login["sasl"] = self._sasl(self.sasl_mechanism, settings).of_native()
+        return json.dumps(login)
 
     def consumer(
         self, group: str, isolation: str = "read_committed", settings: Mapping[str, str | int] | None = None

@@ -36,6 +36,15 @@ def region_of(servers: str) -> str | None:
 def librdkafka_settings(servers: str, role_arn: str) -> dict[str, object]:
     """Return the settings of librdkafka, which requests a token when it connects and before the last one expires.
 
+    Arguments and errors are those of `signer`.
+    """
+    sign = signer(servers, role_arn)
+    return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: sign()}
+
+
+def signer(servers: str, role_arn: str) -> Callable[[], tuple[str, float]]:
+    """Return a function that returns a signed request as a token, and when it expires, in seconds since the epoch.
+
     Args:
         servers: Addresses of the brokers.
         role_arn: The role to assume; if empty, the default credentials of AWS clients apply.
@@ -51,7 +60,7 @@ def librdkafka_settings(servers: str, role_arn: str) -> dict[str, object]:
     credentials = _credentials_of(role_arn, region)
     # An error in the callback would reach the user as a time-out only.
     credentials()
-    return {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": lambda _: _token(region, credentials())}
+    return lambda: _token(region, credentials())
 
 
 def java_settings(servers: str, role_arn: str) -> dict[str, str]:

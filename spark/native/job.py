@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from lakehouse import DISTRIBUTION
+from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.table_protocol import FAILED
 from lakehouse.pipeline.engine_values import Decoding, JobFailed
-from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
@@ -27,6 +32,8 @@ from spark.native.plan import Unsupported
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
+
+_LOG = logging.getLogger(__name__)
 
 VERSION = version(DISTRIBUTION)
 """The version of the decoder that these requests are for."""
@@ -45,6 +52,12 @@ MAX_SPILLED_BYTES = 16 << 20
 SPILLED_BYTES = 64 << 20
 """Maximum bytes of those of all tasks."""
 
+RETRY_SECONDS = 600
+"""Time after which the decoder is tried again for a topic whose tasks failed."""
+
+MAX_CAUSE = 300
+"""Maximum characters of the cause of a failure, which snapshots keep."""
+
 MAX_SECONDS = 240
 """Maximum duration of a task: an operation of Spark without a task that ended is cancelled after `stall_seconds`."""
 
@@ -59,11 +72,11 @@ SETTINGS: Mapping[str, str] = {"write.parquet.compression-codec": "zstd"}
 """Properties of tables for Parquet files that the decoder implements."""
 
 
-def requests(kafka: Mapping[str, str], batch: Batch, decoding: Decoding[Codec], table: Table) -> list[str]:
+def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table) -> list[str]:
     """Return the requests of the tasks that write a batch.
 
     Args:
-        kafka: The connection options of Spark's Kafka source.
+        servers: The addresses of the brokers, with commas between.
         batch: The offsets.
         decoding: The instructions.
         table: The table.
@@ -78,7 +91,6 @@ def requests(kafka: Mapping[str, str], batch: Batch, decoding: Decoding[Codec], 
         "message keys are decoded": decoding.key is not None,
         "checks quarantine rows": bool(decoding.quarantine),
         "schema ids are in headers": decoding.reads_header_ids,
-        "the brokers require a login or TLS": kafka["kafka.security.protocol"] != "PLAINTEXT",
         "the table is partitioned": not table.spec().is_unpartitioned(),
         "the table is sorted": not table.sort_order().is_unsorted,
         "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
@@ -90,7 +102,7 @@ def requests(kafka: Mapping[str, str], batch: Batch, decoding: Decoding[Codec], 
     if not isinstance(codec, AvroCodec):
         raise Unsupported("the values are not in Avro")
     common = {
-        "bootstrap": kafka["kafka.bootstrap.servers"].split(","),
+        "bootstrap": servers.split(","),
         "topic": batch.topic,
         "topic_id": base64.urlsafe_b64decode(batch.topic_id + "==").hex(),
         "layout": plan.layout(codec.writers, codec.reader, table.schema(), decoding.metadata, decoding.key_columns),
@@ -138,25 +150,54 @@ def divided(batch: Batch) -> list[list[tuple[int, int, int]]]:
     return tasks
 
 
-def row_files(spark: SparkSession, requests: Sequence[str], batch: Batch, table: Table) -> RowFiles:
-    """Write the rows of a batch to data files.
+_FAILURES: WeakKeyDictionary[SparkSession, dict[str, tuple[float, str]]] = WeakKeyDictionary()
+"""The newest failure of a topic's tasks, and when it happened, by session and topic."""
+
+
+def row_files(
+    spark: SparkSession, requests: Sequence[str], login: Callable[[], str], batch: Batch, table: Table
+) -> RowFiles | NoRowFiles:
+    """Write the rows of a batch to data files. After a failure of a topic, it is not tried for RETRY_SECONDS.
 
     Args:
         spark: The session.
         requests: The requests of the tasks.
+        login: Returns the login as JSON text (native/src/connection.rs).
         batch: The offsets.
         table: The table.
 
-    Raises:
-        JobFailed: A task failed, or too many records do not become rows. What was written is of no use.
+    Returns:
+        The files, or the reason why there are none: a task failed, or too many records do not become rows.
     """
+    failures = _FAILURES.setdefault(spark, {})
+    at, failure = failures.get(batch.topic, (-RETRY_SECONDS, ""))
+    if time.monotonic() - at < RETRY_SECONDS:
+        return NoRowFiles(failure)
+    try:
+        return _row_files(spark, requests, login(), batch, table)
+    except (JobFailed, LakehouseError, PySparkException) as error:
+        failure = f"{FAILED}: {_cause(error)}"
+        failures[batch.topic] = time.monotonic(), failure
+        _LOG.warning("The reference decoder reads the batch of '%s': %s", batch.topic, failure)
+    return NoRowFiles(failure)
+
+
+def _cause(error: Exception) -> str:
+    """Return the line of an error that names its cause: the last one of a traceback of a Python worker."""
+    lines = [line for line in map(str.strip, str(error).split("JVM stacktrace:")[0].splitlines()) if line]
+    return lines[-1][:MAX_CAUSE] if lines else type(error).__name__
+
+
+def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: Batch, table: Table) -> RowFiles:
     paths = [_location(table) for _ in requests]
     storage = {name: str(table.io.properties[name]) for name in STORAGE if name in table.io.properties}
-    places = spark.range(0, len(requests), 1, len(requests))
+    # Spark shows the values of a local relation in no plan, in its UI and its event log neither. It does not redact
+    # settings of sessions in its event log.
+    places = spark.createDataFrame(pa.table({"id": range(len(requests)), "login": [login] * len(requests)}))
     outcomes = places.mapInArrow(task.write(requests, paths, storage, batch.topic), task.OUTCOME_SCHEMA).toArrow()
     rows = outcomes.to_pylist()
     if fault := next((row["fault"] for row in rows if row["fault"]), None):
-        raise JobFailed(f"a task failed: {fault}")
+        raise JobFailed(fault)
     if len(rows) != len(requests):
         raise JobFailed(f"{len(rows)} tasks have outcomes, expected {len(requests)}")
     if sum(len(row["spilled"]) for row in rows) > SPILLED_BYTES:

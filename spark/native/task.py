@@ -1,7 +1,7 @@
 """The tasks of the compiled decoder, which run in Spark's Python workers.
 
 A worker loads this module, the decoder, pyarrow and pyiceberg's client of files, which reads credentials of storage
-from the worker's own environment. Nothing secret is in what the driver sends.
+from the worker's own environment. The login at the brokers is in the rows that a task gets, which Spark shows nowhere.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _installed() -> str | None:
 
 
 def write(requests: Sequence[str], paths: Sequence[str], storage: Mapping[str, str], topic: str) -> Task:
-    """Return the function that handles requests, given by their places in the rows of the column `id`.
+    """Return the function that handles requests, given by their places and the login at the brokers: `id`, `login`.
 
     Args:
         requests: JSON texts for the decoder (native/src/range.rs).
@@ -66,13 +66,13 @@ def write(requests: Sequence[str], paths: Sequence[str], storage: Mapping[str, s
 
     def handle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            for place in batch.column(0).to_pylist():
-                yield _outcome(requests[place], paths[place], storage, topic)
+            for row in batch.to_pylist():
+                yield _outcome(requests[row["id"]], row["login"], paths[row["id"]], storage, topic)
 
     return handle
 
 
-def _outcome(request: str, path: str, storage: Mapping[str, str], topic: str) -> pa.RecordBatch:
+def _outcome(request: str, login: str, path: str, storage: Mapping[str, str], topic: str) -> pa.RecordBatch:
     import lakehouse_native
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
@@ -85,7 +85,7 @@ def _outcome(request: str, path: str, storage: Mapping[str, str], topic: str) ->
 
     outcome: dict[str, Any]
     try:
-        decided = lakehouse_native.decide(request, create)
+        decided = lakehouse_native.decide(request, login, create)
         for file in files:
             file.close()
         spilled = _as_stream(decided["spilled"], topic)

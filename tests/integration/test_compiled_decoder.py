@@ -13,6 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
+from lakehouse.cli.console import console, topics
+from lakehouse.cli.status import Report, status
 from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
@@ -150,13 +152,35 @@ def test_ingest_with_many_other_records_uses_reference_decoder(resources, monkey
     stream = Stream(resources)
     stream.produce_trades(range(50))
     stream.produce([{"value": b"x" * 1_000} for _ in range(30)])
+    reason = "the compiled decoder failed: records with more than 20000 bytes do not become rows"
 
-    with caplog.at_level(logging.WARNING, "spark.engine"):
+    with caplog.at_level(logging.WARNING, "spark.native.job"):
         [published] = ingested(stream, "require")
+    stream.produce_trades(range(50, 60))
+    [next_] = ingested(stream, "require")
+    monkeypatch.setattr("spark.native.job.RETRY_SECONDS", 0)
+    stream.produce_trades(range(60, 70))
+    [later] = ingested(stream, "require")
 
     assert (published.counts.rows, published.counts.dead_letters) == (50, 30)
-    assert writers(stream) == {"parquet-mr"}
-    assert "do not become rows" in caplog.text
+    assert writers(stream) == {"parquet-mr", "parquet-rs"}
+    assert caplog.text.count(reason) == 1
+    assert [batch.decoder for batch in (published, next_, later)] == [reason, reason, "compiled"]
+
+
+def test_status_names_the_failure_of_the_compiled_decoder(resources, monkeypatch):
+    monkeypatch.setattr("spark.native.job.MAX_SPILLED_BYTES", 10)
+    stream = Stream(resources)
+    stream.schema()
+    stream.produce([{"value": b"no frame"}])
+    ingested(stream, "require")
+
+    [failed] = status(stream.config, resources)
+    assert failed.decoder == "the compiled decoder failed: records with more than 10 bytes do not become rows"
+    assert Report([failed], []).to_json()["topics"][0]["decoder"] == failed.decoder
+    with console.capture() as shown:
+        console.print(topics([failed]))
+    assert "the compiled decoder failed" in " ".join(shown.get().split())
 
 
 def test_ingest_without_required_decoder_is_refused(resources, monkeypatch):

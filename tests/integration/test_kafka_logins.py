@@ -8,6 +8,7 @@ import ssl
 import subprocess
 import threading
 import time
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from lakehouse.cli.main import main
 from lakehouse.config.loader import load
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import TransientError
+from lakehouse.core.table_protocol import COMPILED
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import jars
 from lakehouse.local.home import Home
@@ -34,6 +36,7 @@ from lakehouse.streaming.stream_events import Event, TopicBackedOff
 from resources.build import build_resources
 from resources.kafka.kafka import Kafka
 from resources.kafka.settings import CONNECTION, FETCH
+from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.support.servers.certificates import Authority
 from tests.support.servers.proxy import Proxy
@@ -47,6 +50,7 @@ CLIENTS = ("Kafka login", "Registry login", "Driver login", "Executor login")
 """Subjects of `lakehouse doctor` about logins."""
 RENEWALS = 4
 """Tokens that each client gets during the test of a stream."""
+HAS_COMPILED = find_spec("lakehouse_native") is not None
 SECONDS = 300
 """The longest that it may take on a busy machine."""
 VALUES = {"client.dns.lookup": "use_all_dns_ips", "metadata.recovery.strategy": "rebootstrap"}
@@ -113,6 +117,7 @@ class Trades:
     Attributes:
         topic: The topic, with one partition.
         clients: The systems of its ingestion.
+        compiling: These with the compiled decoder, which must read each batch.
     """
 
     def __init__(self, name: str, listeners, kafka: Kafka, resources):
@@ -122,6 +127,8 @@ class Trades:
         self.topic = Topic.model_validate({"name": name, "key": "userid"})
         engines = SparkEngines(resources.spark)
         self.clients = Clients(kafka, resources.schema_registry, engines, resources.catalog)
+        compiled = SparkEngines(Connect(remote=resources.spark.remote, native="require"))
+        self.compiling = replace(self.clients, engines=compiled)
         self._producer, self._schema_id = Producer(address), resources.schema_registry.register(f"{name}-value", TRADES)
 
     def produce(self) -> None:
@@ -138,11 +145,17 @@ class Trades:
 
 
 def ingested_rows(name: str, listeners, kafka: Kafka, resources) -> int:
-    """Produce ten trades, ingest them with a login, and return the number of rows."""
+    """Produce ten trades, ingest them with a login, and return the number of rows. So does the compiled decoder."""
     trades = Trades(name, listeners, kafka, resources)
     trades.produce()
     list(ingest(NAMESPACE, trades.topic, trades.clients))
-    return trades.rows()
+    rows = trades.rows()
+    if HAS_COMPILED:
+        trades.produce()
+        [published] = ingest(NAMESPACE, trades.topic, trades.compiling)
+        assert published.decoder == COMPILED
+        assert trades.rows() == rows + 10
+    return rows
 
 
 def test_client_with_certificate_of_intermediate_authority_ingests(folder, listeners, authority, resources):

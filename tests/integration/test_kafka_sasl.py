@@ -6,6 +6,7 @@ import re
 import threading
 import urllib.request
 from contextlib import closing, suppress
+from importlib.util import find_spec
 
 import boto3
 import dagster as dg
@@ -23,6 +24,7 @@ from pyspark.errors import PySparkException
 from lakehouse.config.loader import load
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, TransientError
+from lakehouse.core.table_protocol import COMPILED
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
@@ -33,6 +35,7 @@ from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from resources.build import build_resources
 from resources.kafka.kafka import Kafka
+from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.support.processes.cluster import free_ports
 from tests.support.servers import strangers
@@ -89,7 +92,8 @@ def local(home, ui):
 @pytest.fixture(scope="module")
 def server(local):
     """Return the Spark server, with a session that no other test uses."""
-    with closing(local.spark.with_own_session()) as spark:
+    installed = find_spec("lakehouse_native") is not None
+    with closing(Connect(remote=local.spark.remote, native="require" if installed else "off")) as spark:
         yield spark
 
 
@@ -128,9 +132,11 @@ def produce_trades(systems, kafka, name):
 
 
 def count_ingested(systems, kafka, name):
-    """Ingest a topic, and return the number of its table's rows."""
+    """Ingest a topic, with the compiled decoder if it is installed, and return the number of its table's rows."""
     topic = produce_trades(systems, kafka, name)
-    list(ingest("sasl", topic, Clients(kafka, systems.schema_registry, systems.engines, systems.catalog)))
+    clients = Clients(kafka, systems.schema_registry, systems.engines, systems.catalog)
+    [published] = ingest("sasl", topic, clients)
+    assert (published.decoder == COMPILED) == (find_spec("lakehouse_native") is not None)
     return systems.catalog.load(TableRef("sasl", topic.table)).scan().to_arrow().num_rows
 
 

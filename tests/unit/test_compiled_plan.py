@@ -22,7 +22,7 @@ from tests.support.fuzz.decoding import Versions
 from tests.support.topics import TRADES
 from tools.repository import PROJECT
 
-KAFKA = {"kafka.bootstrap.servers": "broker:9092,other:9092", "kafka.security.protocol": "PLAINTEXT"}
+SERVERS = "broker:9092,other:9092"
 CANARY = "planted-canary"
 
 
@@ -38,7 +38,7 @@ def catalog(tmp_path):
     return catalog
 
 
-def planned(catalog, settings=(), kafka=(), properties=(), prepare=lambda table: None, secrets=()):
+def planned(catalog, settings=(), properties=(), prepare=lambda table: None, secrets=()):
     """Return the requests for a batch of stock trades into a new table."""
     topic = Topic.model_validate({"name": "trades", "key": "userid"} | dict(settings))
     known = decoding.resolve_schemas(Versions([RegisteredSchema(7, TRADES, "AVRO")]), topic)
@@ -47,7 +47,7 @@ def planned(catalog, settings=(), kafka=(), properties=(), prepare=lambda table:
     prepare(table)
     table.io.properties |= dict(secrets)
     instructions = with_codecs(decoding.replace(known, reads_header_ids=False).decoding())
-    return job.requests(KAFKA | dict(kafka), batch(p0=5), instructions, table)
+    return job.requests(SERVERS, batch(p0=5), instructions, table)
 
 
 def partitioned(table):
@@ -81,7 +81,6 @@ def test_request_names_topic_and_ranges_without_credentials(catalog):
         ("the mode is dedup", {"settings": {"mode": "dedup"}}),
         ("message keys are decoded", {"settings": {"key_format": "string"}}),
         ("quarantine", {"settings": {"checks": {"c": {"type": "range", "column": "price", "severity": "quarantine"}}}}),
-        ("a login or TLS", {"kafka": {"kafka.security.protocol": "SASL_SSL"}}),
         ("partitioned", {"prepare": partitioned}),
         ("settings of Parquet files", {"properties": {"write.parquet.compression-codec": "gzip"}}),
         ("provider of locations", {"prepare": with_provider}),
@@ -108,7 +107,7 @@ def test_tasks_read_each_offset_once(monkeypatch, size, number):
 def test_task_attempts_write_other_files_of_one_folder():
     pytest.importorskip("lakehouse_native")
     attempt = task.write(["not a request"], ["s3://lake/x.parquet/data/a.parquet"], {}, "trades")
-    ids = pa.RecordBatch.from_pylist([{"id": 0}])
+    ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}"}])
 
     outcomes = [outcome for _ in range(2) for batch in attempt([ids]) for outcome in batch.to_pylist()]
 

@@ -106,6 +106,13 @@ def test_librdkafka_sends_a_signed_request_as_token(listener: SaslListener, capl
     assert "canary" not in caplog.text
 
 
+def test_compiled_decoder_gets_a_signed_request_as_token() -> None:
+    login = json.loads(msk().native_login())
+    parameters, host = request_in(login["sasl"].pop("token"))
+    verified(parameters, host)
+    assert login["sasl"] == {"mechanism": "OAUTHBEARER", "extensions": []} and "tls" in login
+
+
 @pytest.mark.parametrize("listener", ["AWS_MSK_IAM"], indirect=True)
 def test_java_client_of_spark_sends_a_signed_request(listener: SaslListener, tmp_path: Path) -> None:
     hosts = tmp_path / "hosts"

@@ -22,7 +22,7 @@ from lakehouse.pipeline.engine_values import (
     Place,
     Side,
 )
-from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 
@@ -88,10 +88,10 @@ class BatchContext:
         records = self.others or self.records(self.batch)
         return self.engine.decide(records, self.decoding(), headers=headers, refused=refused)
 
-    def row_files(self, table: Table) -> RowFiles | None:
-        """Write the rows of the batch to files that no snapshot has; None if the engine decides each record."""
+    def row_files(self, table: Table) -> RowFiles | NoRowFiles:
+        """Write the rows of the batch to files that no snapshot has, if the engine can."""
         if self.is_poison or self.left_out:
-            return None
+            return NoRowFiles("a record aborts decoding")
         return self.engine.row_files(self.batch, self.decoding(), table, lambda: self.report("write"))
 
     def decoding(self, *, again: bool = False) -> Decoding[Side]:

@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakehouse.config.checks import SOURCE_SNAPSHOT
 from lakehouse.core.errors import BadRecords
 from lakehouse.core.offsets.batch import Counts
-from lakehouse.core.table_protocol import TOKEN
+from lakehouse.core.table_protocol import COMPILED, DECODER, TOKEN
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits import column_checks
@@ -22,7 +22,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from lakehouse.pipeline.row_files import RowFiles
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
@@ -107,7 +107,7 @@ class StageRows:
             BadRecords: Records cannot be decoded, and the topic's policy is to stop.
         """
         context, files = self.context, self.context.row_files(table)
-        if files is not None:
+        if isinstance(files, RowFiles):
             context = replace(context, others=files.others)
         stage, written = self._write(context, table, files)
         if written.ignored_header_ids:
@@ -123,13 +123,13 @@ class StageRows:
         return StagedBatch(context, stage, written, self._counts(context, written))
 
     @staticmethod
-    def _write(context: BatchContext, table: Table, files: RowFiles | None) -> tuple[Stage, Written]:
+    def _write(context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
         def decided_rows(target: Target) -> Written:
             topic, is_empty = context.topic, context.base is None
             return context.engine.write(context.decided(), target, topic.mode, topic.key, empty=is_empty)
 
         def rows(target: Target) -> Written:
-            if files is None or not files.rows:
+            if isinstance(files, NoRowFiles) or not files.rows:
                 return decided_rows(target)
             is_complete = not files.others.table.num_rows
             adding = target if is_complete else target.adding()
@@ -137,7 +137,8 @@ class StageRows:
             added = Written(Counts(consumed=files.rows, rows=files.rows))
             return added if is_complete else added + decided_rows(target.completing())
 
-        return context.commit.stage(table, rows, {TOKEN: context.batch.to_json()})
+        decoder = files.reason if isinstance(files, NoRowFiles) else COMPILED
+        return context.commit.stage(table, rows, {TOKEN: context.batch.to_json(), DECODER: decoder})
 
     @staticmethod
     def _counts(context: BatchContext, written: Written) -> Counts:

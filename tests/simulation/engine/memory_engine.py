@@ -29,7 +29,7 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import RAISING, checked_rows, fails
 from tests.simulation.engine.counts import count
@@ -89,10 +89,10 @@ class MemoryEngine(MemoryTables):
 
     def row_files(
         self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
-    ) -> RowFiles | None:
+    ) -> RowFiles | NoRowFiles:
         """Write the rows that need no further decision; a failed job leaves the batch to `decide`."""
         if not self.is_compiled or decoding.mode != "append" or decoding.quarantine or decoding.reads_header_ids:
-            return None
+            return NoRowFiles("not compiled")
         on_begin()
         known = {version.id for version in decoding.value.schema.versions}
 
@@ -106,7 +106,7 @@ class MemoryEngine(MemoryTables):
         try:
             files: RowFiles = self.job("row_files", write)
         except JobFailed:
-            return None
+            return NoRowFiles("a job failed")
         return files
 
     def completes(self, trial: Trial) -> bool:

@@ -112,6 +112,10 @@ class MemoryCluster:
         """Return nothing: the simulated engine reads this object."""
         return {}
 
+    def native_login(self) -> str:
+        """Return the login of the simulated engine, which needs none."""
+        return "{}"
+
     def read(self, batch: Batch) -> list[Record]:
         """Return the committed records of a range."""
         if batch.topic in self.leaderless | self.forbidden:

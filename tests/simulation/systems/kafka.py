@@ -164,6 +164,10 @@ class MemoryKafka:
         """Return nothing: the simulated engine reads this object."""
         return {}
 
+    def native_login(self) -> str:
+        """Return the login of the simulated engine, which needs none."""
+        return "{}"
+
     def _call(self, operation, effect):
         unreachable = lambda cause: Unreachable("Kafka", self.servers, "that it is up", cause)  # noqa: E731
         return self._world.call(f"kafka.{operation}", effect, unreachable)
