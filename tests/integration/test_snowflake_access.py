@@ -114,6 +114,17 @@ def test_reader_accesses_only_granted_table(server: Server, lake: Lake, tmp_path
         server.resource(warehouse="NONE").query(f"select count(*) from {schema}.public_trades")
 
 
+def test_freshness_is_measured_without_a_warehouse(server: Server, lake: Lake):
+    lake.create("idle_trades", trades(4))
+    server.resource().ensure_iceberg_table(lake.database, "idle_trades", lake.database, "idle_trades")
+    without = server.resource(warehouse="NONE")
+    location = server.resource().metadata_location(lake.database, "idle_trades")
+    assert location and without.metadata_location(lake.database, "idle_trades") == location
+    # The count of rows needs one.
+    with pytest.raises(LakehouseError, match="No active warehouse"):
+        without.table_state(lake.database, "idle_trades")
+
+
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
