@@ -18,8 +18,8 @@ DURATIONS = FOLDER / "durations.json"
 MOST = 1300
 """Seconds of the first tier on one core, which with the starts of two processes is 12 minutes on two cores."""
 
-MOST_OF_REST = 2600
-"""Seconds of the tier `rest` on one core. With it, all commands for a change take an hour on two cores."""
+MOST_OF_REST = 2300
+"""Seconds of the tier `rest` on one core. With it, all commands for a change take less than an hour on two cores."""
 
 STACK = (
     "tests/contract/",
@@ -41,18 +41,10 @@ CHAOS = ("tests/faults/test_chaos.py",)
 REST = (
     # Interruptions at each change, lost and unknown responses, and external changes.
     "tests/deploy/test_aws_refusals.py",
-    "tests/deploy/test_aws_repairs.py",
-    "tests/deploy/test_confluent_deletion.py",
-    "tests/deploy/test_confluent_existing.py",
     "tests/deploy/test_confluent_states.py",
     "tests/deploy/test_confluent_flow.py",
-    "tests/deploy/test_confluent_keys.py",
     "tests/deploy/test_deploy.py",
-    "tests/deploy/test_rotation_identities.py",
-    "tests/deploy/test_snowflake_over_rest.py",
-    "tests/deploy/test_snowflake_steps.py",
     "tests/deploy/test_unknown_responses.py",
-    "tests/deploy/test_verify.py",
     "tests/faults/test_dropped_branches.py",
     "tests/faults/test_glue_commits.py",
     "tests/faults/test_kafka_faults.py",
@@ -121,7 +113,6 @@ REST = (
     "tests/integration/test_dashboard.py",
     "tests/integration/test_derived_from_tableflow.py",
     "tests/integration/test_engines.py",
-    "tests/integration/test_field_names.py",
     "tests/integration/test_foreign_schemas.py",
     "tests/integration/test_freshness_of_stages.py",
     "tests/integration/test_kafka_sasl.py",
@@ -156,14 +147,22 @@ REST = (
 
 NIGHT = (
     # Interruptions at each change, lost and unknown responses, and external changes.
+    "tests/deploy/test_aws_repairs.py",
     "tests/deploy/test_aws_steps_killed.py",
+    "tests/deploy/test_confluent_deletion.py",
+    "tests/deploy/test_confluent_existing.py",
+    "tests/deploy/test_confluent_keys.py",
     "tests/deploy/test_confluent_repairs.py",
     "tests/deploy/test_confluent_steps_killed.py",
     "tests/deploy/test_deploy_commands.py",
     "tests/deploy/test_enforced_chain.py",
     "tests/deploy/test_halted_resources.py",
+    "tests/deploy/test_rotation_identities.py",
     "tests/deploy/test_rotation_of_snowflake_keys.py",
+    "tests/deploy/test_snowflake_over_rest.py",
+    "tests/deploy/test_snowflake_steps.py",
     "tests/deploy/test_snowflake_steps_interrupted.py",
+    "tests/deploy/test_verify.py",
     "tests/e2e/test_edited_configuration.py",
     "tests/faults/test_full_disk.py",
     "tests/integration/test_stalled_spark.py",
@@ -183,6 +182,7 @@ NIGHT = (
     "tests/integration/test_commands_beside_stream.py",
     "tests/integration/test_edited_derivation.py",
     "tests/integration/test_edited_settings.py",
+    "tests/integration/test_field_names.py",
     "tests/integration/test_wide_schemas.py",
     "tests/unit/test_check_syntax.py",
 )
