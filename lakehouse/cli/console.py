@@ -14,9 +14,9 @@ from rich.table import Column, Table
 
 from lakehouse.core.errors import Diagnostic
 from lakehouse.core.offsets.lag import UP_TO_DATE
-from lakehouse.core.table_protocol import FAILED
 from lakehouse.core.terminal import echo, visible
 from lakehouse.pipeline.ledger import ledger_page
+from lakehouse.pipeline.row_files import FAILED
 
 if TYPE_CHECKING:
     from lakehouse.cli.check_runner import Outcome

@@ -32,7 +32,7 @@ DECISION = "lakehouse.decision"
 REPLAY = "lakehouse.replay"
 PART = "lakehouse.part"
 PARTS = "lakehouse.parts"
-DECODER, COMPILED, FAILED = "lakehouse.decoder", "compiled", "the compiled decoder failed"
+DECODER = "lakehouse.decoder"
 
 COUNTS = "lakehouse.counts"
 REPLAYS = "lakehouse.replays"

@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
 
 
+COMPILED, FAILED = "compiled", "the compiled decoder failed"
+"""Values of the property `lakehouse.decoder` of snapshots, of which the second one is followed by the cause."""
+
+
 @dataclass(frozen=True, eq=False)
 class SpilledRecords:
     """Records of a batch that a compiled decoder did not make rows, which no snapshot has."""

@@ -21,9 +21,8 @@ from pyspark.sql import SparkSession
 from lakehouse import DISTRIBUTION
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.table_protocol import FAILED
 from lakehouse.pipeline.engine_values import Decoding, JobFailed
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import FAILED, NoRowFiles, RowFiles, SpilledRecords
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task

@@ -23,7 +23,6 @@ from lakehouse.cli.main import main
 from lakehouse.config.loader import load
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import TransientError
-from lakehouse.core.table_protocol import COMPILED
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import jars
 from lakehouse.local.home import Home
@@ -31,6 +30,7 @@ from lakehouse.local.java import class_path, java
 from lakehouse.local.processes import process
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.row_files import COMPILED
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Event, TopicBackedOff
 from resources.build import build_resources

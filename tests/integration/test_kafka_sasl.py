@@ -24,7 +24,6 @@ from pyspark.errors import PySparkException
 from lakehouse.config.loader import load
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import LakehouseError, TransientError
-from lakehouse.core.table_protocol import COMPILED
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.local import client_environment
 from lakehouse.local import stack as local_stack
@@ -33,6 +32,7 @@ from lakehouse.local.processes import ports, process
 from lakehouse.local.servers import spark_server
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
+from lakehouse.pipeline.row_files import COMPILED
 from resources.build import build_resources
 from resources.kafka.kafka import Kafka
 from resources.spark.servers import Connect

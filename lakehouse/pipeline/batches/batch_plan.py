@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from lakehouse.config.checks import SOURCE_SNAPSHOT
 from lakehouse.core.errors import BadRecords
 from lakehouse.core.offsets.batch import Counts
-from lakehouse.core.table_protocol import COMPILED, DECODER, TOKEN
+from lakehouse.core.table_protocol import DECODER, TOKEN
 from lakehouse.core.text import pluralize
 from lakehouse.pipeline.batches.batch_context import BatchContext
 from lakehouse.pipeline.commits import column_checks
@@ -22,7 +22,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import COMPILED, NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
