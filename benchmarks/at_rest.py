@@ -42,6 +42,8 @@ from tests.support.servers.proxy import Proxy, Request
 from tools.repository import PROJECT
 
 CATCH_UP_SECONDS = 900
+PAUSE_SECONDS = 3
+"""Time after each record in which the streams come to rest again."""
 SETTLE_SECONDS = 20
 """Time after the last record until the rest begins: readers and events in Dagster follow."""
 STOP_SECONDS = 60
@@ -186,7 +188,7 @@ def wake(systems: Any, builds: dict[str, Measured], topic: str, message: tuple[b
             if catalog.load_table((builds[name].namespace, topic)).metadata_location != before[name]:
                 builds[name].seconds.append(time.monotonic() - began)
                 waiting.remove(name)
-    time.sleep(3)
+    time.sleep(PAUSE_SECONDS)
 
 
 def tree(process: psutil.Process) -> list[psutil.Process]:

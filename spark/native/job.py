@@ -41,7 +41,7 @@ MIN_OFFSETS = 20_000
 """Minimum number of offsets of a batch, unless the decoder is required: to start a Python worker takes a while."""
 
 OFFSETS_A_TASK = 1_000_000
-"""Number of offsets that a task reads, of one partition or several. A task writes one file."""
+"""Number of offsets of a request, of one partition or several, which becomes one file."""
 
 MAX_TASKS = 64
 
@@ -58,7 +58,8 @@ MAX_CAUSE = 300
 """Maximum characters of the cause of a failure, which snapshots keep."""
 
 MAX_SECONDS = 240
-"""Maximum duration of a task: an operation of Spark without a task that ended is cancelled after `stall_seconds`."""
+"""Maximum duration of a request. A task handles several if there are more of them than cores: an operation of Spark
+without a task that ended is cancelled after `stall_seconds`, and the reference decoder reads the batch then."""
 
 STORAGE = ("s3.endpoint", "s3.region", "s3.role-arn", "s3.role-session-name")
 """Properties of files that tasks get. Credentials are those of the environment of the executors."""
@@ -182,9 +183,10 @@ def row_files(
 
 
 def _cause(error: Exception) -> str:
-    """Return the line of an error that names its cause: the last one of a traceback of a Python worker."""
-    lines = [line for line in map(str.strip, str(error).split("JVM stacktrace:")[0].splitlines()) if line]
-    return lines[-1][:MAX_CAUSE] if lines else type(error).__name__
+    """Return the cause of a failure without values of records, which texts of Spark may quote: snapshots keep it."""
+    if isinstance(error, PySparkException):
+        return error.getCondition() or type(error).__name__
+    return (str(error).strip() or type(error).__name__).splitlines()[0][:MAX_CAUSE]
 
 
 def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: Batch, table: Table) -> RowFiles:
