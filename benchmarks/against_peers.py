@@ -123,11 +123,10 @@ def _all(
                 contender = makers[name](name, of_round)
                 contender.start()
                 try:
-                    result = _measure(contender, number, catalog, stack, warm_up, topic, more)
+                    results[name].append(_measure(contender, number, catalog, stack, warm_up, topic, more))
+                    print(json.dumps(results[name][-1].to_json()), flush=True)
                 finally:
                     contender.stop()
-                results[name].append(result)
-                print(json.dumps(result.to_json()), flush=True)
         return results
 
 

@@ -12,7 +12,7 @@ import requests
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from lakehouse.local import jars
-from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack, free_port, until
+from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack, end, free_port, until
 
 LOCK = Path(__file__).parents[1] / "locks/connect.lock"
 PARTS = ("worker", "sink", "converter")
@@ -114,8 +114,7 @@ class ConnectSink:
 
     def stop(self) -> None:
         if self._worker:
-            self._worker.terminate()
-            self._worker.wait(60)
+            end(self._worker)
 
     def processes(self) -> list[psutil.Process]:
         return [psutil.Process(self._worker.pid)] if self._worker else []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import socket
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -75,6 +76,16 @@ class Contender(Protocol):
     def processes(self) -> list[psutil.Process]:
         """Return the processes to measure; their children are measured too."""
         ...
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """Terminate a process, and kill it if that takes longer than half a minute: all that it wrote was verified."""
+    process.terminate()
+    try:
+        process.wait(30)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
 
 
 Work = Callable[[str, str, Callable[[], bool]], None]

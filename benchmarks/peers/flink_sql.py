@@ -12,7 +12,7 @@ from ingest import FIELDS
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from lakehouse.local import jars
-from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack
+from peers.contender import COMMIT_SECONDS, HEAP, NAMESPACE, Stack, end
 
 LOCK = Path(__file__).parents[1] / "locks/flink.lock"
 PARALLELISM = 2
@@ -95,8 +95,7 @@ class FlinkSql:
 
     def stop(self) -> None:
         self._java.shutdown()
-        self._process.terminate()
-        self._process.wait(60)
+        end(self._process)
 
     def processes(self) -> list[psutil.Process]:
         return [psutil.Process(self._process.pid)]

@@ -83,13 +83,14 @@ def metered(contender: Contender) -> Iterator[Used]:
 
 
 def _usage(contender: Contender) -> Iterator[tuple[psutil.Process, float, int]]:
-    for leader in contender.processes():
-        for process in (leader, *leader.children(recursive=True)):
-            try:
-                times = process.cpu_times()
-                yield process, times.user + times.system, process.memory_info().rss
-            except psutil.NoSuchProcess:
-                continue
+    leaders = contender.processes()
+    # The children of a leader may be leaders, too.
+    for process in {*leaders, *(child for leader in leaders for child in leader.children(recursive=True))}:
+        try:
+            times = process.cpu_times()
+            yield process, times.user + times.system, process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
 
 
 def rows(catalog: Catalog, table: str) -> int:
