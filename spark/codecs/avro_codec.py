@@ -5,13 +5,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 
 from lakehouse.core.sql import SPARK
-from lakehouse.formats.avro.avro_explain import explain
+from lakehouse.formats.avro.avro_explain import Explainer
 from lakehouse.formats.avro.avro_resolution import schemas
 from lakehouse.formats.avro.avro_types import Type, parse
 from lakehouse.formats.avro.connect_types import with_logical_types
@@ -92,10 +93,12 @@ class AvroCodec(Codec):
         return F.struct(*fields), none_of([~F.coalesce(is_complete, F.lit(False)), *faults])
 
     def explain(self, data: bytes) -> str | None:
-        id_ = schema_id(data)
-        if id_ is None or id_ not in self.writers:
-            return None
-        return explain(data, FRAME_BYTES, self.writers[id_], self.reader)
+        explainer = self._explainers.get(schema_id(data))
+        return explainer.explain(data, FRAME_BYTES) if explainer else None
+
+    @cached_property
+    def _explainers(self) -> Mapping[int | None, Explainer]:
+        return {id_: Explainer(wrote, self.reader) for id_, wrote in self.writers.items()}
 
     def schema_id(self, data: Column) -> Column:
         return framing_columns.by_schema_id(data, self.writers, F.lit)

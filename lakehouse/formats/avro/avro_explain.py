@@ -4,6 +4,8 @@ Messages are decoded as the Avro 1.12 specification defines (Binary Encoding), w
 avro_resolution applies in Spark. No reason contains a value.
 """
 
+from __future__ import annotations
+
 from lakehouse.formats.avro.avro_resolution import described, fault, read_by, target
 from lakehouse.formats.avro.avro_types import VARIABLE_DECIMAL, ZONED_TIMESTAMP, RecordField, Type
 from lakehouse.formats.avro.connect_types import is_zoned
@@ -18,29 +20,60 @@ MAX_VALUES = 100_000
 """Maximum values that are read of a message, since a batch may have many messages that do not decode."""
 
 
-def explain(data: bytes, start: int, wrote: Type, reads: Type) -> str | None:
-    """Return the first reason why a message does not become a row; None if there is none.
+class Explainer:
+    """Explains messages that were written with one type and become rows of another."""
 
-    Args:
-        data: The message with its frame.
-        start: The index of the first byte of its body.
-        wrote: The type that it was written with.
-        reads: The type of the columns.
+    def __init__(self, wrote: Type, reads: Type) -> None:
+        self._wrote, self._reads = wrote, reads
+        self._pairs = _Pairs()
 
-    Returns:
-        The path of the field, with `[n]` for the nth item of an array or entry of a map, the rule, and the index of the
-        byte in the message.
-    """
-    walk = _Walk(data, start)
-    try:
-        walk.place(wrote, reads, "")
-        if walk.at < len(data):
-            raise _Fault("", "bytes follow the record", walk.at)
-    except _Fault as fault_:
-        path, rule, at = fault_.args
-        field = f"'{path.lstrip('.')}'" if path else "the record"
-        return f"{field}: {rule} (byte {at})"
-    return None
+    def __reduce__(self) -> tuple[type[Explainer], tuple[Type, Type]]:
+        # The pairs are kept by the identity of types, which a copy in another process does not have.
+        return Explainer, (self._wrote, self._reads)
+
+    def explain(self, data: bytes, start: int) -> str | None:
+        """Return the first reason why a message does not become a row; None if there is none.
+
+        Args:
+            data: The message with its frame.
+            start: The index of the first byte of its body.
+
+        Returns:
+            The path of the field, with `[n]` for the nth item of an array or entry of a map, the rule, and the index of
+            the byte in the message.
+        """
+        walk = _Walk(data, start, self._pairs)
+        try:
+            walk.place(self._wrote, self._reads, "")
+            if walk.at < len(data):
+                raise _Fault("", "bytes follow the record", walk.at)
+        except _Fault as fault_:
+            path, rule, at = fault_.args
+            field = f"'{path.lstrip('.')}'" if path else "the record"
+            return f"{field}: {rule} (byte {at})"
+        return None
+
+
+class _Pairs:
+    """Types of the reader for those of the writer. They are the same for all messages, of which there may be many."""
+
+    def __init__(self) -> None:
+        self._of_types: dict[tuple[int, int], tuple[str | None, dict[str, RecordField]]] = {}
+        self._targets: dict[tuple[int, int, int], Type | None] = {}
+
+    def of(self, wrote: Type, reads: Type) -> tuple[str | None, dict[str, RecordField]]:
+        """Return the reason why two branches do not match, or None, and the reader's fields by the writer's names."""
+        key = id(wrote), id(reads)
+        if key not in self._of_types:
+            self._of_types[key] = fault(wrote, reads), read_by(wrote, reads)
+        return self._of_types[key]
+
+    def target(self, wrote: Type, branch: Type, reads: Type) -> Type | None:
+        """Return the reader's branch for values of a writer's branch; None if there is none."""
+        key = id(wrote), id(branch), id(reads)
+        if key not in self._targets:
+            self._targets[key] = target(wrote, branch, reads)
+        return self._targets[key]
 
 
 class _Fault(Exception):
@@ -50,19 +83,11 @@ class _Fault(Exception):
 class _Walk:
     """A decoder of one message, from start to end."""
 
-    def __init__(self, data: bytes, at: int) -> None:
+    def __init__(self, data: bytes, at: int, pairs: _Pairs) -> None:
         self.data = data
         self.at = at
+        self.pairs = pairs
         self.remaining = MAX_VALUES
-        # Cached, because an array may contain many records of one type.
-        self.pairs: dict[tuple[int, int], tuple[str | None, dict[str, RecordField]]] = {}
-
-    def pair(self, wrote: Type, reads: Type) -> tuple[str | None, dict[str, RecordField]]:
-        """Return the reason why two branches do not match, or None, and the reader's fields by the writer's names."""
-        key = id(wrote), id(reads)
-        if key not in self.pairs:
-            self.pairs[key] = fault(wrote, reads), read_by(wrote, reads)
-        return self.pairs[key]
 
     def place(self, wrote: Type, reads: Type | None, path: str) -> None:
         """Read a value; without a reader it is skipped."""
@@ -80,10 +105,10 @@ class _Walk:
             if not reads.nullable:
                 raise _Fault(path, "the value is null, and the reader schema does not allow null", start)
         elif reads is not None:
-            to = target(wrote, branch, reads)
+            to = self.pairs.target(wrote, branch, reads)
             if to is None:
                 raise _Fault(path, f"the reader schema has no branch {described(branch)}", start)
-            if rule := self.pair(branch, to)[0]:
+            if rule := self.pairs.of(branch, to)[0]:
                 raise _Fault(path, rule, start)
         self.value(branch, to, path)
 
@@ -93,7 +118,7 @@ class _Walk:
             case "record" if reads and reads.logical == VARIABLE_DECIMAL:
                 self.variable_decimal(reads, path)
             case "record":
-                readers = self.pair(wrote, reads)[1] if reads else {}
+                readers = self.pairs.of(wrote, reads)[1] if reads else {}
                 for field in wrote.fields:
                     reader = readers.get(field.name)
                     self.place(
