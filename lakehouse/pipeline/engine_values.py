@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
+from lakehouse.core.errors import Unreachable
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.patterns import Matches
@@ -73,6 +74,14 @@ class JobFailed(Exception):
     def getCondition(self) -> str | None:
         """Return the name of the error, as PySpark's errors do."""
         return self.condition
+
+
+class CountsLost(Exception):
+    """The engine wrote records, and did not send their counts."""
+
+    def __init__(self, failure: Unreachable):
+        super().__init__(str(failure))
+        self.failure = failure
 
 
 @dataclass(frozen=True)

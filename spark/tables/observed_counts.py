@@ -12,18 +12,20 @@ from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F
 
 from lakehouse.core.errors import Unreachable
+from lakehouse.pipeline.engine_values import CountsLost
 
 
 def observed_counts(observation: Observation) -> Mapping[str, int]:
     """Return the counts of an observation.
 
     Raises:
-        Unreachable: Spark did not send them. A listener of the server gets them after the write, for which the server
+        CountsLost: Spark did not send them. A listener of the server gets them after the write, for which the server
             waits 100 ms only (SPARK-54279), and a response may be cut off before them.
     """
     if counts := observation.get:
         return counts
-    raise Unreachable("Spark Connect", "its server", "its log and load", "the counts of a write did not arrive")
+    cause = "the counts of a write did not arrive"
+    raise CountsLost(Unreachable("Spark Connect", "its server", "its log and load", cause))
 
 
 def digest(partition: Column, offset: Column, chosen: Column) -> Column:

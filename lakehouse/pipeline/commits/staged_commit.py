@@ -15,7 +15,7 @@ from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.commits import audit
 from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult, Staged
-from lakehouse.pipeline.engine_values import JobFailed, Target
+from lakehouse.pipeline.engine_values import CountsLost, JobFailed, Target
 from resources.iceberg.commits import dropped_error
 
 T = TypeVar("T")
@@ -28,6 +28,9 @@ OnPhase = Callable[[Phase], None]
 
 Audit = Callable[["Table", int], list[CheckResult]]
 """Checks the rows of a table's snapshot, given by its id."""
+
+WRITES = 3
+"""Maximum number of times that rows are written whose counts were lost."""
 
 RESERVED = ("main", OFFSETS_TAG, REPLAY_TAG)
 
@@ -100,6 +103,8 @@ class StagedCommit:
     ) -> tuple[Stage, T]:
         """Write rows to a new staging branch, or to a named branch.
 
+        A write whose counts were lost is repeated on another branch. The audit drops the first one.
+
         Args:
             table: The table as just loaded.
             write: Writes the rows to the branch.
@@ -112,7 +117,19 @@ class StagedCommit:
         Raises:
             CommitConflict: Another writer dropped the branch, or the table.
             LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
+            Unreachable: The engine did not send the counts of the rows.
         """
+        for number in range(1, WRITES + 1):
+            try:
+                return self._stage(table, write, summary, branch)
+            except CountsLost as lost:
+                if number == WRITES or branch is not None:
+                    raise lost.failure from lost
+        raise AssertionError("the last write returns or raises")
+
+    def _stage(
+        self, table: Table, write: Callable[[Target], T], summary: Mapping[str, str], branch: str | None
+    ) -> tuple[Stage, T]:
         self.on_phase("branch")
         with self._detect_lost_branch(None):
             name, start = (self._new(), self.base) if branch is None else self._kept(table, branch)
