@@ -31,6 +31,8 @@ SETTINGS = MappingProxyType(
         # The classes that Spark generates and keeps, by default 100. Each topic needs 12 to 40, and a stream of more
         # topics than fit compiles them for every batch.
         "spark.sql.codegen.cache.maxEntries": "1000",
+        # At rest, nothing else collects the whole heap, whose memory then returns to the system.
+        "spark.cleaner.periodicGC.interval": "2min",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
         # Plans contain Kafka's password, so the UI and the event log are off; the redaction in
@@ -41,17 +43,10 @@ SETTINGS = MappingProxyType(
 )
 """Settings that lakehouse needs on any Spark Connect server (docs/clusters.md). Each session sets its catalogs."""
 
-# Decoding and writing produce much garbage, for which the heap grows; at rest, it is returned to the system. The serial
-# collector does not return its young generation (docs/performance.md).
-_MEMORY = (
-    "-XX:-UseSerialGC",
-    "-XX:+UseG1GC",
-    "-XX:MinHeapFreeRatio=30",
-    "-XX:MaxHeapFreeRatio=50",
-    # Milliseconds without a collection, as at rest, after which the whole heap is collected.
-    "-XX:G1PeriodicGCInterval=120000",
-    "-XX:-G1PeriodicGCInvokesConcurrent",
-)
+# Decoding and writing produce much garbage. The serial collector does not return the memory of the young generation,
+# whose size is limited therefore; the rest of the heap is returned at each full collection, and what the C library has
+# freed each minute (docs/performance.md).
+_MEMORY = ("-Xmn200m", "-XX:MinHeapFreeRatio=30", "-XX:MaxHeapFreeRatio=50", "-XX:TrimNativeHeapInterval=60000")
 
 # Packages that Spark accesses by reflection: org.apache.spark.launcher.JavaModuleOptions of Spark 4.1.
 _OPENED = (
