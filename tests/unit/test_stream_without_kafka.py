@@ -6,9 +6,12 @@ from typing import ClassVar
 
 import dagster as dg
 import pytest
+import yaml
+from click.testing import CliRunner
 
 from assets.streaming import check as streaming_check
 from assets.streaming.service import StreamService, select_topics
+from lakehouse.cli.main import main
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
 from lakehouse.core.log_entry import LogEntry
@@ -22,6 +25,7 @@ from resources.schema_registry import SchemaRegistry
 from resources.spark.servers import Connect
 from tests.support.lone_member import LoneMember
 from tests.support.waiting import wait_until
+from tools.repository import PROJECT
 
 SECONDS = 60
 NAMES = ("carts", "orders", "users")
@@ -202,3 +206,28 @@ def test_stream_without_the_source_of_a_derived_topic_reports_it(tmp_path):
         "totals: this stream does not ingest 'orders', so it derives nothing from its new rows. Materialize "
         "totals/kafka, or stream both"
     )
+
+
+def test_stream_names_instance_of_dagster_that_cannot_be_opened(monkeypatch, tmp_path):
+    (tmp_path / "dagster.yaml").write_text((PROJECT / "containers/dagster.yaml").read_text())
+    systems = {
+        "kafka": {"bootstrap_servers": "127.0.0.1:1"},
+        "schema_registry": {"url": "http://127.0.0.1:1"},
+        "spark": {"remote": "sc://127.0.0.1:1"},
+        "catalog": {"type": "sql", "uri": f"sqlite:///{tmp_path}/catalog.db", "warehouse": "s3://warehouse"},
+    }
+    declared = {
+        "namespace": "shop",
+        "topics": {"orders": {"continuous": True}},
+        "environments": {"production": systems},
+    }
+    (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(declared))
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
+    monkeypatch.setenv("LAKEHOUSE_ENV", "production")
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    monkeypatch.delenv("DAGSTER_POSTGRES_USER", raising=False)
+    result = CliRunner().invoke(main, ["stream", "--once"])
+    assert result.exit_code == 1
+    message = " ".join(plain(result.output).split())
+    assert f"Dagster's instance of DAGSTER_HOME={tmp_path} cannot be opened: " in message
+    assert "Nothing was changed. `dagster instance info` prints the reason" in message
