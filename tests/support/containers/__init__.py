@@ -1,0 +1,1 @@
+"""Images that are built and started without a container engine."""
