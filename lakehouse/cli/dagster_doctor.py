@@ -16,7 +16,8 @@ def examine_dagster(config: Config) -> Iterator[Diagnostic]:
             diagnostics = [*examine_instance(instance, pools_of(definitions_of(config)))] if instance else []
     # Its storage may be of any library.
     except Exception as error:
-        yield Diagnostic(SUBJECT, False, logged_reason("Dagster's instance was not examined", error))
+        remedy = "Correct dagster.yaml, its variables or its database"
+        yield Diagnostic(SUBJECT, False, logged_reason("Dagster's instance was not examined", error), remedy)
         return
     if instance is None:
         observation = "not compared: DAGSTER_HOME is not set here. Run `lakehouse doctor` where Dagster's daemon runs"
