@@ -31,8 +31,6 @@ SETTINGS = MappingProxyType(
         # The classes that Spark generates and keeps, by default 100. Each topic needs 12 to 40, and a stream of more
         # topics than fit compiles them for every batch.
         "spark.sql.codegen.cache.maxEntries": "1000",
-        # At rest, nothing else collects the whole heap, whose memory then returns to the system.
-        "spark.cleaner.periodicGC.interval": "2min",
         "spark.sql.sources.v2.bucketing.enabled": "true",
         "spark.sql.iceberg.planning.preserve-data-grouping": "true",
         # Plans contain Kafka's password, so the UI and the event log are off; the redaction in
@@ -97,6 +95,8 @@ def server(context: Context, settings: Mapping[str, str] = MappingProxyType({}))
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         # Hadoop sets the mode of the files that it creates, whatever the umask of the process is.
         "spark.hadoop.fs.permissions.umask-mode": "077",
+        # At rest, nothing else collects the whole heap, whose memory then returns to the system.
+        "spark.cleaner.periodicGC.interval": "2min",
     }
     command = spark_java(
         "org.apache.spark.sql.connect.service.SparkConnectServer",
