@@ -37,6 +37,7 @@ from tools.repository import PROJECT
 pytest_plugins = [
     "tests.support.clouds.rest.server",
     "tests.support.clouds.snowflake.server",
+    "tests.support.containers.image",
     "tests.support.duckdb.extension",
     "tests.support.processes.cluster",
 ]

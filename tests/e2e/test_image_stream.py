@@ -11,20 +11,10 @@ from lakehouse.core.polling import poll
 from tests.integration.test_metrics import SECONDS, scraped, value
 from tests.support.clouds.rest.client import CREDENTIAL
 from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Vending
-from tests.support.containers import image as images
 from tests.support.topics import Stream
 from tools.repository import PROJECT
 
 SYSTEMS = ("kafka", "schema_registry", "spark")
-
-
-@pytest.fixture
-def image():
-    """The image, if this machine can build it."""
-    if reason := images.missing():
-        pytest.skip(reason)
-    with images.built() as image:
-        yield image
 
 
 @pytest.mark.long

@@ -12,7 +12,6 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from lakehouse import DISTRIBUTION
-from tests.support.containers import image as images
 from tests.unit.test_production_install import add_requirements
 from tools import locks
 from tools.repository import PROJECT
@@ -48,15 +47,6 @@ def test_image_runs_as_a_user_without_rights_to_its_files():
     final = TEXT.rpartition("\nFROM ")[2]
     assert arguments("USER", final) == ["10001:10001"] and "--chown" not in final
     assert not re.search(r"apt|gcc|build-essential|java", final)
-
-
-@pytest.fixture(scope="module")
-def image():
-    """The image, if this machine can build it."""
-    if reason := images.missing():
-        pytest.skip(reason)
-    with images.built() as image:
-        yield image
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import pytest
 
 from tools.repository import PROJECT
 
@@ -42,12 +43,6 @@ mount -o remount,bind,ro "$root/project"
 exec chroot --userspec="$user" "$root" "$@"
 """
 """A shell script: mount the image, this machine's names of hosts and a project, and run a command in the image."""
-
-
-def missing() -> str:
-    """Return why images cannot be built here; empty if they can be."""
-    lacking = [name for name in TOOLS if shutil.which(name) is None]
-    return f"{', '.join(lacking)} not installed" if lacking else "not root" if os.getuid() else ""
 
 
 @dataclass(frozen=True)
@@ -88,9 +83,13 @@ class Image:
         return process.returncode, output
 
 
-@contextmanager
-def built() -> Iterator[Image]:
-    """Build the image from the files of this project, and remove it at the end."""
+@pytest.fixture(scope="session")
+def image() -> Iterator[Image]:
+    """The image of the files of this project, if this machine can build it."""
+    if lacking := [name for name in TOOLS if shutil.which(name) is None]:
+        pytest.skip(f"{', '.join(lacking)} not installed")
+    if os.getuid():
+        pytest.skip("only root can build an image without a container engine")
     with TemporaryDirectory() as name:
         folder = Path(name)
         buildah = _Buildah(folder)
