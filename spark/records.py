@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema
 
 from lakehouse.core.offsets.batch import Batch, Positions
 from spark.decoding.conditions import some
@@ -76,7 +77,9 @@ def spilled(spark: SparkSession, records: pa.Table) -> DataFrame:
     They are distributed among tasks. Otherwise Spark would decode them in its planner, slowly, and by other code than
     the records of a topic (org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation).
     """
-    return spark.createDataFrame(records).repartition(max(1, math.ceil(records.num_rows / SPILLED_A_TASK)))
+    # Without records, Spark would not take the columns from the table.
+    frame = spark.createDataFrame(records, from_arrow_schema(records.schema))
+    return frame.repartition(max(1, math.ceil(records.num_rows / SPILLED_A_TASK)))
 
 
 def is_readable(records: DataFrame) -> bool:

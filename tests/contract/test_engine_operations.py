@@ -269,6 +269,9 @@ def test_other_records_of_files_with_rows_are_decided(make_site: Any) -> None:
     others = engine.decide(files.others, decoding)
     assert [offset for _, offset, _ in others.first_faults() if offset] == [2, 3]
     assert engine.write(others, target).counts == Counts(consumed=2, dead_letters=2)
+    files = engine.row_files(letter_batch(site, 1, 2), decoding, table, lambda: None)
+    assert files.rows == 1
+    assert engine.write(engine.decide(files.others, decoding), target).counts == Counts()
 
 
 def test_branches_begin_at_existing_snapshots(make_site: Any) -> None:
