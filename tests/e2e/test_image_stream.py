@@ -39,7 +39,8 @@ def test_stream_in_image_is_scraped_until_it_is_terminated(image, resources, res
         }
         (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(config))
         tmp_path.chmod(0o755)
-        names = ("KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "SPARK_REMOTE", "AWS_REGION")
+        names = ["KAFKA_BOOTSTRAP_SERVERS", "SCHEMA_REGISTRY_URL", "SPARK_REMOTE", "SPARK_CONNECT_AUTHENTICATE_TOKEN"]
+        names += ["AWS_REGION"]
         variables = {name: os.environ[name] for name in names}
         variables |= {"ICEBERG_CATALOG_CREDENTIAL": CREDENTIAL, "LAKEHOUSE_ENV": "production", "DAGSTER_HOME": ""}
         command = ("lakehouse", "stream", trades.name, "--metrics", "127.0.0.1:0")
