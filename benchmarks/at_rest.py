@@ -25,15 +25,13 @@ from typing import Any
 import psutil
 import yaml
 from builds import python_of, spark_of
-from latency import position, prepared, produce, pyiceberg_catalog
-from pyiceberg.exceptions import NoSuchTableError
+from latency import CATCH_UP_SECONDS, prepared, produce, pyiceberg_catalog, wait_until_ingested
 from rich.console import Console
 from rich.table import Table
 
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.discovery import config_path
-from lakehouse.core.polling import poll
 from lakehouse.local.client_environment import environment
 from lakehouse.local.home import Home
 from lakehouse.local.processes.process import running
@@ -41,7 +39,6 @@ from resources.kafka.kafka import Kafka
 from tests.support.servers.proxy import Proxy, Request
 from tools.repository import PROJECT
 
-CATCH_UP_SECONDS = 900
 PAUSE_SECONDS = 3
 """Time after each record in which the streams come to rest again."""
 SETTLE_SECONDS = 20
@@ -142,22 +139,6 @@ def streaming(checkout: Path, namespace: str, topics: list[str]) -> Iterator[Mea
         finally:
             stream.terminate()
             stream.wait(STOP_SECONDS)
-
-
-def wait_until_ingested(systems: Any, namespace: str, topics: list[str]) -> None:
-    """Wait until the tables have all records of the topics."""
-    catalog, offsets = pyiceberg_catalog(), systems.kafka.offsets(topics)
-
-    def is_ingested(topic: str) -> bool:
-        try:
-            location = catalog.load_table((namespace, topic)).metadata_location
-        except NoSuchTableError:
-            return False
-        ends = position(location)
-        return all(ends.get(p, 0) >= one.end for p, one in offsets[topic].items())
-
-    for topic in topics:
-        assert poll(lambda topic=topic: is_ingested(topic), pause=0.5, deadline_seconds=CATCH_UP_SECONDS), topic
 
 
 def rest(builds: dict[str, Measured], seconds: float) -> None:

@@ -80,6 +80,7 @@ def scraped(seconds: float) -> list[dict[str, float]]:
         passed = round(time.monotonic() - began, 1)
         scrapes.append({"seconds": passed, **{metric: sums[metric] for _, metric in PANELS.values()}})
         print(scrapes[-1], flush=True)
+    assert scrapes, f"the stream did not listen at {ADDRESS} within {seconds:.0f} s"
     return scrapes
 
 

@@ -36,6 +36,7 @@ from rich.table import Table
 from lakehouse.cli.systems import open_clients
 from lakehouse.config import loader
 from lakehouse.config.discovery import config_path
+from lakehouse.core.polling import poll
 from lakehouse.local.servers.synthetic_records import messages
 from resources.kafka.kafka import Kafka
 from tools.repository import PROJECT
@@ -44,7 +45,10 @@ DISTINCT = 5_000
 PARTITIONS = 6
 POLL_SECONDS = {"iceberg": 0.25, "glue": 0.5, "snowflake": 1.0}
 """Polling interval of each reader in seconds, for all topics."""
+CATCH_UP_SECONDS = 900
+"""Maximum time until the tables have the last record."""
 SETTLE_SECONDS = 30
+"""Time after that in which the other readers show it; one that does not has an infinite latency."""
 
 
 def main() -> None:
@@ -65,6 +69,8 @@ def main() -> None:
             began = time.time()
             produce(systems, topics, pool, arguments.rate, arguments.seconds)
             ended = time.time()
+            # Otherwise the slowest records would be missing from the result.
+            wait_until_ingested(systems, namespace, topics)
             time.sleep(SETTLE_SECONDS)
         measured = {reader: latencies(seen, namespace, began, ended) for reader, seen in locations.items()}
         report(measured, arguments.rate)
@@ -106,6 +112,22 @@ def produce(systems: Any, topics: list[str], pool: list[tuple[bytes, bytes]], ra
         producer.poll(0)
         time.sleep(0.01)
     producer.flush()
+
+
+def wait_until_ingested(systems: Any, namespace: str, topics: list[str]) -> None:
+    """Wait until the tables have all records of the topics."""
+    catalog, offsets = pyiceberg_catalog(), systems.kafka.offsets(topics)
+
+    def is_ingested(topic: str) -> bool:
+        try:
+            location = catalog.load_table((namespace, topic)).metadata_location
+        except NoSuchTableError:
+            return False
+        ends = position(location)
+        return all(ends.get(p, 0) >= one.end for p, one in offsets[topic].items())
+
+    for topic in topics:
+        assert poll(lambda topic=topic: is_ingested(topic), pause=0.5, deadline_seconds=CATCH_UP_SECONDS), topic
 
 
 Seen = dict[str, list[tuple[float, str]]]
