@@ -10,7 +10,8 @@ import yaml
 from lakehouse.core.polling import poll
 from tests.integration.test_metrics import SECONDS, scraped, value
 from tests.support.clouds.rest.client import CREDENTIAL
-from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Vending
+from tests.support.clouds.rest.lake import declaration_of
+from tests.support.clouds.rest.server import Vending
 from tests.support.topics import Stream
 from tools.repository import PROJECT
 
@@ -23,19 +24,12 @@ def test_stream_in_image_is_scraped_until_it_is_terminated(image, resources, res
     trades.produce_trades(range(60))
     systems = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]["local"]
     with Vending(*rest_server) as server:
-        catalog = {
-            "type": "rest",
-            "uri": server.address,
-            "warehouse": WAREHOUSE,
-            "credential": {"env": "ICEBERG_CATALOG_CREDENTIAL"},
-            "scope": SCOPE,
-            "access_delegation": "vended-credentials",
-            "region": {"env": "AWS_REGION"},
-        }
         config = {
             "namespace": trades.namespace,
             "topics": {trades.name: {"key": "userid", "continuous": True}},
-            "environments": {"production": {name: systems[name] for name in SYSTEMS} | {"catalog": catalog}},
+            "environments": {
+                "production": {name: systems[name] for name in SYSTEMS} | {"catalog": declaration_of(server)}
+            },
         }
         (tmp_path / "lakehouse.yaml").write_text(yaml.safe_dump(config))
         tmp_path.chmod(0o755)

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 from lakehouse.cli.main import main
 from lakehouse.definitions import JOB, defs
 from tests.support.clouds.rest.client import CREDENTIAL
-from tests.support.clouds.rest.server import SCOPE, WAREHOUSE, Vending
+from tests.support.clouds.rest.lake import declaration_of
+from tests.support.clouds.rest.server import Vending
 from tests.support.topics import Stream
 from tests.support.totals import KEY
 from tools.repository import PROJECT
@@ -38,15 +39,6 @@ def trades(resources, server, tmp_path, monkeypatch):
     flagged = {"transform": "spark.flags:flagged"}
     derived = {"type": "derived", "from": trades.name}
     systems = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]["local"]
-    catalog = {
-        "type": "rest",
-        "uri": server.address,
-        "warehouse": WAREHOUSE,
-        "credential": {"env": "ICEBERG_CATALOG_CREDENTIAL"},
-        "scope": SCOPE,
-        "access_delegation": "vended-credentials",
-        "region": {"env": "AWS_REGION"},
-    }
     config = {
         "namespace": trades.namespace,
         "topics": {
@@ -59,7 +51,7 @@ def trades(resources, server, tmp_path, monkeypatch):
             },
             f"{trades.name}-flagged": {"source": derived | flagged},
         },
-        "environments": {ENVIRONMENT: {name: systems[name] for name in SYSTEMS} | {"catalog": catalog}},
+        "environments": {ENVIRONMENT: {name: systems[name] for name in SYSTEMS} | {"catalog": declaration_of(server)}},
     }
     file = tmp_path / "lakehouse.yaml"
     file.write_text(yaml.safe_dump(config))

@@ -67,10 +67,8 @@ def run(image, tmp_path):
 @pytest.mark.long
 def test_built_image_lets_its_user_write_temporary_files_only(run):
     folders = "/ /opt/lakehouse /opt/dagster /project /tmp"
-    assert run("sh", "-c", f"for folder in {folders}; do test -w $folder && echo $folder; done; id -u").split() == [
-        "/tmp",
-        "10001",
-    ]  # noqa: S108 (a folder of the image)
+    script = f"for folder in {folders}; do test -w $folder && echo $folder; done; id -u"
+    assert run("sh", "-c", script).split() == ["/tmp", "10001"]  # noqa: S108 (a folder of the image)
     assert "Usage: lakehouse" in run()
 
 

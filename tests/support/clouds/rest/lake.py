@@ -16,3 +16,16 @@ def catalog_at(server: Polaris, **settings: Any) -> Catalog:
     login = {"credential": CREDENTIAL, "scope": SCOPE}
     place = {"type": "rest", "uri": server.address, "warehouse": WAREHOUSE, "region": os.environ["AWS_REGION"]}
     return Catalog(**place | login | files | settings)
+
+
+def declaration_of(server: Vending) -> dict[str, Any]:
+    """Return the catalog as lakehouse.yaml declares it. ICEBERG_CATALOG_CREDENTIAL has the login."""
+    return {
+        "type": "rest",
+        "uri": server.address,
+        "warehouse": WAREHOUSE,
+        "credential": {"env": "ICEBERG_CATALOG_CREDENTIAL"},
+        "scope": SCOPE,
+        "access_delegation": "vended-credentials",
+        "region": {"env": "AWS_REGION"},
+    }
