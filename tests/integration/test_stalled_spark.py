@@ -168,8 +168,10 @@ def spark_without_counts(resources, monkeypatch, most):
         patch.setattr(DefaultChannelBuilder, "__init__", create)
         spark = Connect(remote=resources.spark.remote).with_own_session()
         spark.session({})
-    yield spark
-    spark.close()
+    try:
+        yield spark
+    finally:
+        spark.close()
 
 
 @pytest.mark.parametrize("mode", ["append", "upsert"])

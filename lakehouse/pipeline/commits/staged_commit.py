@@ -119,13 +119,14 @@ class StagedCommit:
             LakehouseError: The branch name is reserved: its rows would be published without an audit, or dropped.
             Unreachable: The engine did not send the counts of the rows.
         """
-        for number in range(1, WRITES + 1):
+        remaining = WRITES if branch is None else 1
+        while True:
             try:
                 return self._stage(table, write, summary, branch)
             except CountsLost as lost:
-                if number == WRITES or branch is not None:
+                remaining -= 1
+                if not remaining:
                     raise lost.failure from lost
-        raise AssertionError("the last write returns or raises")
 
     def _stage(
         self, table: Table, write: Callable[[Target], T], summary: Mapping[str, str], branch: str | None
