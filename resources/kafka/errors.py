@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaException
 
 
-MISMATCH = re.compile(r"SASL state|handshake failed|SSL listener|SSL connection|incorrect security\.protocol")
+MISMATCH = re.compile(
+    r"SASL state|handshake failed|wrong version number|SSL listener|SSL connection|incorrect security\.protocol"
+)
 """Words of librdkafka's errors if a listener has another protocol than the client."""
 LOGIN = re.compile(r"[Aa]uthentication failed|Invalid (username|credentials)|SASL authentication error")
 """Words of its errors if the broker refuses the user."""

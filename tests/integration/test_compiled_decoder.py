@@ -18,6 +18,7 @@ from lakehouse.cli.status import Report, status
 from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
+from resources.kafka.transactions import wait_until_visible
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.support.intercepted import InterceptedEngines
@@ -122,6 +123,7 @@ def test_codecs_and_aborted_transactions_are_read(resources, codec):
         for place, producer in enumerate(producers):
             producer.flush(30)
             (producer.abort_transaction if round_ % 2 == place else producer.commit_transaction)(30)
+    wait_until_visible(stream.resources.kafka, stream.name)
 
     ingested(stream, "require")
 

@@ -100,7 +100,7 @@ class Silent(BaseHTTPRequestHandler):
 
 
 def test_server_with_another_protocol_is_not_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
-    message = "refused a connection with `security_protocol: SSL`: SSL handshake failed"
+    message = "refused a connection with `security_protocol: SSL`: .*wrong version number"
     monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 2)
     with LoopbackServer(Silent).listening() as server:
         kafka = Kafka(bootstrap_servers=f"127.0.0.1:{server.server_port}", security_protocol="SSL")
@@ -118,6 +118,17 @@ def test_server_with_another_protocol_is_not_an_outage(monkeypatch: pytest.Monke
             "Kafka at b:9092 refused a connection with `security_protocol: SASL_PLAINTEXT`: SASL PLAIN mechanism "
             "handshake failed: Broker: Request not valid in current SASL state",
             "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port",
+        ),
+        (
+            "ssl://b:9092/bootstrap: error:0A00010B:SSL routines::wrong version number (after 1ms in state SSL_HANDSHAKE)",
+            "Kafka at b:9092 refused a connection with `security_protocol: SASL_PLAINTEXT`: error:0A00010B:SSL "
+            "routines::wrong version number",
+            "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port",
+        ),
+        (
+            "ssl://b:9092/1: error:0A000126:SSL routines::unexpected eof while reading (after 3ms in state UP)",
+            "Kafka does not answer at b:9092: error:0A000126:SSL routines::unexpected eof while reading",
+            "Check that the broker is up (`lakehouse status`), the address, and the API key",
         ),
         (
             "sasl_ssl://b:9092/1: SASL authentication error: Authentication failed (after 200ms in state AUTH_REQ)",
