@@ -328,7 +328,8 @@ class StreamSchedule:
             raise Violation(f"`stream --once` does not end: {errors}")
         for name, oracle in self._oracles.items():
             if name not in unreadable:
-                oracle.judge_end()
+                # Only its dead letters are redriven, and a redrive that was interrupted is not repeated.
+                oracle.judge_end(is_redriven=name != "orders")
                 if not self._is_shown(name):
                     raise Violation(f"`stream --once` has ended, and a reader lacks rows of {name}")
         self._raise_violations()
