@@ -2,7 +2,7 @@ BIN := .venv/bin
 # After a change of the lock, the virtual environment keeps its version of Python.
 PYTHON ?= $(shell test -x $(BIN)/python && echo $(BIN)/python || echo python3)
 
-.PHONY: help venv wheel native native-test demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
+.PHONY: help venv wheel native native-test native-fuzz demo lint test test-rest test-all durations fuzz simulate docs audit long chaos pipeline update-locks
 .DEFAULT_GOAL := help
 # Every server, worker and command is a separate Python process. Without bytecode files, which container images often
 # disable, each process compiles Dagster and PySpark again when it starts.
@@ -95,3 +95,9 @@ venv: .venv/installed  ## Create the virtual environment from requirements.lock
 		$(BIN)/uv pip sync --quiet --python $(BIN)/python --require-hashes requirements.lock && \
 		$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation -e . && \
 		touch $@ || { $(if $(filter $(BIN)/%,$(PYTHON)),,rm -rf .venv;) exit 1; }
+
+native-fuzz:  ## Look for bytes at which the compiled decoder fails, with cargo-fuzz 0.13 and a nightly Rust (MINUTES=15 for each target, NIGHTLY=toolchain)
+	@cd native/fuzz && for target in walk decide; do \
+		cargo +$(or $(NIGHTLY),nightly) fuzz run --fuzz-dir . $$target -- \
+			-max_total_time=$$(($(or $(MINUTES),15) * 60)) -max_len=4096 -timeout=20 -rss_limit_mb=4096 || exit 1; \
+	done

@@ -96,7 +96,7 @@ impl Walk {
 
     /// Call `each` with the records of complete batches whose offsets are before `end`.
     ///
-    /// Offsets must increase, across calls too. A batch that the response cuts off is left out.
+    /// Offsets must increase, which no checksum covers, across calls too. A batch that the response cuts off is left out.
     pub fn records(
         &mut self,
         mut response: &[u8],
@@ -104,14 +104,18 @@ impl Walk {
         end: i64,
         mut each: impl FnMut(Record) -> Result<()>,
     ) -> Result<()> {
+        let mut previous = -1;
         while let Some((batch, others)) = first_batch(response)? {
             response = others;
             let base = i64::from_be_bytes(field(batch, 0));
+            let last = last_offset(batch);
+            ensure!(previous < base, "the batch at offset {base} follows offset {previous}");
+            ensure!(base <= last, "the batch at offset {base} ends at offset {last}");
+            previous = last;
             ensure!(batch[16] == 2, "the batch at offset {base} has format version {}", batch[16]);
             let checksum = u32::from_be_bytes(field(batch, 17));
             ensure!(crc32c::crc32c(&batch[21..]) == checksum, "the batch at offset {base} has another checksum");
             let attributes = i16::from_be_bytes(field(batch, 21));
-            let last = last_offset(batch);
             let producer = i64::from_be_bytes(field(batch, 43));
             aborted.advance(last);
             let records = &batch[HEADER..];
