@@ -183,7 +183,8 @@ impl Walk {
 pub fn next_offset(mut response: &[u8]) -> Result<Option<i64>> {
     let mut next = None;
     while let Some((batch, others)) = first_batch(response)? {
-        next = Some(last_offset(batch) + 1);
+        let last = last_offset(batch);
+        next = Some(last.checked_add(1).ok_or_else(|| anyhow!("a batch ends at offset {last}"))?);
         response = others;
     }
     Ok(next)

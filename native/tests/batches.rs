@@ -95,3 +95,9 @@ fn batches_that_are_out_of_order_are_an_error() {
         assert_eq!(error, format!("the batch at offset {second} follows offset 12"));
     }
 }
+
+#[test]
+fn batch_without_an_offset_after_it_is_an_error() {
+    let response = plain(i64::MAX - 2, 3, 0, -1);
+    assert_eq!(next_offset(&response).unwrap_err().to_string(), format!("a batch ends at offset {}", i64::MAX));
+}
