@@ -23,11 +23,11 @@ VARIABLE = re.compile(r"\$(?:([A-Za-z_]\w*)|\{([A-Za-z_]\w*)(?::?-(.*))?\})")
 """A reference to a variable in the syntax of shells, which lakehouse.yaml does not have."""
 
 
-def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
-    """Return the resources of one environment.
+def require_environment(config: Config, environment: str) -> None:
+    """Require that an environment is declared.
 
-    Environment variables are read at run time; only the defaults of unset ones apply here. A system without required
-    settings may be omitted.
+    Raises:
+        ConfigError: It is not. The message names those that are.
     """
     if environment not in config.environments:
         known = [*config.environments]
@@ -36,6 +36,15 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
             f"Environment '{environment}' (LAKEHOUSE_ENV, or --env) is not in lakehouse.yaml, which has "
             f"{', '.join(known) or 'none'}.{hint} {'Name one of them' if known else 'Add it under `environments`'}"
         )
+
+
+def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
+    """Return the resources of one environment.
+
+    Environment variables are read at run time; only the defaults of unset ones apply here. A system without required
+    settings may be omitted.
+    """
+    require_environment(config, environment)
     settings, path = config.environments[environment], f"environments.{environment}"
     names = [name for name, classes in SYSTEMS.items() if name in settings or not classes.is_optional]
     return {name: _build(f"{path}.{name}", system(name, settings.get(name)), settings.get(name)) for name in names}

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from assets.instance_diagnosis import SUBJECT, examine_instance, pools_of
-from lakehouse.cli.status import dagster_instance
+from lakehouse.cli.instance import dagster_instance
 from lakehouse.config.model import Config
 from lakehouse.core.errors import Diagnostic, logged_reason
 from lakehouse.definitions import definitions_of

@@ -1,21 +1,19 @@
 """The status of topics: offsets and lag, and the failures that runs and streams have reported to Dagster."""
 
-import os
 import re
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import dagster as dg
 
 from assets.streaming.check import KAFKA, failure
+from lakehouse.cli.instance import dagster_instance
 from lakehouse.cli.schema_plan import plan_registered
 from lakehouse.config.checks import KEY_NOT_NULL, RECORD_COUNT, STREAMING
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
-from lakehouse.core.errors import LakehouseError, by_reason, logged_reason
+from lakehouse.core.errors import by_reason, logged_reason
 from lakehouse.core.tables import naming
 from lakehouse.pipeline.batches.undecodable import next_faults
 from lakehouse.pipeline.clients import Clients
@@ -209,30 +207,6 @@ def _stop_reason(config: Config, resources: Resources, status: TopicStatus) -> s
     if not refused or topic.on_incompatible != "stop":
         return ""
     return f"The newest schema does not fit the table: {'; '.join(refused)}. See `lakehouse plan {topic.name}`"
-
-
-@contextmanager
-def dagster_instance() -> Iterator[dg.DagsterInstance | None]:
-    """Yield the Dagster instance of the directory DAGSTER_HOME; None without one.
-
-    Raises:
-        LakehouseError: It cannot be opened.
-    """
-    home = os.environ.get("DAGSTER_HOME")
-    if not home or not Path(home).is_dir():
-        yield None
-        return
-    try:
-        opened = dg.DagsterInstance.get()
-    # Its storage, launcher and logs may be of any library.
-    except Exception as error:
-        failure = f"Dagster's instance of DAGSTER_HOME={home} cannot be opened"
-        raise LakehouseError(
-            f"{failure}: {logged_reason(failure, error)}. Nothing was changed. `dagster instance info` prints the "
-            f"reason: correct dagster.yaml, its variables or its database, or unset DAGSTER_HOME"
-        ) from error
-    with opened as instance:
-        yield instance
 
 
 def failed_runs(config: Config, names: Collection[str]) -> dict[str, str]:

@@ -7,12 +7,12 @@ from contextlib import AbstractContextManager, contextmanager
 import dagster as dg
 
 from lakehouse.cli import boundary
-from lakehouse.config.discovery import environment_name
+from lakehouse.config.discovery import LOCAL, environment_name
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, translate
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.readers import configured
-from resources.build import build_resources, lazy_resource, require_variables
+from resources.build import build_resources, lazy_resource, require_environment, require_variables
 from resources.iceberg.catalog import Catalog
 from resources.kafka.kafka import Kafka
 from resources.protocols import Resources, resource_of
@@ -25,7 +25,7 @@ def open_clients(config: Config) -> Iterator[Resources]:
     Raises:
         ConfigError: The environment is incomplete.
     """
-    _prepare(environment_name())
+    _prepare(config, environment_name())
     configured(config)
     declared = build_resources(config, environment_name())
     require_variables(config, environment_name())
@@ -33,9 +33,10 @@ def open_clients(config: Config) -> Iterator[Resources]:
         yield resources
 
 
-def _prepare(environment: str) -> None:
-    """Set the variables of the embedded stack if an environment is that one."""
-    if environment == "local":
+def _prepare(config: Config, environment: str) -> None:
+    """Require that an environment is declared, and set the variables of the embedded stack if it is that one."""
+    require_environment(config, environment)
+    if environment == LOCAL:
         from lakehouse.local.client_environment import environment as variables
 
         os.environ.update(variables())
@@ -47,7 +48,7 @@ def catalog_of_environment(config: Config, environment: str) -> Catalog:
     Raises:
         ConfigError: The environment is not declared, or has no catalog.
     """
-    _prepare(environment)
+    _prepare(config, environment)
     build_resources(config, environment)
     create = lazy_resource(config, environment, "catalog")
     assert create is not None  # a required system

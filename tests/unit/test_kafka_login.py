@@ -120,7 +120,7 @@ def test_server_with_another_protocol_is_not_an_outage(monkeypatch: pytest.Monke
             "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port",
         ),
         (
-            "ssl://b:9092/bootstrap: error:0A00010B:SSL routines::wrong version number (after 1ms in state SSL_HANDSHAKE)",
+            "ssl://b:9092/1: error:0A00010B:SSL routines::wrong version number (after 1ms in state SSL_HANDSHAKE)",
             "Kafka at b:9092 refused a connection with `security_protocol: SASL_PLAINTEXT`: error:0A00010B:SSL "
             "routines::wrong version number",
             "Set `security_protocol` and `sasl_mechanism` of the environment to those of this port",

@@ -93,7 +93,7 @@ def test_extras_table_agrees_with_metadata():
     assert declared.keys() - {"psycopg2-binary"} <= installed
 
 
-@pytest.mark.parametrize("command", [["up"], ["demo"], ["down"], ["doctor"], ["run", "env"], ["ui"]])
+@pytest.mark.parametrize("command", [["up"], ["demo"], ["down"], ["--env", "local", "doctor"], ["run", "env"], ["ui"]])
 def test_command_of_stack_without_extra_names_it(command: list[str]):
     result = run_without_extras(RUN, *command)
     assert result.returncode == 1

@@ -21,3 +21,13 @@ def test_examine_missing_profile_is_a_failure_of_each_identity(monkeypatch, tmp_
     assert failed == ["AWS credentials", "ingestion", "Tableflow"]
     assert all("profile (missing) could not be found" in findings[subject].observation for subject in failed)
     assert {*findings} == {*failed, "maintenance", "DuckDB", "Spark executors"}, "the environment has no other systems"
+
+
+def test_examine_needs_no_credentials_of_aws_for_systems_elsewhere():
+    vended = SimpleNamespace(region="eu", access_delegation="vended-credentials", s3_endpoint=None, role_arn="")
+    elsewhere = SimpleNamespace(region="eu", access_delegation="none", s3_endpoint="http://minio:9000", role_arn="")
+    config = Config(namespace="trading", topics={}, environments={})
+    for catalog in (vended, elsewhere):
+        [credentials, *_] = examine(config, SimpleNamespace(catalog=catalog))
+        assert (credentials.subject, credentials.ok) == ("AWS credentials", True)
+        assert credentials.observation == "not checked: no system of the environment is in AWS"

@@ -208,8 +208,9 @@ def test_stream_without_the_source_of_a_derived_topic_reports_it(tmp_path):
     )
 
 
-def test_stream_names_instance_of_dagster_that_cannot_be_opened(monkeypatch, tmp_path):
-    (tmp_path / "dagster.yaml").write_text((PROJECT / "containers/dagster.yaml").read_text())
+@pytest.fixture
+def dagster_yaml(monkeypatch, tmp_path):
+    """The file of an instance of Dagster, for streams of a project whose servers do not answer."""
     systems = {
         "kafka": {"bootstrap_servers": "127.0.0.1:1"},
         "schema_registry": {"url": "http://127.0.0.1:1"},
@@ -225,9 +226,29 @@ def test_stream_names_instance_of_dagster_that_cannot_be_opened(monkeypatch, tmp
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(tmp_path / "lakehouse.yaml"))
     monkeypatch.setenv("LAKEHOUSE_ENV", "production")
     monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    monkeypatch.delenv("DAGSTER_POSTGRES_USER", raising=False)
+    return tmp_path / "dagster.yaml"
+
+
+def test_stream_names_unset_variables_of_the_instance_of_dagster(monkeypatch, dagster_yaml):
+    dagster_yaml.write_text((PROJECT / "containers/dagster.yaml").read_text())
+    for name in ("HOST", "PASSWORD", "PORT", "USER"):
+        monkeypatch.delenv(f"DAGSTER_POSTGRES_{name}", raising=False)
+    monkeypatch.setenv("DAGSTER_POSTGRES_DB", "dagster")
+    monkeypatch.setenv("DAGSTER_LOGS_BUCKET", "logs")
+    result = CliRunner().invoke(main, ["stream", "--once"])
+    message = " ".join(plain(result.output).split())
+    named = ", ".join(f"DAGSTER_POSTGRES_{name}" for name in ("HOST", "PASSWORD", "PORT", "USER"))
+    assert result.exit_code == 1
+    assert (
+        f"dagster.yaml of DAGSTER_HOME={dagster_yaml.parent} names variables that are not set: {named}. Noth" in message
+    )
+    assert "or set DAGSTER_HOME to an empty text" in message and "Tracebacks" not in message
+
+
+def test_stream_names_instance_of_dagster_that_cannot_be_opened(dagster_yaml):
+    dagster_yaml.write_text("storage: {unknown: {}}")
     result = CliRunner().invoke(main, ["stream", "--once"])
     assert result.exit_code == 1
     message = " ".join(plain(result.output).split())
-    assert f"Dagster's instance of DAGSTER_HOME={tmp_path} cannot be opened: " in message
+    assert f"Dagster's instance of DAGSTER_HOME={dagster_yaml.parent} cannot be opened: " in message
     assert "Nothing was changed. `dagster instance info` prints the reason" in message

@@ -47,7 +47,7 @@ def stream(topics: tuple[str, ...], once: bool, metrics: tuple[str, int] | None,
     for stop_signal in (signal.SIGTERM, signal.SIGINT):
         signal.signal(stop_signal, lambda *_: stopping.set())
     from assets.streaming.service import StreamService, select_topics
-    from lakehouse.cli.status import dagster_instance
+    from lakehouse.cli.instance import dagster_instance
     from lakehouse.cli.systems import kafka_topics, open_clients
     from lakehouse.config import loader
     from lakehouse.metrics.stream_metrics import serve_metrics

@@ -8,6 +8,7 @@ import click
 
 from lakehouse.cli import console
 from lakehouse.config import loader
+from lakehouse.config.discovery import LOCAL, environment_name
 from lakehouse.config.new_project import KEYS, Servers
 
 
@@ -66,17 +67,19 @@ def _require_valid(system: str, settings: Mapping[str, str]) -> None:
 def doctor(environment: str | None, as_json: bool) -> None:
     """Check this machine and the stack, and print a remedy for each failure.
 
-    With `--env`, log in to Kafka and the schema registry with each client: this process, Spark's driver and its
-    executors, which read one record. Check the AWS credentials of this process, the roles that systems of the
-    environment assume, that Spark's executors read a table with the role of ingestion, and that no derived topic or
-    topic of dead letters has messages of another table, such as one of another environment. Compare the clocks of this
-    machine, Spark and S3, and Spark's settings and jars with those that correctness rests on. If DAGSTER_HOME is set,
-    also compare that instance of Dagster with the settings that runs need: concurrency pools, run monitoring, time
-    limits and run retries.
+    In an environment other than `local`, by `--env` or LAKEHOUSE_ENV, log in to Kafka and the schema registry with each
+    client: this process, Spark's driver and its executors, which read one record. Check the AWS credentials of this
+    process if a system is in AWS, the roles that systems of the environment assume, that Spark's executors read a table
+    with the role of ingestion, and that no derived topic or topic of dead letters has messages of another table, such
+    as one of another environment. Compare the clocks of this machine, Spark and S3, and Spark's settings and jars with
+    those that correctness rests on. If DAGSTER_HOME is set, also compare that instance of Dagster with the settings
+    that runs need: concurrency pools, run monitoring, time limits and run retries.
 
     \b
     Exit code 0: every check passed. 1: a check failed.
     """
+    if environment is None and environment_name() != LOCAL:
+        environment = environment_name()
     if environment:
         import dagster as dg
 

@@ -9,6 +9,8 @@ from lakehouse.config.model import Config
 from lakehouse.core.errors import Diagnostic, LakehouseError
 from lakehouse.deploy.aws.aws_service import Service
 from resources.aws.clients import TIMEOUT_SECONDS, boto3_session
+from resources.iceberg.rest_settings import NONE, VENDED
+from resources.kafka.msk import MSK_IAM
 from resources.protocols import Resources
 
 ROLE_SETTINGS = {
@@ -24,6 +26,10 @@ ROLE_SETTINGS = {
     "Tableflow": ("tableflow_catalog", "role_arn"),
 }
 """System and setting with the role, by the component that assumes it. An environment need not have all systems."""
+ONLY_AWS = ("athena", "glue", "tableflow_catalog")
+"""Systems of AWS."""
+AWS_SETTINGS = ("maintenance_role_arn", "reader_role_arn", "role_arn", "secret", "sigv4", "tableflow_secret")
+"""Settings of the other systems that need AWS."""
 TRUST = (
     "Run the command as a principal in `spark_principals` of the deployment, or add the principal and run `lakehouse "
     "deploy create`"
@@ -38,7 +44,10 @@ def examine(config: Config, resources: Resources) -> Iterator[Diagnostic]:
         resources: Those of the environment; `catalog` and `spark` at least.
     """
     region = resources.catalog.region
-    yield _identity("AWS credentials", "", region, "Set AWS credentials: `aws sts get-caller-identity` has to work")
+    if _needs_aws(resources):
+        yield _identity("AWS credentials", "", region, "Set AWS credentials: `aws sts get-caller-identity` has to work")
+    else:
+        yield Diagnostic("AWS credentials", True, "not checked: no system of the environment is in AWS")
     for component, (system, setting) in ROLE_SETTINGS.items():
         if not hasattr(resources, system):
             continue
@@ -47,6 +56,19 @@ def examine(config: Config, resources: Resources) -> Iterator[Diagnostic]:
         else:
             yield Diagnostic(component, True, "assumes no role: the credentials of the process apply")
     yield _executors(config, resources)
+
+
+def _needs_aws(resources: Resources) -> bool:
+    """Return whether a system is in AWS: S3, too, unless it is elsewhere or the catalog issues credentials for it."""
+    catalog, kafka = resources.catalog, getattr(resources, "kafka", None)
+    is_s3_of_aws = not getattr(catalog, "s3_endpoint", None) and getattr(catalog, "access_delegation", NONE) != VENDED
+    systems = [getattr(resources, system, None) for system, _ in ROLE_SETTINGS.values()]
+    return (
+        is_s3_of_aws
+        or any(hasattr(resources, system) for system in ONLY_AWS)
+        or any(getattr(system, setting, None) for system in systems for setting in AWS_SETTINGS)
+        or getattr(kafka, "sasl_mechanism", None) == MSK_IAM
+    )
 
 
 def _identity(subject: str, role_arn: str, region: str | None, remedy: str) -> Diagnostic:
