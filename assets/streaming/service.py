@@ -94,6 +94,11 @@ class StreamService:
         self._verdicts = Verdicts(self._reporter.report)
         self._publishers = reader_publishers(config, resources, self._on_publication)
 
+    @property
+    def readers(self) -> list[str]:
+        """The names of the readers that expose the tables."""
+        return [publisher.reader.name for publisher in self._publishers]
+
     def run(self) -> Mapping[str, Exception]:
         """Run until the stream ends.
 

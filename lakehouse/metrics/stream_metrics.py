@@ -7,7 +7,7 @@ phases and classes of errors, whose numbers are bounded, and never a value of a 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from lakehouse.core import log_entry
 from lakehouse.core.log_entry import LogEntry
+from lakehouse.core.offsets.batch import Counts
 from lakehouse.metrics.dead_letter_reasons import DeadLetterReasons
 from lakehouse.metrics.server import serving
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished
@@ -42,12 +43,15 @@ KAFKA = "(kafka)"
 class StreamMetrics(Collector):
     """The metrics of a stream."""
 
-    def __init__(self, stream: Stream, registry: CollectorRegistry, stuck_seconds: float) -> None:
+    def __init__(
+        self, stream: Stream, registry: CollectorRegistry, stuck_seconds: float, readers: Iterable[str] = ()
+    ) -> None:
         """
         Args:
             stream: The stream.
             registry: The registry to which the metrics are added.
             stuck_seconds: Time without progress after which a thread is stuck.
+            readers: The names of the readers that expose the stream's tables.
         """
         self._stream, self._stuck_seconds = stream, stuck_seconds
         of_topic, of_reader = ["topic"], ["topic", "reader"]
@@ -83,9 +87,27 @@ class StreamMetrics(Collector):
             of_reader,
         )
         self._unpublished = counter("lakehouse_publication_failures", "Failed publications.", [*of_reader, "error"])
+        self._failing = gauge(
+            "lakehouse_consecutive_publication_failures", "Failed publications since the last success.", of_reader
+        )
         letters = counter("lakehouse_new_dead_letters", "Dead letters of published batches.", [*of_topic, "reason"])
         self.reasons = DeadLetterReasons(stream.clients.catalog, stream.namespace, letters)
         registry.register(self)
+        self._begin(stream.topics, tuple(readers))
+
+    def _begin(self, topics: Iterable[str], readers: Iterable[str]) -> None:
+        """Create the series whose labels are known, with 0.
+
+        Prometheus computes an increase from the first sample, so the first batch would be missing in it.
+        """
+        for topic in topics:
+            for outcome in Counts().outcomes:
+                self._records.labels(topic, outcome)
+            for of_topic in (self._seconds, self._bytes, self._compactions):
+                of_topic.labels(topic)
+            for reader in readers:
+                self._publications.labels(topic, reader)
+                self._failing.labels(topic, reader)
 
     def observe(self, event: Event | TablePublished | PublicationFailed) -> None:
         """Count an event of the stream, or of its publishers, from any thread."""
@@ -100,8 +122,10 @@ class StreamMetrics(Collector):
             case TablePublished(reader, topic, seconds=seconds):
                 self._publications.labels(topic.name, reader).observe(seconds)
                 self._published.labels(topic.name, reader).set(time.time())
+                self._failing.labels(topic.name, reader).set(0)
             case PublicationFailed(reader, topic, error):
                 self._unpublished.labels(topic, reader, type(error).__name__).inc()
+                self._failing.labels(topic, reader).inc()
 
     def _observe_batch(self, topic: str, published: Published) -> None:
         for outcome, number in published.counts.outcomes.items():
@@ -177,7 +201,7 @@ def serve_metrics(service: StreamService, address: tuple[str, int], stuck_second
         LakehouseError: Another process listens there.
     """
     registry = CollectorRegistry()
-    metrics = StreamMetrics(service.stream, registry, stuck_seconds)
+    metrics = StreamMetrics(service.stream, registry, stuck_seconds, service.readers)
     service.observers.append(metrics.observe)
     with serving(address, registry, {"/healthz": metrics.stuck, "/readyz": metrics.unready}) as url:
         log_entry.write(LogEntry(f"Metrics: {url}/metrics"))

@@ -95,7 +95,7 @@ def test_prometheus_evaluates_each_panel_and_each_alert(resources, tmp_path):
     ):
         thread = threading.Thread(target=service.run)
         thread.start()
-        poll(lambda: "publication_duration_seconds_count{" in requests.get(f"{of_stream}/metrics", timeout=30).text,
+        poll(lambda: "last_publication_timestamp_seconds{" in requests.get(f"{of_stream}/metrics", timeout=30).text,
              pause=0.5, deadline_seconds=SECONDS)  # fmt: skip
         tables.measure()
         targets = [url.removeprefix("http://") for url in (of_stream, of_tables)]

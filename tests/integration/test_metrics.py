@@ -15,11 +15,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assets.streaming.service import StreamService
 from lakehouse.cli.main import main
+from lakehouse.core.errors import TransientError
+from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.polling import poll
 from lakehouse.metrics.server import serving
 from lakehouse.metrics.stream_metrics import StreamMetrics, serve_metrics
+from lakehouse.readers.reader import Registration
 from lakehouse.streaming import stream as streams
+from lakehouse.streaming.publishers import PublicationFailed, TablePublished
 from tests.support.topics import CHEAP, Stream, trade, with_checks
+from tools.repository import PROJECT
+
+CONTAINERS = PROJECT / "containers"
+"""The folder with the dagster.yaml of a deployment."""
 
 SECONDS = 300
 """The longest that a condition may take on a busy machine."""
@@ -96,6 +104,37 @@ def test_scrape_of_stream_has_outcomes_phases_and_readers(resources):
     assert (ready.status_code, ready.text) == (200, "ok\n")
 
 
+def test_scrape_before_first_batch_has_zeros_of_outcomes_and_readers(resources):
+    stream = Stream(resources)
+    service = StreamService(stream.config, [stream.topic], resources, lambda _: None, None)
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        text = scraped(url)
+    of_topic = {"topic": stream.name}
+    assert {value(text, "records_total", outcome=outcome, **of_topic) for outcome in OUTCOMES[1:]} == {0}
+    names = ("publication_duration_seconds_count", "consecutive_publication_failures")
+    of_readers = {value(text, name, reader=reader, **of_topic) for name in names for reader in ("glue", "snowflake")}
+    assert of_readers == {0}
+    names = ("batch_duration_seconds_count", "published_bytes_total", "compactions_total")
+    assert {value(text, name, **of_topic) for name in names} == {0}
+
+
+def test_consecutive_publication_failures_end_with_a_publication(resources):
+    stream, registration = Stream(resources), Registration("s3://lake/table.json", 1)
+    service = StreamService(stream.config, [stream.topic], resources, lambda _: None, None)
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        [observe] = service.observers
+        failures = []
+        for event in (
+            PublicationFailed("glue", stream.name, TransientError("Glue does not answer"), 1.0),
+            PublicationFailed("glue", stream.name, ValueError("no table"), 2.0),
+            TablePublished("glue", stream.topic, 1, registration, 0.1),
+        ):
+            observe(event)
+            labels = {"topic": stream.name, "reader": "glue"}
+            failures.append(value(scraped(url), "consecutive_publication_failures", **labels))
+    assert failures == [1, 2, 0]
+
+
 def test_blocked_operation_of_spark_is_unhealthy_until_it_ends(resources):
     stream, registry = Stream(resources), CollectorRegistry()
     stream.produce_trades(range(3))
@@ -156,7 +195,8 @@ def test_measurement_has_lag_files_and_dead_letters_by_reason(resources, tmp_pat
 def test_metrics_command_serves_until_it_is_terminated(resources, tmp_path):
     stream = Stream(resources)
     command = [sys.executable, "-m", "lakehouse.cli.main", "metrics", "--listen", "127.0.0.1:0", "--every", "1"]
-    variables = os.environ | {"LAKEHOUSE_CONFIG": str(stream.declare(tmp_path))}
+    # As in the image: the command needs none of the variables that complete the settings of Dagster's instance.
+    variables = os.environ | {"LAKEHOUSE_CONFIG": str(stream.declare(tmp_path)), "DAGSTER_HOME": str(CONTAINERS)}
     with subprocess.Popen(command, env=variables, stdout=subprocess.PIPE, text=True) as process:
         url = process.stdout.readline().removeprefix("Metrics: ").removesuffix("/metrics\n")
         assert poll(lambda: value(scraped(url), "measurement_succeeded") == 1, pause=0.2, deadline_seconds=SECONDS)
