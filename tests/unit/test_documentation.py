@@ -22,8 +22,13 @@ ROOTS = {name.split("/")[0] for name in FILES if "/" in name}
 CODE = re.compile(r"`([^`\n]+)`")
 FENCED = re.compile(r"^ *```.*?^ *```", re.DOTALL | re.MULTILINE)
 YAML = re.compile(r"^ *```yaml[^\n]*\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+OTHERS = ("runs-on:", "scrape_configs:")
+"""Keys of the files of other programs: GitHub and Prometheus."""
 EXAMPLES = [
-    (page, text) for page in PAGES for text in YAML.findall((PROJECT / page).read_text()) if "runs-on:" not in text
+    (page, text)
+    for page in PAGES
+    for text in YAML.findall((PROJECT / page).read_text())
+    if not any(key in text for key in OTHERS)
 ]
 SECTION = re.compile(r"\bdocs/([\w-]+\.md), ([A-Z][\w ]+?)(?=[).;\"])")
 

@@ -149,12 +149,18 @@ ALERTS: Mapping[str, Entry] = {
         "ingested: see [performance](performance.md).",
     ),
     "LakehouseMeasurementFailed": Entry(
-        "The output of `lakehouse metrics`, and whether its process runs.",
-        "Correct the system that it names. Ingestion is not affected, but it is not observed either.",
+        "Whether the process `lakehouse metrics` runs and is scraped, and its output.",
+        "Start it, or correct the system that it names. Ingestion is not affected, but it is not observed either.",
     ),
     "LakehouseTopicFailing": Entry(
         "The label `error` of `lakehouse_failures_total`, and the last error of the topic in the stream's log.",
         "See the error class below. The stream retries by itself, so no restart is needed.",
+    ),
+    "LakehouseStreamDown": Entry(
+        "Whether the process runs, the end of its log, and `up` of its target in Prometheus, which is absent if the "
+        "target was removed.",
+        "Start the stream again. It continues after the published rows, and loses or repeats none. If it was stopped "
+        "on purpose, silence the alert for a day.",
     ),
     "LakehouseStreamStuck": Entry(
         "`/healthz` of the stream, `lakehouse_spark_operations`, and Spark's own UI and log.",
@@ -165,8 +171,10 @@ ALERTS: Mapping[str, Entry] = {
         "Correct the reader's login or rights. The table itself is complete, and the reader catches up.",
     ),
     "LakehouseCheckFailed": Entry(
-        "`lakehouse check TOPIC`, and the sample of rows on the asset's page in Dagster.",
-        "Correct the producer or the check. Rows of a blocking check are not published, those of a warning are.",
+        "`lakehouse check TOPIC`, and the sample of rows on the asset's page in Dagster. If the check quarantines, "
+        "`lakehouse dead-letters TOPIC`: the rows are there, so that `lakehouse check` of the table passes.",
+        "Correct the producer or the check. Rows of a blocking check are not published, those of a warning are; "
+        "quarantined ones are published by `lakehouse redrive TOPIC`.",
     ),
     "LakehouseDeadLetters": Entry(
         "`lakehouse_new_dead_letters_total` by reason, and `lakehouse dead-letters TOPIC`.",
