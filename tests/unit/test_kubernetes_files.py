@@ -97,22 +97,31 @@ def test_manifests_have_secrets_by_reference_only():
     assert [path for path in paths(VALUES) if path.endswith("Password")] == []
 
 
-def test_stream_command_is_accepted():
-    program, *arguments = pods()["stream-orders"]["containers"][0]["args"]
+@pytest.mark.parametrize(
+    ("pod", "command", "parameters"),
+    [
+        ("stream-orders", "stream", {"topics": ("orders", "payments"), "metrics": ("0.0.0.0", 9464)}),  # noqa: S104 (of a pod)
+        ("lakehouse-metrics", "metrics", {"listen": ("0.0.0.0", 9465), "file": None}),  # noqa: S104 (of a pod)
+    ],
+)
+def test_command_of_pod_is_accepted(pod, command, parameters):
+    program, *arguments = pods()[pod]["containers"][0]["args"]
     assert program == "lakehouse"
     context = main.make_context(program, [*arguments], resilient_parsing=True)
-    name, command, rest = main.resolve_command(context, [*context._protected_args, *context.args])
-    assert name == "stream" and command is not None
-    parameters = command.make_context("stream", [*rest]).params
-    assert (parameters["topics"], parameters["metrics"]) == (("orders", "payments"), ("0.0.0.0", 9464))  # noqa: S104 (of a pod)
+    name, accepted, rest = main.resolve_command(context, [*context._protected_args, *context.args])
+    assert name == command and accepted is not None
+    assert parameters.items() <= accepted.make_context(command, [*rest], parent=context).params.items()
 
 
-def test_probes_and_prometheus_reach_port_of_metrics():
-    [container] = pods()["stream-orders"]["containers"]
-    assert container["ports"] == [{"name": "metrics", "containerPort": 9464}]
+@pytest.mark.parametrize(
+    ("pod", "port", "readiness"), [("stream-orders", 9464, "/readyz"), ("lakehouse-metrics", 9465, "/healthz")]
+)
+def test_probes_and_prometheus_reach_port_of_metrics(pod, port, readiness):
+    [container] = pods()[pod]["containers"]
+    assert container["ports"] == [{"name": "metrics", "containerPort": port}]
     paths = {probe: container[probe]["httpGet"] for probe in ("startupProbe", "livenessProbe", "readinessProbe")}
     assert {path["port"] for path in paths.values()} == {"metrics"}
-    assert (paths["livenessProbe"]["path"], paths["readinessProbe"]["path"]) == ("/healthz", "/readyz")
+    assert (paths["livenessProbe"]["path"], paths["readinessProbe"]["path"]) == ("/healthz", readiness)
 
 
 def test_stream_outlives_its_batches_when_it_is_stopped():
@@ -152,6 +161,7 @@ def test_ports_of_policies_are_those_of_the_services():
         "code-location": {location["port"]},
         "webserver": {VALUES["dagsterWebserver"]["service"]["port"]},
         "stream": {port["containerPort"] for port in pods()["stream-orders"]["containers"][0]["ports"]},
+        "metrics": {port["containerPort"] for port in pods()["lakehouse-metrics"]["containers"][0]["ports"]},
         "spark-connect": {port["port"] for port in service["spec"]["ports"]},
         "spark-executor": {int(spark_settings()["spark.blockManager.port"])},
     }
