@@ -6,7 +6,8 @@ from importlib.metadata import requires, version
 from pathlib import Path
 
 from lakehouse import DISTRIBUTION
-from lakehouse.config.new_project import Servers, configuration_files, write_new
+from lakehouse.config.new_project import KEYS, Servers, configuration_files, write_new
+from lakehouse.core.terminal import echo
 
 _STARTER = Path(__file__).parent / "starter"
 _PACKAGE = Path(__file__).parent.parent
@@ -17,16 +18,19 @@ _PLACES = {
     "pyproject.toml": "pyproject.toml",
     "workspace.yaml": "workspace.yaml",
     "README.md": "README.md",
-    "gitignore": ".gitignore",
-    "checks.yml": ".github/workflows/checks.yml",
+    ".gitignore": "gitignore",
+    ".dockerignore": "dockerignore",
+    ".github/workflows/checks.yml": "checks.yml",
 }
-"""The files of `starter`, and where a project has them."""
+"""The files of a project, and those of `starter` from which they are made."""
+_PLACES_WITH_SERVERS = {"README.md": "servers.md"}
+"""The files that differ without the embedded stack."""
 _LOCKED = re.compile(r"^(?P<name>[\w.-]+)==[^\n]*\n(?:    [^\n]*\n?)*", flags=re.MULTILINE)
 _VIA = re.compile(r"^    #(?: via)? +(?P<name>[\w.-]+)", flags=re.MULTILINE)
 
 
 def create(folder: Path, servers: Servers) -> list[str]:
-    """Write the files of a new project, and return their paths in it.
+    """Write the files of a new project, print the addresses that its environment lacks, and return the files' paths.
 
     Args:
         folder: The folder of the project, which may exist.
@@ -37,18 +41,23 @@ def create(folder: Path, servers: Servers) -> list[str]:
     """
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "project"
     words = {"NAME": name, "DISTRIBUTION": DISTRIBUTION, "VERSION": version(DISTRIBUTION)}
-    files = configuration_files(folder, servers)
-    files |= {place: _filled((_STARTER / source).read_text(), words) for source, place in _PLACES.items()}
+    words["ENVIRONMENT"] = servers.environment
     is_embedded = servers.environments() is None
+    places = _PLACES if is_embedded else _PLACES | _PLACES_WITH_SERVERS
+    files = configuration_files(folder, servers)
+    files |= {place: _filled((_STARTER / source).read_text(), words) for place, source in places.items()}
     files["requirements.lock"] = _lock(extra="local" if is_embedded else "")
     if not is_embedded:
         files["pyproject.toml"] = files["pyproject.toml"].replace("[local]", "")
     write_new(folder, files)
+    if missing := servers.missing():
+        settings = ", ".join(f"{'.'.join(KEYS[option])} (--{option})" for option in missing)
+        echo(f"Note: the environment '{servers.environment}' lacks {settings}. Add them to environments.yaml", err=True)
     return [*files]
 
 
 def _filled(text: str, words: Mapping[str, str]) -> str:
-    return re.sub(r"\b(?:NAME|DISTRIBUTION|VERSION)\b", lambda match: words[match[0]], text)
+    return re.sub(r"\b(?:NAME|DISTRIBUTION|VERSION|ENVIRONMENT)\b", lambda match: words[match[0]], text)
 
 
 def _lock(extra: str) -> str:

