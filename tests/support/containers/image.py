@@ -52,10 +52,12 @@ class Image:
     Attributes:
         root: The folder with its files.
         settings: Its configuration (OCI Image Specification, Image Configuration).
+        builder: Builds images on top of it.
     """
 
     root: Path
     settings: Mapping[str, Any]
+    builder: Buildah
 
     def start(self, project: Path, *command: str, **variables: str) -> subprocess.Popen[str]:
         """Start a process in the image.
@@ -92,7 +94,7 @@ def image() -> Iterator[Image]:
         pytest.skip("only root can build an image without a container engine")
     with TemporaryDirectory() as name:
         folder = Path(name)
-        buildah = _Buildah(folder)
+        buildah = Buildah(folder)
         _add_base(buildah, folder / "root")
         context = folder / "context"
         (context / "dist").mkdir(parents=True)
@@ -101,24 +103,10 @@ def image() -> Iterator[Image]:
         shutil.copytree(PROJECT / "containers", context / "containers")
         wheel = [str(Path(sys.executable).parent / "uv"), "build", "--quiet", "--wheel", "--no-build-isolation"]
         _run([*wheel, "--python", sys.executable, "--out-dir", context / "dist", PROJECT])
-        dockerfile = context / "containers/Dockerfile"
-        buildah(
-            "build",
-            "--isolation",
-            "chroot",
-            "--build-arg",
-            f"BASE_IMAGE={BASE}",
-            "-t",
-            IMAGE,
-            "-f",
-            dockerfile,
-            context,
-        )
-        settings = json.loads(buildah("inspect", "--type", "image", IMAGE))["OCIv1"]["config"]
-        yield Image(Path(buildah("mount", buildah("from", IMAGE))), settings)
+        yield buildah.build(context / "containers/Dockerfile", context, IMAGE, "--build-arg", f"BASE_IMAGE={BASE}")
 
 
-class _Buildah:
+class Buildah:
     """Buildah with its own storage."""
 
     def __init__(self, folder: Path) -> None:
@@ -135,8 +123,14 @@ class _Buildah:
     def __call__(self, command: str, *arguments: str | Path) -> str:
         return _run([*self._command, command, *arguments]).strip()
 
+    def build(self, dockerfile: Path, context: Path, name: str, *options: str) -> Image:
+        """Build an image, and mount its file system."""
+        self("build", "--isolation", "chroot", *options, "-t", name, "-f", dockerfile, context)
+        settings = json.loads(self("inspect", "--type", "image", name))["OCIv1"]["config"]
+        return Image(Path(self("mount", self("from", name))), settings, self)
 
-def _add_base(buildah: _Buildah, root: Path) -> None:
+
+def _add_base(buildah: Buildah, root: Path) -> None:
     """Make the base image: Debian with Python, the usual search path, and the authorities of this machine."""
     _run(["debootstrap", "--variant=minbase", f"--include={PACKAGES}", SUITE, root, MIRROR])
     (root / "usr/bin/python").symlink_to("python3")
