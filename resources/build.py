@@ -9,8 +9,9 @@ from typing import Any, TypeVar, get_args
 
 import dagster as dg
 
-from lakehouse.config.base import Fault
+from lakehouse.config.base import Fault, Location
 from lakehouse.config.environment import SETTINGS, SYSTEMS, EnvRef, SettingValue, references
+from lakehouse.config.loader import place
 from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import by_name
@@ -29,13 +30,8 @@ def require_environment(config: Config, environment: str) -> None:
     Raises:
         ConfigError: It is not. The message names those that are.
     """
-    if environment not in config.environments:
-        known = [*config.environments]
-        hint = did_you_mean(environment, known)
-        raise ConfigError(
-            f"Environment '{environment}' (LAKEHOUSE_ENV, or --env) is not in lakehouse.yaml, which has "
-            f"{', '.join(known) or 'none'}.{hint} {'Name one of them' if known else 'Add it under `environments`'}"
-        )
+    for _, fault in unknown_environment_faults(config, environment):
+        raise ConfigError(fault)
 
 
 def build_resources(config: Config, environment: str) -> dict[str, dg.ConfigurableResource]:
@@ -45,9 +41,22 @@ def build_resources(config: Config, environment: str) -> dict[str, dg.Configurab
     settings may be omitted.
     """
     require_environment(config, environment)
-    settings, path = config.environments[environment], f"environments.{environment}"
+    settings = config.environments[environment]
     names = [name for name, classes in SYSTEMS.items() if name in settings or not classes.is_optional]
-    return {name: _build(f"{path}.{name}", system(name, settings.get(name)), settings.get(name)) for name in names}
+    return {name: _build(config, environment, name) for name in names}
+
+
+def unknown_environment_faults(config: Config, environment: str) -> list[Fault]:
+    """Return the fault of an environment that is not declared; none if it is."""
+    if environment in config.environments:
+        return []
+    known = [*config.environments]
+    hint = did_you_mean(environment, known)
+    fault = (
+        f"Environment '{environment}' (LAKEHOUSE_ENV, or --env) is not in lakehouse.yaml, which has "
+        f"{', '.join(known) or 'none'}.{hint} {'Name one of them' if known else 'Add it under `environments`'}"
+    )
+    return [(("environments",), fault)]
 
 
 def environment_faults(config: Config) -> list[Fault]:
@@ -96,14 +105,14 @@ def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], A
     Returns:
         The function; None if the environment, which may be undeclared, does not name the system.
     """
-    settings, path = config.environments.get(environment, {}).get(name), f"environments.{environment}.{name}"
+    settings = config.environments.get(environment, {}).get(name)
     if settings is None:
         return None
 
     @cache
     def create() -> Any:
-        _require_variables(path, settings.values())
-        return _build(path, system(name, settings), settings).process_config_and_initialize()
+        _require_variables(config, (environment, name), settings.values())
+        return _build(config, environment, name).process_config_and_initialize()
 
     return create
 
@@ -112,20 +121,21 @@ def require_variables(config: Config, environment: str) -> None:
     """Require all variables to which a declared environment refers."""
     systems = config.environments.get(environment, {}).values()
     settings = [setting for system in systems if system for setting in system.values()]
-    _require_variables(f"environments.{environment}", settings)
+    _require_variables(config, (environment,), settings)
 
 
-def _require_variables(path: str, settings: Iterable[SettingValue]) -> None:
+def _require_variables(config: Config, at: Location, settings: Iterable[SettingValue]) -> None:
     refs = [ref for ref in references(settings) if ref.default is None]
     if unset := sorted({ref.env for ref in refs if ref.env not in os.environ}):
-        raise ConfigError(f"lakehouse.yaml: {path}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
+        where = place(config, ("environments", *at))
+        raise ConfigError(f"{where}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
 
 
-def _build(
-    path: str, cls: type[dg.ConfigurableResource], settings: dict[str, SettingValue] | None
-) -> dg.ConfigurableResource:
+def _build(config: Config, environment: str, name: str) -> dg.ConfigurableResource:
+    settings = config.environments[environment].get(name)
+    cls = system(name, settings)
     for at, fault in _faults(cls, settings):
-        raise ConfigError(f"lakehouse.yaml: {'.'.join((path, *map(str, at)))}: {fault}")
+        raise ConfigError(f"{place(config, ('environments', environment, name, *at))}: {fault}")
     fields, settings = cls.model_fields, settings or {}
     return cls(**{name: _value(setting, fields[name].annotation) for name, setting in settings.items()})
 

@@ -1,6 +1,7 @@
 """Reading and validation of lakehouse.yaml. Every error names the file, line, key and remedy."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,7 +112,7 @@ class _Files:
         Raises:
             ConfigError: There are; one line for each.
         """
-        if lines := [f"{self._place(at)}: {fault}" for at, fault in faults]:
+        if lines := [f"{self.place(at)}: {fault}" for at, fault in faults]:
             raise ConfigError("\n".join(lines))
 
     def _entries(self, kind: str) -> Mapping[str, object]:
@@ -131,7 +132,7 @@ class _Files:
         place = {"file": component.file, "line": component.line}
         return _named(name, entry, self.main.parent, read) | place
 
-    def _place(self, at: Location) -> str:
+    def place(self, at: Location) -> str:
         """Return the file, the line and the key of a location."""
         components: dict[Location, Component] = {one.location: one for one in self.components}
         if component := components.get(at[:2]):
@@ -140,6 +141,14 @@ class _Files:
         is_environment = self.environments is not None and at[:1] == ("environments",) and len(at) > 1
         file = self.environments if is_environment and self.environments else self.main
         return f"{file.name}:{line_of(self.document.node, at)}: {_dotted(at)}"
+
+
+def place(config: Config, at: Location) -> str:
+    """Return the file, the line and the key of a location; without the line if the files cannot be read any more."""
+    if config.file.is_absolute():  # that of a configuration without a file is relative
+        with suppress(ConfigError):
+            return _read_files(config.file, Path.read_text).place(at)
+    return f"{config.file.name}: {_dotted(at)}"
 
 
 def _read_files(path: Path, read: Read) -> _Files:

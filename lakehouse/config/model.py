@@ -20,7 +20,7 @@ from lakehouse.config.sources import Existing, Source
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.table_protocol import BOOKMARKS, DEAD_LETTERS
 from lakehouse.core.tables import naming
-from lakehouse.core.text import did_you_mean
+from lakehouse.core.text import did_you_mean, nearest_names
 
 if TYPE_CHECKING:
     DeclaredCheck = Check
@@ -142,8 +142,13 @@ class Config(Declarations):
                 if isinstance(match, ConfigError):
                     raise match
                 return match
-            hint = " Separate names by spaces" if "," in name else did_you_mean(name, self.topics)
-            raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{hint}")
+            if hint := " Separate names by spaces" if "," in name else did_you_mean(name, self.topics):
+                raise ConfigError(f"Topic '{name}' is not declared in {self.file}.{hint}")
+            known = nearest_names(name, self.topics)
+            raise ConfigError(
+                f"Topic '{name}' is not declared in {self.file}, which has {known or 'no topics'}. "
+                f"{'Name one of them' if known else 'Add it under `topics`'}"
+            )
         return self.topics[name]
 
     def select(self, names: Collection[str], kafka_topics: Iterable[str]) -> list[Topic]:

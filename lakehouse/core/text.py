@@ -25,6 +25,17 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f" Did you mean '{close[0]}'?" if close else ""
 
 
+MOST_NAMES = 5
+"""The most names that a message lists."""
+
+
+def nearest_names(word: str, known: Iterable[str]) -> str:
+    """Return `orders, users and 3 more`: names that exist, the nearest first; empty if there are none."""
+    names = sorted(known, key=lambda name: difflib.SequenceMatcher(None, word, name).ratio(), reverse=True)
+    more = f" and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else ""
+    return ", ".join(names[:MOST_NAMES]) + more
+
+
 def similar_name(name: str, known: Iterable[str]) -> str | None:
     """Return the name that another one misspells: with other case or separators, or at most an eighth of it differs."""
     for other in known:

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from lakehouse.config.discovery import environment_name
+from lakehouse.config.loader import place
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.tables import naming
@@ -45,9 +46,10 @@ def table_resources(config: Config, topic: Topic) -> frozenset[str]:
     for catalog in (TABLEFLOW_CATALOG, "glue"):
         if catalog in config.environments.get(environment, {}):
             return frozenset({catalog, "kafka"})
+    where = place(config, ("environments", environment))
     raise ConfigError(
-        f"lakehouse.yaml: environments.{environment}: it has neither `glue` nor `{TABLEFLOW_CATALOG}`, the catalogs in "
-        f"which Tableflow registers the table of '{topic.name}'. Nothing was changed. Add one of them"
+        f"{where}: it has neither `glue` nor `{TABLEFLOW_CATALOG}`, the catalogs in which Tableflow registers the "
+        f"table of '{topic.name}'. Nothing was changed. Add one of them"
     )
 
 

@@ -9,6 +9,7 @@ from pkgutil import resolve_name
 
 from lakehouse.config.discovery import environment_name
 from lakehouse.config.environment import SYSTEMS
+from lakehouse.config.loader import place
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.registry import implementations
@@ -46,10 +47,10 @@ def configured(config: Config) -> tuple[Reader, ...]:
     for reader in readers:
         upstream = reader_of(reader.upstream)
         if upstream and upstream not in readers:
+            where = place(config, ("environments", environment, reader.resource))
             raise ConfigError(
-                f"lakehouse.yaml: environments.{environment}.{reader.resource}: {reader.label} shows what "
-                f"{upstream.label} has, and the environment has no `{upstream.resource}`. Nothing was changed. Add its "
-                f"settings, or remove those of `{reader.resource}`"
+                f"{where}: {reader.label} shows what {upstream.label} has, and the environment has no "
+                f"`{upstream.resource}`. Nothing was changed. Add its settings, or remove those of `{reader.resource}`"
             )
     return readers
 

@@ -8,7 +8,7 @@ import pytest
 from lakehouse.config import loader
 from lakehouse.config.environment import SYSTEMS
 from lakehouse.config.known_columns import column_faults, columns_of_files
-from lakehouse.config.model import Config
+from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import ConfigError
 from resources.iceberg.catalog_types import registered as catalogs_registered
 from resources.spark.servers import registered as servers_registered
@@ -430,6 +430,20 @@ def test_topic_unknown_name_suggests_nearest():
     message = f"'stock_trade' is not declared in {file}. Did you mean 'stock_trades'"
     with pytest.raises(ConfigError, match=message):
         loader.load(file).topic("stock_trade")
+
+
+@pytest.mark.parametrize(
+    ("names", "known"),
+    [
+        ((), "which has no topics. Add it under `topics`"),
+        (("users", "orders"), "which has orders, users. Name one of them"),
+        ("abcdefg", r"which has \w(, \w){4} and 2 more. Name one of them"),
+    ],
+)
+def test_topic_unlike_any_name_lists_declared_ones(names, known):
+    config = Config(namespace="n", topics={name: Topic(name=name) for name in names}, environments={})
+    with pytest.raises(ConfigError, match=rf"^Topic 'or' is not declared in lakehouse\.yaml, {known}$"):
+        config.topic("or")
 
 
 def test_published_json_schema_has_only_keys_of_file():

@@ -116,6 +116,23 @@ def test_init_commands_for_existing_servers_succeed(folder):
         assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_incomplete_environment_has_one_place_in_every_command(folder):
+    assert run("init", "shop", "--kafka", "broker:9092", "--registry", "http://registry:8081").exit_code == 0
+    file = str(folder / "shop/lakehouse.yaml")
+    fault = "Error: environments.yaml:2: environments.dev.spark: missing. Add the system's settings\n"
+    for command in (["validate"], ["stream", "--once"]):
+        assert fault in run("--config", file, "--env", "dev", *command).output
+
+
+def test_validate_unknown_environment_is_the_first_error(folder):
+    assert run("init", "shop", "--kafka", "broker:9092").exit_code == 0
+    result = run("--config", str(folder / "shop/lakehouse.yaml"), "--env", "prod", "validate")
+    first, second, *_ = result.output[result.output.index("Error: ") :].splitlines()
+    expected = "Environment 'prod' (LAKEHOUSE_ENV, or --env) is not in lakehouse.yaml, which has dev. Name one of them"
+    assert first == f"Error: lakehouse.yaml:4: environments: {expected}"
+    assert second.startswith("environments.yaml:2: environments.dev.schema_registry: missing")
+
+
 def test_init_keeps_secrets_and_state_out_of_git_and_images(folder):
     assert run("init", "shop").exit_code == 0
     ignored = (folder / "shop/.gitignore").read_text().split()

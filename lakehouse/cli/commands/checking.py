@@ -22,6 +22,7 @@ from lakehouse.cli.systems import (
 )
 from lakehouse.config import loader
 from lakehouse.config.base import Fault
+from lakehouse.config.discovery import environment_name
 from lakehouse.config.known_columns import Columns, KnownColumns, column_faults, columns_of_files, with_key
 from lakehouse.config.model import Config, Topic
 from lakehouse.config.sensitive import hide_values
@@ -29,7 +30,7 @@ from lakehouse.core.errors import LakehouseError, SchemaError, logged_reason
 from lakehouse.core.terminal import echo
 from lakehouse.core.waiting import waiting_for
 from lakehouse.pipeline.derivation.transforms import transform_faults
-from resources.build import environment_faults
+from resources.build import environment_faults, unknown_environment_faults
 
 
 @click.command()
@@ -51,6 +52,7 @@ def validate(online: bool) -> None:
         return registered_columns(config) if online else columns_of_files(config)
 
     validations: list[loader.Validation] = [
+        lambda config: unknown_environment_faults(config, environment_name()),
         environment_faults,
         transform_faults,
         lambda config: column_faults(config, columns(config)),
