@@ -122,18 +122,18 @@ def test_oracle_file_with_unlisted_rows_fails(restorable):
 @of_one_mode
 def test_oracle_gap_between_offsets_fails(restorable):
     log = oracle.read_log(restorable.name)
-    [(token, summary)] = oracle.tokens(restorable.table())
-    oracle._contiguous([(token, summary)], log)
+    [(token, added)] = oracle.tokens(restorable.table())
+    oracle._contiguous([(token, added)], log)
     with pytest.raises(AssertionError, match="one batch ends at"):
-        oracle._contiguous([(token, summary)] * 2, log)
+        oracle._contiguous([(token, added)] * 2, log)
 
 
 @of_one_mode
 def test_oracle_batch_with_other_rows_fails(restorable):
     log = oracle.read_log(restorable.name)
-    [(token, summary)] = oracle.tokens(restorable.table())
+    [(token, added)] = oracle.tokens(restorable.table())
     with pytest.raises(AssertionError, match="its records come to 0"):
-        oracle._conserved(token, summary, {}, log, ())
+        oracle._conserved(token, added, {}, log, ())
 
 
 def test_oracle_table_with_lag_fails(ingested):

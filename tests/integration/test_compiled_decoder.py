@@ -21,6 +21,7 @@ from lakehouse.pipeline.ledger.ledger_entries import read_ledger
 from resources.kafka.transactions import wait_until_visible
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
+from tests.support.faults import oracle
 from tests.support.intercepted import InterceptedEngines
 from tests.support.topics import TRADES, Stream, admin, framed, register, trade
 
@@ -91,6 +92,8 @@ def test_outcomes_equal_those_of_reference_decoder(resources):
     assert compiled[3] == {"parquet-rs", "parquet-mr"}
     assert reference[3] == {"parquet-mr"}
     assert compiled[4].scan().to_arrow().schema == reference[4].scan().to_arrow().schema
+    for native in ("require", "off"):
+        oracle.judge(Namespace(stream, native))
     assert [entry.added for table in (compiled[4], reference[4]) for entry in read_ledger(table)] == [0, 81, 0, 81]
 
 

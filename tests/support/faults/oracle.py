@@ -89,8 +89,8 @@ def judge(stream: Stream, removed: Callable[[dict[str, Any]], bool] = lambda row
         _same_bytes(letter, dead[position(letter)])
     batches = list(tokens(table))
     _contiguous(batches, log)
-    for token, summary in batches:
-        _conserved(token, summary, good, log, stream.topic.key if upsert else ())
+    for token, added in batches:
+        _conserved(token, added, good, log, stream.topic.key if upsert else ())
     for checked in (table, stream.table(f"{stream.topic.table}__dead_letters")):
         if checked is not None:
             files_are_sound(checked)
@@ -168,15 +168,22 @@ def newest(good: Mapping[At, dict[str, Any]], key: tuple[str, ...]) -> dict[At, 
     return {at: good[at] for at in last.values() if METADATA[0] in good[at]}
 
 
-def tokens(table: Any) -> Iterator[tuple[dict[str, Any], dict[str, str]]]:
-    """Yield the tokens of the batches of `main`, newest first, with the summaries of their snapshots."""
+def tokens(table: Any) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the tokens of the batches of `main`, newest first, with the number of records that their commits added.
+
+    An upsert commits deletions before its rows, and the compiled decoder its files before the rows of other records.
+    """
     snapshots = {snapshot.snapshot_id: snapshot for snapshot in table.metadata.snapshots}
     snapshot = table.current_snapshot()
     while snapshot is not None:
         summary = snapshot.summary.additional_properties
-        if token := summary.get("lakehouse.batch"):
-            yield json.loads(token), summary
         snapshot = snapshots.get(snapshot.parent_snapshot_id)
+        if token := summary.get("lakehouse.batch"):
+            added = int(summary.get("added-records", 0))
+            while snapshot is not None and "lakehouse.part" in (part := snapshot.summary.additional_properties):
+                added += int(part.get("added-records", 0))
+                snapshot = snapshots.get(snapshot.parent_snapshot_id)
+            yield json.loads(token), added
 
 
 def files_are_sound(table: Any) -> None:
@@ -228,7 +235,7 @@ def _same_bytes(letter: dict[str, Any], record: Message) -> None:
     assert letter["kafka_timestamp"] == record.timestamp_ms and letter["error_reason"], letter
 
 
-def _contiguous(batches: list[tuple[dict[str, Any], dict[str, str]]], log: Log) -> None:
+def _contiguous(batches: list[tuple[dict[str, Any], int]], log: Log) -> None:
     """Check that the batches of `main` are contiguous and that the newest one ends at the end of the log."""
     assert batches, "no snapshot of main carries a token"
     newest = batches[0][0]
@@ -244,7 +251,7 @@ def _contiguous(batches: list[tuple[dict[str, Any], dict[str, str]]], log: Log) 
 
 
 def _conserved(
-    token: dict[str, Any], summary: dict[str, str], good: Mapping[At, dict[str, Any]], log: Log, key: tuple[str, ...]
+    token: dict[str, Any], added: int, good: Mapping[At, dict[str, Any]], log: Log, key: tuple[str, ...]
 ) -> None:
     """Check the number of rows that a batch added: one per record or, with a key, one per remaining key."""
     start, end = ({int(p): offset for p, offset in token[bound].items()} for bound in ("start", "end"))
@@ -252,7 +259,6 @@ def _conserved(
         return
     rows_of_batch = {at: row for at, row in good.items() if start.get(at[0], 0) <= at[1] < end.get(at[0], 0)}
     rows = len(newest(rows_of_batch, key)) if key else len(rows_of_batch)
-    added = int(summary.get("added-records", 0))
     assert added == rows, f"the batch {start} to {end} added {added} rows, its records come to {rows}"
 
 
