@@ -12,7 +12,9 @@ const HEADER: usize = 61;
 /// Bytes of a record batch that its length field does not count.
 const BEFORE_LENGTH: usize = 12;
 /// Maximum bytes of the records of one batch, decompressed.
-const MAX_RECORDS_BYTES: usize = 256 << 20;
+const MAX_RECORDS_BYTES: usize = 64 << 20;
+/// More bytes than a byte of snappy data can become: three become 64 at most (Snappy, Compressed format description).
+const MAX_SNAPPY_RATIO: usize = 32;
 
 /// Attributes of a batch.
 const CODEC: i16 = 0x07;
@@ -289,8 +291,8 @@ fn unzstd(data: &[u8], records: &mut Vec<u8>, context: &mut zstd_safe::DCtx<'sta
     let named = |code| anyhow!("zstd: {}", zstd_safe::get_error_name(code));
     context.reset(zstd_safe::ResetDirective::SessionOnly).map_err(named)?;
     let mut input = zstd_safe::InBuffer::around(data);
-    let size = zstd_safe::get_frame_content_size(data).ok().flatten().unwrap_or(0).min(MAX_RECORDS_BYTES as u64);
-    let mut room = (size as usize + 1).max(64 << 10);
+    // Whatever size the frame declares, memory is for what it has so far.
+    let mut room = 64 << 10;
     loop {
         ensure!(records.len() <= MAX_RECORDS_BYTES, "a batch has more than {MAX_RECORDS_BYTES} bytes");
         records.reserve(room);
@@ -313,6 +315,7 @@ fn snappy(mut data: &[u8], records: &mut Vec<u8>) -> Result<()> {
     let mut append = |block: &[u8]| -> Result<()> {
         let (at, length) = (records.len(), snap::raw::decompress_len(block)?);
         ensure!(at + length <= MAX_RECORDS_BYTES, "a batch has more than {MAX_RECORDS_BYTES} bytes");
+        ensure!(length <= block.len() * MAX_SNAPPY_RATIO, "a snappy block declares {length} bytes");
         records.resize(at + length, 0);
         decoder.decompress(block, &mut records[at..])?;
         Ok(())

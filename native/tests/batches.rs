@@ -101,3 +101,11 @@ fn batch_without_an_offset_after_it_is_an_error() {
     let response = plain(i64::MAX - 2, 3, 0, -1);
     assert_eq!(next_offset(&response).unwrap_err().to_string(), format!("a batch ends at offset {}", i64::MAX));
 }
+
+#[test]
+fn snappy_block_that_cannot_have_the_declared_bytes_is_an_error() {
+    // 33,554,432 bytes as a variable-length number, and a literal of one byte.
+    let data = [0x80, 0x80, 0x80, 0x10, 0, b'a'];
+    let error = walked(&batch(0, 1, 2, -1, &data), vec![], 0, 9).unwrap_err().to_string();
+    assert_eq!(error, "a snappy block declares 33554432 bytes");
+}
