@@ -31,7 +31,8 @@ def init(folder: Path, **servers: str | None) -> None:
 
     \b
       lakehouse init shop
-      lakehouse init shop --kafka broker:9092 --registry http://registry:8081
+      lakehouse init shop --kafka broker:9092 --registry http://registry:8081 --spark sc://spark:15002
+        --catalog postgresql://lake@database/lake --warehouse s3://bucket/lake
     """
     from lakehouse.cli.project import create
 
