@@ -83,6 +83,17 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
+def chosen_project():
+    """Forget the configuration and the environment that a command in the test's process chose by its options."""
+    names = ("LAKEHOUSE_CONFIG", "LAKEHOUSE_ENV")
+    before = {name: os.environ[name] for name in names if name in os.environ}
+    yield
+    for name in names:
+        os.environ.pop(name, None)
+    os.environ.update(before)
+
+
+@pytest.fixture(autouse=True)
 def credentials_of_this_test():
     """Discard credentials that outlive a test, although the next one may use other servers with the same names.
 

@@ -66,11 +66,12 @@ def test_environment_is_used_on_main_only():
     assert all(workflow[True]["push"] == {"branches": ["main"]} for workflow in WORKFLOWS.values())
 
 
-def test_long_tests_and_random_faults_run_each_night():
+def test_long_tests_faults_and_fuzzing_run_each_night():
     workflow = WORKFLOWS["tests.yml"]
     assert workflow[True]["schedule"]
     nightly = [job for job in workflow["jobs"].values() if "'schedule'" in job.get("if", "")]
-    assert {job["steps"][-1]["run"] for job in nightly} == {"make long", "make chaos"}
+    commands = {job["steps"][-1]["run"] for job in nightly}
+    assert commands == {"make long", "make chaos", "make native-fuzz NIGHTLY=nightly-2026-05-20"}
 
 
 def test_unit_tests_run_with_each_allowed_version_of_python():
