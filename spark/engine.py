@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from lakehouse.config.checks import Check, Scope
-from lakehouse.core.errors import ConfigError, LakehouseError, TransformFailed
+from lakehouse.core.errors import CommitConflict, ConfigError, LakehouseError, TransformFailed
 from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import format_of
@@ -94,6 +94,9 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
 _LOG = logging.getLogger(__name__)
+
+COMMIT_FAILED = "org.apache.iceberg.exceptions.CommitFailedException"
+"""The error of Iceberg if another writer has changed a table (Iceberg, API: CommitFailedException)."""
 
 T = TypeVar("T", bound=type)
 
@@ -419,7 +422,15 @@ class SparkEngine(_Jobs):
         return True
 
     def create_branch(self, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
-        write.create_branch(self._session, ref, branch, snapshot_id)
+        try:
+            write.create_branch(self._session, ref, branch, snapshot_id)
+        except PySparkException as error:
+            if COMMIT_FAILED not in str(error):
+                raise
+            raise CommitConflict(
+                f"Other writers changed {ref} while branch '{branch}' was created. Nothing was written. Retry the run "
+                f"or command"
+            ) from error
 
     def write(
         self, decided: Any, target: Target, mode: Mode = "append", key: tuple[str, ...] = (), *, empty: bool = False

@@ -253,6 +253,9 @@ class Engine(Protocol):
             branch: The name of the branch.
             snapshot_id: The snapshot at which it begins; if None, the head of main, or an empty snapshot in a table
                 without snapshots.
+
+        Raises:
+            CommitConflict: Other writers changed the table meanwhile.
         """
 
     def write(

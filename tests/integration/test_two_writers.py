@@ -3,6 +3,7 @@
 tests/simulation/described/test_races.py lets the other writer run in each phase.
 """
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 from lakehouse.core import polling
 from lakehouse.core.errors import UnclearState
 from lakehouse.pipeline.commits.audit import AuditFailed
+from spark.engine import SparkEngines
 from tests.support.topics import TRADES, Stream, framed, trade
 
 
@@ -108,3 +110,26 @@ def test_ingest_batch_without_row_changes_moves_position(resources):
     assert [published.counts.consumed for published in stream.ingest()] == [2]
     assert stream.ingest() == []
     assert len(stream.rows()) == 1
+
+
+def test_branches_that_writers_create_at_once_exist_or_conflict(resources):
+    stream = Stream(resources)
+    stream.produce_trades(range(5))
+    stream.ingest()
+    ref = stream.topic.table_in(stream.namespace)
+    clients = [SparkEngines(resources.spark).with_own_session() for _ in range(4)]
+    engines = [client.engine(resources.catalog.spark_settings()) for client in clients]
+
+    def create(number: int) -> str:
+        try:
+            engines[number % len(engines)].create_branch(ref, f"created_{number}")
+        except Exception as error:
+            return type(error).__name__
+        return "created"
+
+    with ThreadPoolExecutor(len(engines)) as pool:
+        outcomes = Counter(pool.map(create, range(40)))
+    for client in clients:
+        client.close()
+    assert outcomes.keys() == {"created", "CommitConflict"}
+    assert outcomes["created"] == sum(name.startswith("created_") for name in stream.table().metadata.refs)
