@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from assets.streaming import check as streaming_check
 from assets.streaming.service import StreamService, select_topics
+from lakehouse.cli.instance import dagster_instance
 from lakehouse.cli.main import main
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import LakehouseError, Unreachable
@@ -252,3 +253,10 @@ def test_stream_names_instance_of_dagster_that_cannot_be_opened(dagster_yaml):
     message = " ".join(plain(result.output).split())
     assert f"Dagster's instance of DAGSTER_HOME={dagster_yaml.parent} cannot be opened: " in message
     assert "Nothing was changed. `dagster instance info` prints the reason" in message
+
+
+def test_dagster_home_that_is_no_folder_is_a_warning(monkeypatch, tmp_path, caplog):
+    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path / "missing"))
+    with dagster_instance() as instance:
+        assert instance is None
+    assert f"DAGSTER_HOME names {tmp_path / 'missing'}, which is no folder. Nothing is reported" in caplog.text
