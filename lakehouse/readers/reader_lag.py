@@ -16,7 +16,7 @@ from lakehouse.readers.freshness import StageLag
 from lakehouse.readers.reader import Reader
 from resources.iceberg.bookmarked_table import replays
 from resources.iceberg.pauses import pauses
-from resources.iceberg.snapshots import commits, history, summary_of
+from resources.iceberg.snapshots import commits, is_rolled_back, summary_of
 from resources.iceberg.table_chain import TableChain, has_rows_of
 from resources.kafka import bookmark_topic
 from resources.kafka.bookmark_topic import derived_bookmark_name
@@ -116,10 +116,8 @@ def _may_lack_replayed_rows(chain: TableChain, bookmark: Bookmark) -> bool:
     tables = [table for _, table in chain.existing if table.current_snapshot()]
     if derived in tables:
         tables = tables[tables.index(derived) :]
-    if derived and derived.snapshot_by_id(bookmark.snapshot_id):
-        is_rolled_back = all(snapshot.snapshot_id != bookmark.snapshot_id for snapshot in history(derived))
-        if is_rolled_back:
-            return True
+    if derived and is_rolled_back(derived, bookmark.snapshot_id):
+        return True
     return any(replays(table) != bookmark.replays_of(str(table.metadata.table_uuid)) for table in tables)
 
 

@@ -13,7 +13,7 @@ from lakehouse.core.errors import ClockSkew, CommitConflict, TransientError, Unc
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.table_protocol import IDENTITY, OFFSETS_TAG, REPLAY, REPLAY_TAG, REPLAYS
 from resources.iceberg.bookmarked_table import identity_of
-from resources.iceberg.snapshots import batch_of, full_history, summary_of
+from resources.iceberg.snapshots import batch_of, lacks_newest_batch, newest_batch, summary_of
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -123,25 +123,8 @@ def _may_repeat(table: Table, batch: Batch) -> bool:
     The offsets of the first batch after a rollback do not show it: an operator, or `start`, may skip the records of the
     batches that main lacks since.
     """
-    tagged = table.snapshot_by_name(OFFSETS_TAG)
-    newest = batch_of(tagged) if tagged else None
-    if tagged is None or newest is None:
-        return False
-    return batch.ends_before(newest) or _is_rolled_back(table, tagged.snapshot_id)
-
-
-def _is_rolled_back(table: Table, newest_batch: int) -> bool:
-    """Return whether main may lack the newest batch ever published, given by its snapshot, or a replay after it."""
-    replay = table.metadata.refs.get(REPLAY_TAG)
-    missing = {newest_batch} | ({replay.snapshot_id} if replay else set())
-    try:
-        for snapshot in full_history(table):
-            missing.discard(snapshot.snapshot_id)
-            if batch_of(snapshot):
-                break
-    except UnclearState:
-        return True
-    return bool(missing)
+    newest = newest_batch(table)
+    return newest is not None and (batch.ends_before(newest) or lacks_newest_batch(table))
 
 
 @contextmanager

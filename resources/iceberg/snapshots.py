@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lakehouse.core.errors import UnclearState, Unreachable
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.table_protocol import COUNTS, DECODER, MAX_PROPERTY, OFFSETS_TAG, PART, TOKEN
+from lakehouse.core.table_protocol import COUNTS, DECODER, MAX_PROPERTY, OFFSETS_TAG, PART, REPLAY_TAG, TOKEN
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -74,6 +74,36 @@ def last_batch(table: Table | None) -> Batch | None:
             f"the table to ingest the topic from its start"
         )
     return None
+
+
+def newest_batch(table: Table) -> Batch | None:
+    """Return the newest batch that was ever published, which main may lack after a rollback; None if there is none."""
+    tagged = table.snapshot_by_name(OFFSETS_TAG)
+    return batch_of(tagged) if tagged else None
+
+
+def lacks_newest_batch(table: Table) -> bool:
+    """Return whether main may lack the newest batch that was ever published, or a replay after it."""
+    tagged = (table.metadata.refs.get(name) for name in (OFFSETS_TAG, REPLAY_TAG))
+    missing = {ref.snapshot_id for ref in tagged if ref}
+    try:
+        for snapshot in full_history(table):
+            missing.discard(snapshot.snapshot_id)
+            if batch_of(snapshot):
+                break
+    except UnclearState:
+        return True
+    return bool(missing)
+
+
+def is_rolled_back(table: Table, snapshot_id: int) -> bool:
+    """Return whether main was rolled back behind a snapshot that it had; records read again may have other outcomes.
+
+    If the snapshot is expired, the tags of the newest commits show it, until the next batch moves them.
+    """
+    if table.snapshot_by_id(snapshot_id) is None:
+        return lacks_newest_batch(table)
+    return all(snapshot.snapshot_id != snapshot_id for snapshot in history(table))
 
 
 def decoder_of_last_batch(table: Table | None) -> str:

@@ -19,7 +19,7 @@ from lakehouse.pipeline.derivation.derived_topic import DerivedTopic
 from lakehouse.pipeline.derivation.source_table import SourceTable
 from lakehouse.pipeline.engine_values import Ends
 from resources.iceberg.bookmarked_table import has_recreated_topic, is_continued, replays
-from resources.iceberg.snapshots import batch_of, history, last_batch
+from resources.iceberg.snapshots import batch_of, history, is_rolled_back, last_batch
 from resources.protocols import KafkaClient
 
 
@@ -94,7 +94,7 @@ class OffsetPosition:
         # A bookmark of the table before this one counts the replays of that table. Its dead letters may be rows here.
         return (
             bookmark.replays_of(self.source.uuid) != replays(self.source.table)
-            or self.source.is_rolled_back(bookmark.snapshot_id)
+            or is_rolled_back(self.source.table, bookmark.snapshot_id)
             or bool(bookmark.further and self.is_grouped)
         )
 

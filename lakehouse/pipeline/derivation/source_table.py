@@ -18,7 +18,6 @@ from lakehouse.pipeline.schemas import recorded_settings
 from lakehouse.pipeline.schemas.schema_decision import require_naming
 from lakehouse.pipeline.table_location import catalog_of
 from resources.iceberg.bookmarked_table import is_continued
-from resources.iceberg.snapshots import history
 from resources.iceberg.table_chain import TableChain, has_rows_of
 
 
@@ -68,10 +67,6 @@ class SourceTable:
     def has(self, snapshot_id: int) -> bool:
         """Return whether the table still has a snapshot, on main or not."""
         return self.table.snapshot_by_id(snapshot_id) is not None
-
-    def is_rolled_back(self, snapshot_id: int) -> bool:
-        """Return whether main was rolled back behind a snapshot; records read again may have other outcomes."""
-        return self.has(snapshot_id) and all(snapshot.snapshot_id != snapshot_id for snapshot in history(self.table))
 
 
 def newest_source_table(source: Topic, chain: TableChain, clients: Clients) -> SourceTable | None:
