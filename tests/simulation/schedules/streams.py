@@ -328,8 +328,8 @@ class StreamSchedule:
             raise Violation(f"`stream --once` does not end: {errors}")
         for name, oracle in self._oracles.items():
             if name not in unreadable:
-                # Only its dead letters are redriven, and a redrive that was interrupted is not repeated.
-                oracle.judge_end(is_redriven=name != "orders")
+                # Those of the others become rows in redrives and replays, which are not repeated if interrupted.
+                oracle.judge_end(is_redriven=name == "refunds")
                 if not self._is_shown(name):
                     raise Violation(f"`stream --once` has ended, and a reader lacks rows of {name}")
         self._raise_violations()
