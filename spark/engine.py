@@ -71,7 +71,8 @@ from lakehouse.pipeline.engine_values import (
     Written,
     WrongNewest,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.spilled_records import SpilledRecords
 from resources.protocols import KafkaClient, SparkClient
 from spark import avro_schema, column_lineage, derive, user_modules
 from spark import records as kafka_records
@@ -86,6 +87,7 @@ from spark.tables import (
     maintenance_procedures,
     places,
     related_events,
+    row_files,
     staged_checks,
     write,
 )
@@ -223,8 +225,8 @@ class SparkDecided:
     def first_faults(self, limit: int = 5, *, shows_keys: bool = False) -> list[tuple[int, int, str]]:
         return explain.first_faults(self.frame, self.decoding, limit, shows_keys=shows_keys)
 
-    def quarantined(self, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
-        return staged_checks.quarantined(self.frame, check, columns)
+    def quarantined(self, shown: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[int, list[dict[str, Any]]]]:
+        return staged_checks.quarantined(self.frame, shown)
 
 
 @_raises_job_failed
@@ -389,6 +391,17 @@ class SparkEngine(_Jobs):
     def row_files(
         self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
     ) -> RowFiles | NoRowFiles:
+        files = self._compiled(batch, decoding, table, on_begin)
+        if isinstance(files, RowFiles) or not row_files.is_supported(batch, decoding, table, self.settings):
+            return files
+        on_begin()
+        decided = self.decide(LogRange(batch), decoding, headers=True)
+        return row_files.write(self._session, decided.frame, table, batch, files.reason)
+
+    def _compiled(
+        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+    ) -> RowFiles | NoRowFiles:
+        """Write the rows of a batch by the compiled decoder."""
         assert self.kafka is not None
         choice = self.client.native
         if choice == "off":

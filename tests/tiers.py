@@ -53,6 +53,7 @@ REST = (
     "tests/integration/test_exactly_once.py",
     "tests/integration/test_log_format.py",
     "tests/integration/test_shared_cluster.py",
+    "tests/integration/test_single_pass.py",
     # Stand-ins, the simulator and tools.
     "tests/contract/test_catalogs.py",
     "tests/contract/test_simulated_secrets.py",

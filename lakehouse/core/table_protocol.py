@@ -261,7 +261,7 @@ NAMES: Sequence[StoredName] = (
         "tag",
         "The snapshot of the newest redrive or replay, until a batch follows it",
         writers=("resources/iceberg/commits.py",),
-        readers=("lakehouse/pipeline/commits/staged_commit.py",),
+        readers=("lakehouse/pipeline/commits/staged_commit.py", "resources/iceberg/snapshots.py"),
     ),
     StoredName(
         STAGING_PREFIX,

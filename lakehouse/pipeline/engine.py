@@ -73,8 +73,12 @@ class Decided(Protocol):
             shows_keys: Whether the text may quote message keys.
         """
 
-    def quarantined(self, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
-        """Return the number of rows that a check quarantines, and the first of them as text by column."""
+    def quarantined(self, shown: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[int, list[dict[str, Any]]]]:
+        """Return the number of rows that each check quarantines, and the first of them as text by column.
+
+        Args:
+            shown: The columns of a sample, by check.
+        """
 
 
 class LetterAttempt(Protocol):

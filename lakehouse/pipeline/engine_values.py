@@ -17,7 +17,7 @@ from lakehouse.core.table_protocol import PART, PARTS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import Guids
-from lakehouse.pipeline.row_files import SpilledRecords
+from lakehouse.pipeline.spilled_records import SpilledRecords
 
 if TYPE_CHECKING:
     from lakehouse.config.checks import Check, Scope

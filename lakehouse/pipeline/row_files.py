@@ -1,7 +1,4 @@
-"""Data files with the rows of a batch, and the records of the batch that are not in them.
-
-Spark's Python workers load this module, so it loads no client library.
-"""
+"""Data files with the rows of a batch, and the records of the batch that are not in them."""
 
 from __future__ import annotations
 
@@ -9,25 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.core.offsets.batch import Batch
+from lakehouse.pipeline.engine_values import Written
+from lakehouse.pipeline.spilled_records import SpilledRecords
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyiceberg.manifest import DataFile
 
 
 COMPILED, FAILED = "compiled", "the compiled decoder failed"
 """Values of the property `lakehouse.decoder` of snapshots, of which the second one is followed by the cause."""
-
-
-@dataclass(frozen=True, eq=False)
-class SpilledRecords:
-    """Records of a batch that a compiled decoder did not make rows, which no snapshot has."""
-
-    batch: Batch
-    """The range of the batch."""
-    table: pa.Table
-    """The records in the columns of the engine's log, with headers."""
 
 
 @dataclass(frozen=True)
@@ -47,3 +34,7 @@ class RowFiles:
     """The number of rows in all files."""
     others: SpilledRecords
     """The other records of the batch: dead letters, and those that only the reference decoder reads."""
+    decoder: str = COMPILED
+    """`compiled`, or the reason why the reference decoder decided the rows."""
+    written: Written | None = None
+    """The outcomes of all records of the batch; None if the others were not decided."""

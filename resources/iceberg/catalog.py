@@ -138,6 +138,15 @@ class Catalog(CatalogSettings):
             "cache-enabled": "false",
         }
         catalogs = {self.cleaning: {**settings, **self.backend.cleaning}, naming.CATALOG: settings}
+        if not self.backend.issues_credentials(self):
+            in_memory = {
+                "type": "jdbc",
+                "uri": IN_MEMORY,
+                "clients": "1",
+                "warehouse": self.warehouse,
+                "cache-enabled": "false",
+            }
+            catalogs[naming.PRIVATE_CATALOG] = {**self.backend.spark_file_io(self), **in_memory}
         return {key: value for name, its in catalogs.items() for key, value in spark_catalog(name, its).items()}
 
     @property
@@ -475,6 +484,11 @@ class Catalog(CatalogSettings):
             for branch in dropped:
                 manage.remove_branch(branch)
         return self.refreshed(table)
+
+
+IN_MEMORY = "jdbc:sqlite::memory:"
+"""The catalog of tables that only a session has: a database with one connection. Iceberg's own catalog in memory keeps
+files in memory as well, whatever `io-impl` is (org.apache.iceberg.inmemory.InMemoryCatalog)."""
 
 
 def spark_catalog(name: str, settings: Mapping[str, str]) -> dict[str, str]:

@@ -22,7 +22,8 @@ from lakehouse import DISTRIBUTION
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.pipeline.engine_values import Decoding, JobFailed
-from lakehouse.pipeline.row_files import FAILED, NoRowFiles, RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import FAILED, NoRowFiles, RowFiles
+from lakehouse.pipeline.spilled_records import SPILLED_BYTES, SpilledRecords
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
@@ -47,9 +48,6 @@ MAX_TASKS = 64
 
 MAX_SPILLED_BYTES = 16 << 20
 """Maximum bytes of the records of a task that do not become rows: the driver collects them."""
-
-SPILLED_BYTES = 64 << 20
-"""Maximum bytes of those of all tasks."""
 
 RETRY_SECONDS = 600
 """Time after which the decoder is tried again for a topic whose tasks failed."""

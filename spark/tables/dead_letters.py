@@ -121,17 +121,28 @@ def waiting(spark: SparkSession, letters: WaitingLetters) -> DataFrame:
     if not letters.poison:
         undecoded = undecoded.filter(~is_true(F.col("error_reason") == "poison"))
     position = letters.position
-    return _source_records(undecoded.filter(_is_of(position.topic_id, letters.since, position.end)))
+    return source_records(undecoded.filter(_is_of(position.topic_id, letters.since, position.end)))
 
 
 def earlier(letters: DataFrame, batch: Batch) -> DataFrame:
     """Return the dead letters before the end of a batch that are not rows yet, in the columns of spark.records."""
-    return _source_records(letters.filter(_is_waiting() & _is_of(batch.topic_id, {}, batch.end)))
+    return source_records(letters.filter(_is_waiting() & _is_of(batch.topic_id, {}, batch.end)))
 
 
-def _source_records(letters: DataFrame) -> DataFrame:
+def source_record(topic: str) -> Column:
+    """Return a decided record, with its headers, as dead letters have it.
+
+    Args:
+        topic: The Kafka topic.
+    """
+    fields = [record(field.name).alias(field.name) for field in letter_columns.RECORD if field.name != "topic"]
+    return F.struct(F.lit(topic).alias("topic"), *fields)
+
+
+def source_records(rows: DataFrame, column: str = "source_record") -> DataFrame:
+    """Return the records in a column, as dead letters have them, in the columns of spark.records."""
     codes = F.when(F.col("timestamp_type") == "CreateTime", 0).when(F.col("timestamp_type") == "LogAppendTime", 1)
-    return letters.select("source_record.*").withColumn("timestampType", codes)
+    return rows.select(f"{column}.*").withColumn("timestampType", codes)
 
 
 def poisonous(letters: DataFrame, batch: Batch) -> list[tuple[int, int]]:
@@ -265,7 +276,6 @@ def mark(attempted: DataFrame, target: Target, topic_id: str) -> None:
 def _columns(decoding: Decoding[Codec], origin: LetterOrigin) -> list[Column]:
     """Return the columns of dead letters, each paired with its declaration by name."""
     reason, value, framed = record("reason"), record("value"), record("framed_value")
-    fields = [record(field.name).alias(field.name) for field in letter_columns.RECORD if field.name != "topic"]
     details = F.create_map(
         F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
     )
@@ -283,7 +293,7 @@ def _columns(decoding: Decoding[Codec], origin: LetterOrigin) -> list[Column]:
         "affected_catalog": F.lit(naming.CATALOG),
         "affected_database": F.lit(origin.ref.namespace),
         "affected_name": F.lit(origin.ref.name),
-        "source_record": F.struct(F.lit(origin.topic).alias("topic"), *fields),
+        "source_record": source_record(origin.topic),
         "schema_id": F.when(framing_columns.is_framed(framed, may_be_empty=True), named),
         "attempts": F.lit(1),
         "redriven_timestamp": F.lit(None).cast("timestamp"),

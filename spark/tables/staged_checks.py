@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
 
 from lakehouse.config.checks import Check, RowCheck, Scope, SetCheck
@@ -18,6 +18,7 @@ from lakehouse.pipeline.engine_values import CheckedRows
 from spark.decoding.conditions import is_true
 from spark.decoding.decoded import record
 from spark.decoding.row_tests import outcome
+from spark.tables import places
 
 SAMPLE = 5
 """Maximum number of failing rows in a result."""
@@ -125,11 +126,27 @@ def _name(error: PySparkException) -> str:
     return error.getCondition() or "an error"
 
 
-def quarantined(decided: DataFrame, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
-    """Return the number of rows that a check quarantines, and the first of them as text by column."""
-    rows = decided.filter(record("check") == check)
-    failing = rows.count()
-    return failing, first(rows, columns) if failing else []
+def quarantined(
+    decided: DataFrame, shown: Mapping[str, Sequence[str]]
+) -> Mapping[str, tuple[int, list[dict[str, Any]]]]:
+    """Return the number of rows that each check quarantines, and the first of them as text by column.
+
+    Args:
+        decided: The decided records; see spark.decoding.decode.
+        shown: The columns of a sample, by check.
+    """
+    of_check = Window.partitionBy("check")
+    position = F.row_number().over(of_check.orderBy(*places.in_query()))
+    names = list(dict.fromkeys(name for columns in shown.values() for name in columns))
+    text = [F.col(SPARK.identifier(name)).cast("string").alias(f"text_{n}") for n, name in enumerate(names)]
+    columns = [record("check").alias("check"), *places.in_decoded().named(), *text]
+    rows = decided.filter(record("check").isNotNull()).select(*columns)
+    numbered = rows.select("*", F.count(F.lit(1)).over(of_check).alias("failing"), position.alias("position"))
+    results: dict[str, tuple[int, list[dict[str, Any]]]] = {}
+    for row in numbered.filter(F.col("position") <= SAMPLE).orderBy("check", "position").collect():
+        _, sample = results.setdefault(row["check"], (row["failing"], []))
+        sample.append({name: row[f"text_{names.index(name)}"] for name in shown[row["check"]]})
+    return results
 
 
 def validate(spark: SparkSession, declared: Mapping[str, Check], scope: Scope) -> None:

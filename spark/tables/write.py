@@ -80,9 +80,9 @@ def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows."""
     observation, good = _observe(decoded)
     kept = Observation()
-    commits.append(_table_rows(good.observe(kept, F.count(F.lit(1)).alias("rows")), good.schema, target), target)
+    commits.append(_rows_of(target, good.observe(kept, F.count(F.lit(1)).alias("rows")), good.schema), target)
     counts = observed_counts(observation)
-    return _written(counts, rows=observed_counts(kept)["rows"])
+    return written(counts, rows=observed_counts(kept)["rows"])
 
 
 def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
@@ -96,11 +96,11 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
     """
     observation, good = _observe(decoded)
     first, of_keys = _one_a_key(good, key, F.min_by)
-    rows = _table_rows(first, good.schema, target)
+    rows = _rows_of(target, first, good.schema)
     added = merge.add(rows, target) if empty else merge.add_missing(rows, target, key)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
     in_table = keys["kept"] - added
-    return _written(counts, rows=added, deduplicated=keys["others"] + in_table)
+    return written(counts, rows=added, deduplicated=keys["others"] + in_table)
 
 
 def upsert(
@@ -127,12 +127,12 @@ def upsert(
     latest, of_keys = _one_a_key(good.filter(~record("truncated") & ~record("truncate")), key, F.max_by)
     late = merge.LateRecords()
     if empty:
-        commits.append(_table_rows(latest.filter(~record("tombstone")), good.schema, target), target)
+        commits.append(_rows_of(target, latest.filter(~record("tombstone")), good.schema), target)
     else:
-        rows = _table_rows(latest, good.schema, target, record("tombstone"))
+        rows = _rows_of(target, latest, good.schema, record("tombstone"))
         late = merge.replace(rows, target, key, origin, truncated=truncated)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
-    return _written(
+    return written(
         counts,
         rows=keys["kept"] - keys["tombstones"] - late.rows,
         tombstones=keys["tombstones"] - late.tombstones + counts["truncate"],
@@ -177,7 +177,13 @@ def _quoted(columns: Iterable[str]) -> list[Column]:
     return [F.col(SPARK.identifier(name)) for name in columns]
 
 
-def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
+def written(observed: Mapping[str, int], **outcomes: int) -> Written:
+    """Return the result of a write.
+
+    Args:
+        observed: The counts of `observe`.
+        outcomes: Further counts of outcomes.
+    """
     common = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
     names = ["unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest", "snapshot_starts"]
     details = {name: observed[name] for name in [*names, "ignored_header_ids"]}
@@ -185,7 +191,13 @@ def _written(observed: Mapping[str, int], **outcomes: int) -> Written:
 
 
 def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
-    """Return the good records, with counts of all records that are taken in the same pass.
+    """Return the good records, with counts of all records."""
+    observation, observed = observe(decoded)
+    return observation, observed.filter(record("reason").isNull() & ~record("filtered"))
+
+
+def observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
+    """Return records, with counts of their outcomes that are taken in the same pass.
 
     The observation also prevents Spark from decoding twice, once to filter and once to write.
     """
@@ -210,20 +222,25 @@ def _observe(decoded: DataFrame) -> tuple[Observation, DataFrame]:
         digest(*origin, is_dead).alias("dead_digest"),
         digest(*origin, is_quarantined).alias("check_digest"),
     )
-    return observation, observed.filter(~is_dead & ~filtered)
+    return observation, observed
 
 
-def _table_rows(rows: DataFrame, decoded: T.StructType, target: Target, *extra: Column) -> DataFrame:
+def _rows_of(target: Target, rows: DataFrame, decoded: T.StructType, *extra: Column) -> DataFrame:
+    """Return the columns of a branch's table; see `table_rows`."""
+    return table_rows(rows, decoded, rows.sparkSession.table(commits.path(target)).schema, *extra)
+
+
+def table_rows(rows: DataFrame, decoded: T.StructType, of_table: Iterable[T.StructField], *extra: Column) -> DataFrame:
     """Return the table's columns in the table's types; columns that the newest schema dropped are null.
 
     Args:
         rows: The rows.
         decoded: The schema of the decoded records, which has the types of the rows.
-        target: The branch.
+        of_table: The columns of the table.
         extra: Further columns.
     """
     types, columns = {field.name: field.dataType for field in decoded}, []
-    for field in rows.sparkSession.table(commits.path(target)).schema:
+    for field in of_table:
         value = F.col(SPARK.identifier(field.name))
         value = _as_type(value, types[field.name], field.dataType) if field.name in types else _null(field.dataType)
         columns.append(value.alias(field.name))

@@ -300,7 +300,7 @@ def test_decided_records_have_faults_and_ids(make_site: Any) -> None:
     assert [(offset, partition) for partition, offset, _ in decided.first_faults() if offset] == [(1, 0), (2, 0)]
     [late] = decided.unknown_schema_ids(5)
     assert decided.unknown_schema_ids(5, [late]) == decided.unknown_schema_ids(5, side="key") == []
-    assert decided.quarantined("low", ["amount"])[0] == 1
+    assert decided.quarantined({"low": ["amount"]})["low"][0] == 1
     refused = engine.decide(records, decoding, refused="poison")
     assert refused.unknown_schema_ids(5) == []
     kept = engine.decide(replace(records, left_out=[(0, 1)]), decoding)

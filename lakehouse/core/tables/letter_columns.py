@@ -58,6 +58,9 @@ RECORD: Sequence[LetterColumn] = (
 )
 """The fields of the column `source_record`. Kafka timestamps are in milliseconds."""
 
+RECORD_TYPE = _struct(RECORD)
+"""The type of the column `source_record`."""
+
 COLUMNS: Sequence[LetterColumn] = (
     LetterColumn("error_timestamp", "timestamptz", "Time at which the record became a dead letter"),
     LetterColumn("error_code", "int", "Number of the reason"),
@@ -70,7 +73,7 @@ COLUMNS: Sequence[LetterColumn] = (
     LetterColumn("affected_catalog", "string", "Its catalog"),
     LetterColumn("affected_database", "string", "Its namespace"),
     LetterColumn("affected_name", "string", "Its name"),
-    LetterColumn("source_record", _struct(RECORD), "The record as the broker has it"),
+    LetterColumn("source_record", RECORD_TYPE, "The record as the broker has it"),
     LetterColumn("schema_id", "int", "Registry id that the value names"),
     LetterColumn("attempts", "int", "How often decoding was tried"),
     LetterColumn("redriven_timestamp", "timestamptz", "When it became a row after all"),

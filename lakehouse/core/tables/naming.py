@@ -17,6 +17,9 @@ from lakehouse.core.table_protocol import DEAD_LETTERS, DRY_RUN_PREFIX
 CATALOG = "lake"
 """Name of the Iceberg catalog in Spark and in pyiceberg (a SQL catalog stores it with every table)."""
 
+PRIVATE_CATALOG = f"{CATALOG}_private"
+"""Name, in Spark, of the catalog of the tables that only a session knows; see spark/tables/row_files.py."""
+
 TABLEFLOW_CATALOG = "tableflow"
 """Name, in Spark, of the catalog of Tableflow's tables in Confluent's storage."""
 

@@ -22,9 +22,10 @@ from lakehouse.pipeline.engine_values import (
     Place,
     Side,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
+from lakehouse.pipeline.spilled_records import SpilledRecords
 
 _LOG = logging.getLogger(__name__)
 

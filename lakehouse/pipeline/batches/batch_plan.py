@@ -22,7 +22,7 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from lakehouse.pipeline.row_files import COMPILED, NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
@@ -110,6 +110,8 @@ class StageRows:
         if isinstance(files, RowFiles):
             context = replace(context, others=files.others)
         stage, written = self._write(context, table, files)
+        if isinstance(files, RowFiles):
+            files = replace(files, written=None)
         if written.ignored_header_ids:
             context = context.reading_header_ids()
             stage, written = self._write(context, context.clients.catalog.refreshed(table), files)
@@ -131,13 +133,13 @@ class StageRows:
         def rows(target: Target) -> Written:
             if isinstance(files, NoRowFiles) or not files.rows:
                 return decided_rows(target)
-            is_complete = not files.others.table.num_rows
+            is_complete = files.written is not None or not files.others.table.num_rows
             adding = target if is_complete else target.adding()
             context.clients.catalog.append_files(target.ref, target.branch, files.files, adding.properties)
-            added = Written(Counts(consumed=files.rows, rows=files.rows))
+            added = files.written or Written(Counts(consumed=files.rows, rows=files.rows))
             return added if is_complete else added + decided_rows(target.completing())
 
-        decoder = files.reason if isinstance(files, NoRowFiles) else COMPILED
+        decoder = files.reason if isinstance(files, NoRowFiles) else files.decoder
         return context.commit.stage(table, rows, {TOKEN: context.batch.to_json(), DECODER: decoder})
 
     @staticmethod

@@ -107,13 +107,12 @@ def quarantine_results(
         checked: The number of rows that were checked, including those in quarantine.
         quarantined: The number of rows in quarantine.
     """
-    letters = ref.dead_letters.spark_path()
-    results = {}
-    for name, check in topic.quarantine.items():
-        sql = checks.quarantined_rows(letters, name, since)
-        columns = _shown(topic, check, table)
-        failing, sample = decided.quarantined(name, columns) if quarantined else (0, [])
-        results[name] = CheckedRows(checked, failing, sql, sample)
+    letters, results = ref.dead_letters.spark_path(), {}
+    shown = {name: _shown(topic, check, table) for name, check in topic.quarantine.items()}
+    samples = decided.quarantined(shown) if quarantined else {}
+    for name in topic.quarantine:
+        failing, sample = samples.get(name, (0, []))
+        results[name] = CheckedRows(checked, failing, checks.quarantined_rows(letters, name, since), sample)
     return [_result(topic, name, check, results[name], table) for name, check in topic.quarantine.items()]
 
 

@@ -6,13 +6,13 @@ Reads are lazy, as in Spark: each question reads the records again.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from lakehouse.core.offsets.batch import Positions
 from lakehouse.pipeline.engine_values import Decoding, JobFailed, Records, Side, Target, WaitingLetters
-from lakehouse.pipeline.row_files import SpilledRecords
+from lakehouse.pipeline.spilled_records import SpilledRecords
 from tests.simulation.engine.checks import fails
 from tests.simulation.engine.tables import MemoryTables
 from tests.simulation.systems.kafka import Record
@@ -64,9 +64,9 @@ class MemoryDecided:
         decisions = self.tables.job("first_faults", self.decide)
         return [(d.record.partition, d.record.offset, d.reason) for d in decisions if d.reason][:limit]
 
-    def quarantined(self, check: str, columns: Sequence[str]) -> tuple[int, list[dict[str, Any]]]:
+    def quarantined(self, shown: Mapping[str, Sequence[str]]) -> Mapping[str, tuple[int, list[dict[str, Any]]]]:
         decisions = self.tables.job("quarantine_result", self.decide)
-        return sum(d.reason == "check" for d in decisions), []
+        return dict.fromkeys(shown, (sum(d.reason == "check" for d in decisions), []))
 
     def decide(self) -> list[Decision]:
         """Read and decide the records; a poisonous one aborts the job."""

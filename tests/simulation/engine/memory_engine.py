@@ -29,7 +29,8 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles, SpilledRecords
+from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.spilled_records import SpilledRecords
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import RAISING, checked_rows, fails
 from tests.simulation.engine.counts import count
@@ -90,10 +91,15 @@ class MemoryEngine(MemoryTables):
     def row_files(
         self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
     ) -> RowFiles | NoRowFiles:
-        """Write the rows that need no further decision; a failed job leaves the batch to `decide`."""
-        if not self.is_compiled or decoding.mode != "append" or decoding.quarantine or decoding.reads_header_ids:
+        """Write the rows that need no further decision; a failed job leaves the batch to `decide`.
+
+        If a check quarantines rows, or the offsets are odd, all records are decided, as Spark does in one pass.
+        """
+        if not self.is_compiled or decoding.mode != "append" or decoding.reads_header_ids:
             return NoRowFiles("not compiled")
         on_begin()
+        if decoding.quarantine or sum(batch.end.values()) % 2:
+            return self.job("row_files", lambda: self._decided_files(batch, decoding, table))
         known = {version.id for version in decoding.value.schema.versions}
 
         def write() -> RowFiles:
@@ -108,6 +114,15 @@ class MemoryEngine(MemoryTables):
         except JobFailed:
             return NoRowFiles("a job failed")
         return files
+
+    def _decided_files(self, batch: Batch, decoding: Decoding[Side], table: Table) -> RowFiles:
+        records = MemoryRecords(read(self, LogRange(batch)))
+        decisions = MemoryDecided(self, SpilledRecords(batch, records), decoding).decide()
+        rows = [Row(decision.record) for decision in decisions if decision.is_good]
+        files = [data_file(self.world, table, rows)] if rows else []
+        others = MemoryRecords(decision.record for decision in decisions if not decision.is_good)
+        written = _written(decisions, rows=len(rows))
+        return RowFiles(files, len(rows), SpilledRecords(batch, others), "one pass", written)
 
     def completes(self, trial: Trial) -> bool:
         """Run the job; the decoder always works, and each check fits the table."""
