@@ -9,6 +9,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -213,19 +214,33 @@ def _location(table: Table) -> str:
 def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
     """Return the entry of a file in a manifest, with the statistics that its footer has."""
     from pyiceberg.io.pyarrow import (
+        MetricModeTypes,
+        MetricsMode,
+        StatisticsCollector,
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
         parquet_path_to_id_mapping,
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.schema import build_position_accessors
     from pyiceberg.typedef import Record
 
     schema = table.schema()
-    statistics = data_file_statistics_from_parquet_metadata(
-        pq.read_metadata(pa.BufferReader(outcome["footer"])),
-        compute_statistics_plan(schema, table.properties),
-        parquet_path_to_id_mapping(schema),
-    )
+    columns = build_position_accessors(schema)
+
+    def collected(field_id: int, plan: StatisticsCollector) -> StatisticsCollector:
+        # Iceberg's own writer has no statistics of items of lists and maps.
+        return plan if field_id in columns else replace(plan, mode=MetricsMode(MetricModeTypes.NONE))
+
+    try:
+        statistics = data_file_statistics_from_parquet_metadata(
+            pq.read_metadata(pa.BufferReader(outcome["footer"])),
+            {id_: collected(id_, plan) for id_, plan in compute_statistics_plan(schema, table.properties).items()},
+            parquet_path_to_id_mapping(schema),
+        )
+    except (OverflowError, ValueError) as error:
+        # Its bounds are values of Python, whose times end with the year 9999. The text may quote a value.
+        raise JobFailed("a bound of a column exceeds Python's types") from error
     if statistics.record_count != outcome["rows"]:
         raise JobFailed(f"a data file has {statistics.record_count} rows, expected {outcome['rows']}")
     return DataFile.from_args(

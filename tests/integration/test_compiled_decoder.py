@@ -173,6 +173,19 @@ def test_ingest_with_many_other_records_uses_reference_decoder(resources, monkey
     assert [batch.decoder for batch in (published, next_, later)] == [reason, reason, "compiled"]
 
 
+def test_times_beyond_those_of_python_are_ingested(resources):
+    at = {"name": "at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    schema = json.dumps(json.loads(TRADES) | {"fields": [*json.loads(TRADES)["fields"], at]})
+    stream = Stream(resources, partitions=1)
+    schema_id = stream.schema(schema)
+    stream.produce([{"value": framed(schema_id, schema, trade(n, at=2**62))} for n in range(9)])
+
+    [published] = ingested(stream, "require")
+
+    assert published.decoder == "the compiled decoder failed: a bound of a column exceeds Python's types"
+    assert stream.table().scan().to_arrow()["at"].cast("int64").to_pylist() == [2**62] * 9
+
+
 def test_status_names_the_failure_of_the_compiled_decoder(resources, monkeypatch):
     monkeypatch.setattr("spark.native.job.MAX_SPILLED_BYTES", 10)
     stream = Stream(resources)
