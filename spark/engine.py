@@ -389,21 +389,28 @@ class SparkEngine(_Jobs):
         return SparkDecided(decided, instructions, partitions, related)
 
     def row_files(
-        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+        self,
+        batch: Batch,
+        decoding: Decoding[Side],
+        table: Table,
+        on_begin: Callable[[], None],
+        *,
+        required: bool = False,
     ) -> RowFiles | NoRowFiles:
-        files = self._compiled(batch, decoding, table, on_begin)
-        if isinstance(files, RowFiles) or not row_files.is_supported(batch, decoding, table, self.settings):
+        files = self._compiled(batch, decoding, table, on_begin, "require" if required else self.client.native)
+        if isinstance(files, RowFiles) or required:
+            return files
+        if not row_files.is_supported(batch, decoding, table, self.settings):
             return files
         on_begin()
         decided = self.decide(LogRange(batch), decoding, headers=True)
         return row_files.write(self._session, decided.frame, table, batch, files.reason)
 
     def _compiled(
-        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None], choice: str
     ) -> RowFiles | NoRowFiles:
-        """Write the rows of a batch by the compiled decoder."""
+        """Write the rows of a batch by the compiled decoder, unless `choice` is `off`, or it does not support them."""
         assert self.kafka is not None
-        choice = self.client.native
         if choice == "off":
             return NoRowFiles("lakehouse.yaml has `native: off`")
         if choice == "auto" and batch.offsets < job.MIN_OFFSETS:
@@ -415,8 +422,9 @@ class SparkEngine(_Jobs):
         if reason := job.missing(self._session):
             if choice == "require":
                 raise ConfigError(
-                    f"lakehouse.yaml requires the compiled decoder (`spark.native: require`), and {reason}. Nothing "
-                    f"was read. Install it where the executors run (docs/native.md), or write `native: auto`"
+                    f"The compiled decoder is required (`spark.native: require` in lakehouse.yaml, or "
+                    f"`--compare-paths`), and {reason}. Nothing was read. Install it where the executors run "
+                    f"(docs/native.md), or do not require it"
                 )
             return NoRowFiles(reason)
         on_begin()

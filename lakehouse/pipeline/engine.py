@@ -229,7 +229,13 @@ class Engine(Protocol):
         """
 
     def row_files(
-        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+        self,
+        batch: Batch,
+        decoding: Decoding[Side],
+        table: Table,
+        on_begin: Callable[[], None],
+        *,
+        required: bool = False,
     ) -> RowFiles | NoRowFiles:
         """Write the rows of a batch to data files that no snapshot has, and return the other records of the batch.
 
@@ -238,6 +244,10 @@ class Engine(Protocol):
             decoding: The instructions.
             table: The table.
             on_begin: Called before the engine reads the batch.
+            required: Whether the files are needed whatever the environment declares.
+
+        Raises:
+            ConfigError: The files are needed, and the engine lacks what writes them.
         """
 
     def completes(self, trial: Trial) -> bool:

@@ -200,22 +200,30 @@ def plan(topic: str | None, schema_file: Path | None, against: Path | None, as_j
     type=click.IntRange(min=1),
     help="Maximum number of newest records per topic.",
 )
+@click.option("--compare-paths", is_flag=True, help="Compare the compiled decoder with the reference decoder instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--junit", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Also write JUnit XML.")
-def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | None) -> None:
+def dry_run(topics: tuple[str, ...], records: int, compare_paths: bool, as_json: bool, junit: Path | None) -> None:
     """Ingest the newest records of TOPICS to a temporary branch, run their checks, and drop the branch.
 
     TOPICS are names of topics and routes, and default to all. The published table and its offsets do not change. The
     transform of a derived topic is tried with no rows. The steps by which a run would publish these records are printed
     first.
 
+    With --compare-paths, the records are ingested by both decoders (docs/native.md), whatever `native` declares.
+    Compared are the counts, the rejected records, the rows, and the field ids, statistics, partitions and sort order of
+    files. A difference is reported by places and columns, without values.
+
     \b
     The newest 1,000 records of all topics:   lakehouse dry-run
     Of one topic, for a build server:         lakehouse dry-run orders --records 50 --junit report.xml
+    Both decoders:                            lakehouse dry-run orders --records 100000 --compare-paths
 
     \b
-    Exit code 0: no check failed (warnings are allowed). 1: a check failed. 2: a check could not be run.
+    Exit code 0: no check failed (warnings are allowed). 1: a check failed, or the decoders differ. 2: a check could not
+    be run, or the compiled decoder does not support the topic.
     """
+    from lakehouse.pipeline.batches import path_comparison
     from lakehouse.pipeline.batches.dry_run import dry_run as ingest_sample
     from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.derivation.trial import try_transform
@@ -230,6 +238,10 @@ def dry_run(topics: tuple[str, ...], records: int, as_json: bool, junit: Path | 
                 asset = f"{topic.name}/iceberg"
                 try:
                     with hide_values(topic):
+                        if compare_paths:
+                            results = path_comparison.compare_paths(declared.namespace, topic, clients, records)
+                            outcomes += check_runner.as_outcomes(asset, results)
+                            continue
                         if topic.source.upstream:
                             outcomes += check_runner.as_outcomes(asset, [try_transform(declared, topic, clients)])
                         result = ingest_sample(declared.namespace, topic, clients, records)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyiceberg.table import Table
 
@@ -89,11 +90,17 @@ class BatchContext:
         records = self.others or self.records(self.batch)
         return self.engine.decide(records, self.decoding(), headers=headers, refused=refused)
 
-    def row_files(self, table: Table) -> RowFiles | NoRowFiles:
-        """Write the rows of the batch to files that no snapshot has, if the engine can."""
+    def row_files(self, table: Table, *, required: bool = False) -> RowFiles | NoRowFiles:
+        """Write the rows of the batch to files that no snapshot has, if the engine can.
+
+        Args:
+            table: The table.
+            required: Whether the files are needed whatever the environment declares.
+        """
         if self.is_poison or self.left_out:
             return NoRowFiles("a record aborts decoding")
-        return self.engine.row_files(self.batch, self.decoding(), table, lambda: self.report("write"))
+        on_begin = partial(self.report, "write")
+        return self.engine.row_files(self.batch, self.decoding(), table, on_begin, required=required)
 
     def decoding(self, *, again: bool = False) -> Decoding[Side]:
         """Return the instructions that decode the records.

@@ -94,6 +94,8 @@ class StageRows:
     records refer to schemas that were not known."""
 
     context: BatchContext
+    branch: str | None = None
+    """The name of a branch that is never published; None for a new staging branch."""
 
     def __str__(self) -> str:
         topic, batch = self.context.topic, self.context.batch
@@ -106,7 +108,15 @@ class StageRows:
         Raises:
             BadRecords: Records cannot be decoded, and the topic's policy is to stop.
         """
-        context, files = self.context, self.context.row_files(table)
+        return self.stage(table, self.context.row_files(table))
+
+    def stage(self, table: Table, files: RowFiles | NoRowFiles) -> StagedBatch:
+        """Return the batch on its branch, with the rows that are in files and the other records decoded.
+
+        Raises:
+            BadRecords: Records cannot be decoded, and the topic's policy is to stop.
+        """
+        context = self.context
         if isinstance(files, RowFiles):
             context = replace(context, others=files.others)
         stage, written = self._write(context, table, files)
@@ -124,8 +134,7 @@ class StageRows:
             context = known
         return StagedBatch(context, stage, written, self._counts(context, written))
 
-    @staticmethod
-    def _write(context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
+    def _write(self, context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
         def decided_rows(target: Target) -> Written:
             topic, is_empty = context.topic, context.base is None
             return context.engine.write(context.decided(), target, topic.mode, topic.key, empty=is_empty)
@@ -140,7 +149,8 @@ class StageRows:
             return added if is_complete else added + decided_rows(target.completing())
 
         decoder = files.reason if isinstance(files, NoRowFiles) else files.decoder
-        return context.commit.stage(table, rows, {TOKEN: context.batch.to_json(), DECODER: decoder})
+        properties = {TOKEN: context.batch.to_json(), DECODER: decoder}
+        return context.commit.stage(table, rows, properties, self.branch)
 
     @staticmethod
     def _counts(context: BatchContext, written: Written) -> Counts:

@@ -5,7 +5,8 @@ create the topic's table meanwhile, and no catalog drops a table only if it is e
 """
 
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from pyiceberg.exceptions import NoSuchTableError
@@ -57,15 +58,30 @@ def dry_run(namespace: str, topic: Topic, clients: Clients, records: int) -> Dry
         LakehouseError: The topic cannot be read or decoded, or a check does not fit the table.
         Unreachable: A system does not answer.
     """
+    with sampled(namespace, topic, clients, records) as (context, branch):
+        table = topic.table_in(namespace) if context.table is None else context.ref
+        steps = [str(step) for step in BatchPlan.of(replace(context, ref=table))]
+        replayed = read_again(context, branch)
+        decodes = _decodes(replace(context, left_out=letters.poisonous_records(context)), replayed)
+        return DryRun(replayed.counts, [decodes, *replayed.findings], steps)
+
+
+@contextmanager
+def sampled(namespace: str, topic: Topic, clients: Clients, records: int) -> Iterator[tuple[BatchContext, str]]:
+    """Yield the newest records of a topic as a batch, and a name for the branch of its table, which is dropped after.
+
+    Args:
+        namespace: The namespace of the table.
+        topic: The topic.
+        clients: Clients of the systems.
+        records: The maximum number of offsets, from all partitions together.
+    """
     ref, table = clients.catalog.chain(topic.table_in(namespace)).newest
     sample = _newest(read_log(clients.kafka, topic.topic), records)
     branch = naming.dry_run_name(time.time())
     context = rewriting_context(topic, ref if table else replace(ref, name=branch), clients, sample, table)
-    steps = [str(step) for step in BatchPlan.of(replace(context, ref=ref))]
     try:
-        replayed = read_again(context, branch)
-        decodes = _decodes(replace(context, left_out=letters.poisonous_records(context)), replayed)
-        return DryRun(replayed.counts, [decodes, *replayed.findings], steps)
+        yield context, branch
     finally:
         with clients.catalog.translate_errors():
             _drop(clients.catalog, context.ref, branch)

@@ -89,13 +89,19 @@ class MemoryEngine(MemoryTables):
         return MemoryDecided(self, records, decoding, refused)
 
     def row_files(
-        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None]
+        self,
+        batch: Batch,
+        decoding: Decoding[Side],
+        table: Table,
+        on_begin: Callable[[], None],
+        *,
+        required: bool = False,
     ) -> RowFiles | NoRowFiles:
         """Write the rows that need no further decision; a failed job leaves the batch to `decide`.
 
         If a check quarantines rows, or the offsets are odd, all records are decided, as Spark does in one pass.
         """
-        if not self.is_compiled or decoding.mode != "append" or decoding.reads_header_ids:
+        if not (self.is_compiled or required) or decoding.mode != "append" or decoding.reads_header_ids:
             return NoRowFiles("not compiled")
         on_begin()
         if decoding.quarantine or sum(batch.end.values()) % 2:
