@@ -63,12 +63,7 @@ pub enum Node {
         values: Box<Node>,
     },
     /// Fields in order.
-    Record {
-        /// The fields.
-        fields: Vec<Field>,
-        /// The places of columns that the record has no values for.
-        absent: Vec<usize>,
-    },
+    Record(Fields),
     /// A value that sets one field of a struct, whose others are null.
     Member {
         /// The place of the field.
@@ -83,9 +78,30 @@ pub enum Node {
     },
 }
 
+/// The fields of a record.
+#[derive(Deserialize)]
+pub struct Fields {
+    fields: Vec<Field>,
+    /// The places of columns that are null, because the record has no values for them.
+    absent: Vec<usize>,
+    /// The values of other columns that the record has no values for.
+    #[serde(default)]
+    defaults: Vec<Default>,
+}
+
+/// The value of a column that a record has no value for.
+#[derive(Deserialize)]
+struct Default {
+    node: Node,
+    /// The value as the plan reads it.
+    value: Vec<u8>,
+    /// The place of the column among those of the record.
+    column: usize,
+}
+
 /// A field of a record.
 #[derive(Deserialize)]
-pub struct Field {
+struct Field {
     node: Node,
     /// The place of its column among those of the record; none if no column has its values.
     column: Option<usize>,
@@ -213,12 +229,15 @@ pub fn check(node: &Node, datum: &mut Datum) -> Option<()> {
             // The values of a repeated name have no order in a map.
             names.windows(2).all(|pair| pair[0] != pair[1]).then_some(())
         }
-        Node::Record { fields, .. } => fields.iter().try_for_each(|field| {
-            if field.required && is_null(&field.node, *datum)? {
-                return None;
-            }
-            check(&field.node, datum)
-        }),
+        Node::Record(record) => {
+            record.fields.iter().try_for_each(|field| {
+                if field.required && is_null(&field.node, *datum)? {
+                    return None;
+                }
+                check(&field.node, datum)
+            })?;
+            record.defaults.iter().try_for_each(|default| check(&default.node, &mut Datum(&default.value)))
+        }
         Node::Member { node, .. } => check(node, datum),
         Node::Union { branches } => {
             let index = datum.index(branches.len())?;
@@ -271,8 +290,8 @@ fn try_append(node: &Node, datum: &mut Datum, column: &mut Column) -> Option<()>
             })?;
             column.end_value();
         }
-        (Node::Record { fields, absent }, Column::Struct(column)) => {
-            append_fields(fields, absent, datum, &mut column.columns)?;
+        (Node::Record(record), Column::Struct(column)) => {
+            append_fields(record, datum, &mut column.columns)?;
             column.end_value();
         }
         (Node::Member { place, node }, Column::Struct(column)) => {
@@ -296,17 +315,20 @@ fn try_append(node: &Node, datum: &mut Datum, column: &mut Column) -> Option<()>
 ///
 /// As `append`.
 pub fn append_record(node: &Node, datum: &mut Datum, columns: &mut [Column]) {
-    let Node::Record { fields, absent } = node else { panic!("the value of a message is a record") };
-    append_fields(fields, absent, datum, columns).expect("the record was checked");
+    let Node::Record(record) = node else { panic!("the value of a message is a record") };
+    append_fields(record, datum, columns).expect("the record was checked");
 }
 
-fn append_fields(fields: &[Field], absent: &[usize], datum: &mut Datum, columns: &mut [Column]) -> Option<()> {
-    for field in fields {
+fn append_fields(record: &Fields, datum: &mut Datum, columns: &mut [Column]) -> Option<()> {
+    for field in &record.fields {
         match field.column {
             Some(place) => try_append(&field.node, datum, &mut columns[place])?,
             None => check(&field.node, datum)?,
         }
     }
-    absent.iter().for_each(|place| columns[*place].append_null());
-    Some(())
+    record.absent.iter().for_each(|place| columns[*place].append_null());
+    record
+        .defaults
+        .iter()
+        .try_for_each(|default| try_append(&default.node, &mut Datum(&default.value), &mut columns[default.column]))
 }

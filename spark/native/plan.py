@@ -31,6 +31,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from lakehouse.formats.avro.avro_defaults import encoded
 from lakehouse.formats.avro.avro_format import is_double, is_long
 from lakehouse.formats.avro.avro_resolution import fault, read_by, target
 from lakehouse.formats.avro.avro_types import MAX_PRECISION, RecordField, Type
@@ -164,16 +165,21 @@ def _record(wrote: Type, reads: Type, into: Mapping[int, NestedField], key: froz
         place = absent.pop(reader.name)
         node = _place(field.type, reader.type, into[place].field_type)
         fields.append({"node": node, "column": place, "required": reader.name in key})
-    unread = [field for field in reads.fields if field.name in absent]
-    if default := next((field.name for field in unread if not _is_null_by_default(field)), None):
-        raise Unsupported(f"field '{default}' has a default")
+    unread = [field for field in reads.fields if field.name in absent and field.default != "null"]
+    defaults = [_default(field, place := absent.pop(field.name), into[place].field_type) for field in unread]
     if null_key := key & absent.keys():
         raise Unsupported(f"a version of the schema lacks the key '{min(null_key)}'")
-    return {"kind": "record", "fields": fields, "absent": sorted(absent.values())}
+    return {"kind": "record", "fields": fields, "absent": sorted(absent.values()), "defaults": defaults}
 
 
-def _is_null_by_default(field: RecordField) -> bool:
-    return field.default is not None and json.loads(field.default) is None
+def _default(field: RecordField, place: int, column: IcebergType) -> dict[str, Any]:
+    """Return the plan of the value that a column has in records without its field."""
+    assert field.default is not None, "the reader reads records without the field"
+    try:
+        value = encoded(field.type, json.loads(field.default))
+    except ValueError as error:
+        raise Unsupported(f"the default of field '{field.name}' is of another branch") from error
+    return {"node": _place(field.type, field.type, column), "value": list(value), "column": place}
 
 
 def _place(wrote: Type, reads: Type, column: IcebergType) -> dict[str, Any]:

@@ -97,6 +97,21 @@ def test_outcomes_equal_those_of_reference_decoder(resources):
     assert [entry.added for table in (compiled[4], reference[4]) for entry in read_ledger(table)] == [0, 81, 0, 81]
 
 
+def test_defaults_of_fields_equal_those_of_reference_decoder(resources):
+    stream = Stream(resources, partitions=1)
+    venue = {"name": "venue", "type": ["string", "null"], "default": "ZXCH"}
+    newer = json.dumps(json.loads(TRADES) | {"fields": [*json.loads(TRADES)["fields"], venue]})
+    old, new = stream.schema(), stream.schema(newer)
+    stream.produce([{"value": framed(old, TRADES, trade(n))} for n in range(20)])
+    stream.produce([{"value": framed(new, newer, trade(n, venue=None))} for n in range(20, 30)])
+
+    compiled, reference = both(stream)
+
+    assert compiled[1] == reference[1]
+    assert [row["venue"] for row in compiled[1]] == ["ZXCH"] * 20 + [None] * 10
+    assert compiled[3] == {"parquet-rs"}
+
+
 def test_statistics_of_files_equal_those_of_spark(resources):
     stream = Stream(resources, partitions=1)
     schema_id = stream.schema(NEWER)
