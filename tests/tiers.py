@@ -51,6 +51,7 @@ REST = (
     "tests/faults/test_record_faults.py",
     "tests/faults/test_s3_and_registry.py",
     "tests/integration/test_exactly_once.py",
+    "tests/integration/test_linked_database.py",
     "tests/integration/test_log_format.py",
     "tests/integration/test_shared_cluster.py",
     "tests/integration/test_single_pass.py",

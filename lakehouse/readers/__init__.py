@@ -43,7 +43,7 @@ def configured(config: Config) -> tuple[Reader, ...]:
     """
     environment = environment_name()
     settings = config.environments.get(environment, {})
-    readers = tuple(reader for reader in registered() if reader.resource in settings)
+    readers = tuple(_in(config, environment, reader) for reader in registered() if reader.resource in settings)
     for reader in readers:
         upstream = reader_of(reader.upstream)
         if upstream and upstream not in readers:
@@ -53,6 +53,13 @@ def configured(config: Config) -> tuple[Reader, ...]:
                 f"`{upstream.resource}`. Nothing was changed. Add its settings, or remove those of `{reader.resource}`"
             )
     return readers
+
+
+def _in(config: Config, environment: str, reader: Reader) -> Reader:
+    try:
+        return reader.of_environment(config.environments[environment])
+    except ConfigError as error:
+        raise ConfigError(f"{place(config, ('environments', environment, reader.resource))}: {error}") from None
 
 
 def reader_of(name: str) -> Reader | None:

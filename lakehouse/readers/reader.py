@@ -6,7 +6,7 @@ Many of them are catalogs that store a pointer to the metadata file of each tabl
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -79,6 +79,14 @@ class Reader(ABC):
     """The display name of the engine that queries tables through the reader."""
     min_interval_seconds: ClassVar[float] = 0.0
     """The minimum time between two publications of one table by a stream, for readers that charge for each."""
+
+    def of_environment(self, systems: Mapping[str, Mapping[str, object]]) -> Reader:
+        """Return the reader in an environment with these systems: another one if that depends on their settings.
+
+        Raises:
+            ConfigError: The settings contradict each other.
+        """
+        return self
 
     @abstractmethod
     def publish(self, topic: Topic, ref: TableRef, table: Table, resources: Resources) -> Registration:

@@ -1,4 +1,4 @@
-"""A client of Snowflake that manages Iceberg tables over AWS Glue."""
+"""A client of Snowflake that manages Iceberg tables over AWS Glue, or a database that is linked to a REST catalog."""
 
 from __future__ import annotations
 
@@ -48,6 +48,23 @@ DOES_NOT_EXIST = (2003, 2043)
 """Snowflake's error numbers for an object that does not exist, or that the role may not access."""
 
 
+GLUE_SETTINGS = ("aws_role_arn", "glue_catalog_id", "region")
+"""Settings that tables over Glue need."""
+LINKED = "linked_catalog"
+"""The setting in place of those."""
+
+
+def link_faults(settings: Mapping[str, object]) -> Iterator[tuple[str | tuple[()], str]]:
+    """Yield the settings that are missing for tables over Glue, or that a linked database does not have."""
+    if not settings.get(LINKED):
+        if missing := [name for name in GLUE_SETTINGS if name not in settings]:
+            yield (), f"{', '.join(missing)} missing. Add it, or {{env: NAME}}; or `{LINKED}` over a REST catalog"
+        return
+    for name in (*GLUE_SETTINGS, "external_volume", "tableflow_external_volume", "catalog_integration"):
+        if settings.get(name):
+            yield name, f"it has no effect with `{LINKED}`, whose REST catalog issues the credentials. Remove it"
+
+
 class DoesNotExist(LakehouseError):
     """The object does not exist, or the role may not access it."""
 
@@ -87,6 +104,9 @@ class Snowflake(dg.ConfigurableResource):
     ONE_OF: ClassVar = ("private_key_path", "secret")
     """Settings of which one is required."""
 
+    FAULTS: ClassVar = staticmethod(link_faults)
+    """Yields the faults of settings that depend on each other."""
+
     account: str = Field("", description="Account identifier, as `organization-account`.")
     user: str = Field("", description="Login name of a user with TYPE = SERVICE.")
     private_key_path: str = Field("", description="PEM file with the user's private key (PKCS #8, unencrypted).")
@@ -98,9 +118,14 @@ class Snowflake(dg.ConfigurableResource):
     role_arn: str = Field(default="", description="IAM role to assume to read secrets of AWS Secrets Manager.")
     warehouse: str = Field(description="Warehouse that runs the queries of the checks.")
     database: str = Field(description="Database of the Iceberg tables.")
-    aws_role_arn: str = Field(description="IAM role that Snowflake assumes to read the tables' files and Glue.")
-    glue_catalog_id: str = Field(description="AWS account that owns the Glue catalog.")
-    region: str = Field(description="AWS region of the Glue catalog.")
+    linked_catalog: str = Field(
+        "",
+        description="Catalog integration of the REST catalog to which the database is linked, in place of the settings "
+        "for tables over Glue.",
+    )
+    aws_role_arn: str = Field("", description="IAM role that Snowflake assumes to read the tables' files and Glue.")
+    glue_catalog_id: str = Field("", description="AWS account that owns the Glue catalog.")
+    region: str = Field("", description="AWS region of the Glue catalog.")
     external_volume: str = Field("LAKEHOUSE_VOLUME", description="Name of the external volume.")
     tableflow_external_volume: str = Field(
         "", description="Name of the external volume over the bucket of Tableflow's tables, if it is another one."
@@ -182,6 +207,33 @@ class Snowflake(dg.ConfigurableResource):
             self._ensure(connection, volume, "EXTERNAL VOLUME", self.external_volume)
             self._ensure(connection, integration, "CATALOG INTEGRATION", self.catalog_integration)
 
+    def ensure_linked_database(self, namespace: str) -> None:
+        """Create the database over the REST catalog, read-only, if it does not exist.
+
+        Args:
+            namespace: Namespace of the catalog whose tables the database has.
+        """
+        creation = sql.create_linked_database(self.database, integration=self.linked_catalog, namespace=namespace)
+        with self.connect() as connection:
+            self._ensure(connection, creation, "DATABASE", self.database)
+
+    def link_failures(self, namespace: str, table: str) -> list[str]:
+        """Return why Snowflake could not read the catalog of the linked database, or this table; empty if it could.
+
+        The query needs no warehouse.
+        """
+        name = f"{namespace}.{table}"
+
+        def failures(rows: list[Row]) -> list[str]:
+            state = json_object(single_value(rows, str))
+            is_failed = text_of(state, "executionState") == "FAILED"
+            reasons = [str(state.get("failedExecutionStateReason"))] if is_failed else []
+            details = state.get("failureDetails") or []
+            return reasons + [str(one["errorMessage"]) for one in details if one["qualifiedEntityName"] == name]
+
+        with self.connect() as connection:
+            return self._read(connection, sql.link_status(self.database), failures)
+
     def ensure_iceberg_table(
         self, schema: str, table: str, glue_database: str, glue_table: str, *, volume: str = "", comment: str = ""
     ) -> None:
@@ -197,7 +249,7 @@ class Snowflake(dg.ConfigurableResource):
             volume: External volume over its files; if empty, that of Spark's tables.
             comment: Comment on a new table.
         """
-        qualified_schema = self.database, naming.snowflake_name(schema)
+        qualified_schema = self.database, self.stored_name(schema)
         with self.connect() as connection:
             self._ensure(connection, sql.create_schema(*qualified_schema), "SCHEMA", *qualified_schema)
             self._run(
@@ -262,6 +314,10 @@ class Snowflake(dg.ConfigurableResource):
             return next(iter(self._read(connection, sql.show("ICEBERG TABLE", database, names[-1]), comments)), None)
         return None
 
+    def stored_name(self, name: str) -> str:
+        """Return the name of a schema, table or column in Snowflake. A linked database has those of the catalog."""
+        return name if self.linked_catalog else naming.snowflake_name(name)
+
     def drop_iceberg_table(self, schema: str, table: str) -> None:
         """Drop the table in Snowflake; Glue and the files are unchanged."""
         self.query(sql.drop("ICEBERG TABLE", *self._name(schema, table)))
@@ -316,7 +372,7 @@ class Snowflake(dg.ConfigurableResource):
         )
 
     def _name(self, schema: str, table: str) -> tuple[str, str, str]:
-        return self.database, naming.snowflake_name(schema), naming.snowflake_name(table)
+        return self.database, self.stored_name(schema), self.stored_name(table)
 
     def _run(
         self, connection: SnowflakeConnection, statement: str, params: Sequence[Any] = ()

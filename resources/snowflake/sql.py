@@ -41,6 +41,30 @@ def create_database(database: str, *, comment: str = "") -> str:
     return f"CREATE DATABASE IF NOT EXISTS {identifier(database)}{comment_clause(comment)}"
 
 
+def create_linked_database(database: str, *, integration: str, namespace: str) -> str:
+    """Return the statement that creates a database with the tables of a REST catalog
+    (sql-reference/sql/create-database-catalog-linked, whose syntax has no IF NOT EXISTS).
+
+    By default, a linked database is writable, and a table that is dropped there is dropped from the catalog with its
+    files.
+
+    Args:
+        database: Name of the database.
+        integration: Catalog integration of the REST catalog, with vended credentials.
+        namespace: Namespace of the catalog to which the database is limited.
+    """
+    return (
+        f"CREATE DATABASE {identifier(database)} LINKED_CATALOG = (CATALOG = {literal(integration)},"
+        f" ALLOWED_NAMESPACES = ({literal(namespace)}), ALLOWED_WRITE_OPERATIONS = NONE)"
+    )
+
+
+def link_status(database: str) -> str:
+    """Return the query of a linked database's state: one JSON value with `executionState` and `failureDetails`
+    (sql-reference/functions/system_catalog_link_status)."""
+    return f"SELECT SYSTEM$CATALOG_LINK_STATUS({literal(identifier(database))})"
+
+
 def create_schema(database: str, schema: str, *, comment: str = "") -> str:
     """Return the statement that creates a schema (sql-reference/sql/create-schema)."""
     return f"CREATE SCHEMA IF NOT EXISTS {identifier(database, schema)}{comment_clause(comment)}"

@@ -1,6 +1,7 @@
 """The main job in an environment whose tables are in a REST catalog that issues the credentials for their files."""
 
 import json
+import uuid
 
 import dagster as dg
 import pytest
@@ -12,12 +13,15 @@ from lakehouse.definitions import JOB, defs
 from tests.support.clouds.rest.client import CREDENTIAL
 from tests.support.clouds.rest.lake import declaration_of
 from tests.support.clouds.rest.server import Vending
+from tests.support.clouds.snowflake.linked import integration_statement
 from tests.support.topics import Stream
 from tests.support.totals import KEY
 from tools.repository import PROJECT
 
 SYSTEMS = ("kafka", "schema_registry", "spark", "glue", "snowflake")
 ENVIRONMENT = "rest"
+OF_GLUE = ("aws_role_arn", "glue_catalog_id", "region")
+"""Settings of Snowflake that a linked database does not have."""
 
 
 @pytest.fixture
@@ -27,7 +31,15 @@ def server(rest_server):
 
 
 @pytest.fixture
-def trades(resources, server, tmp_path, monkeypatch):
+def integration(resources, server):
+    """The name of Snowflake's integration of the catalog."""
+    name = f"REST_{uuid.uuid4().hex[:8].upper()}"
+    resources.snowflake.query(integration_statement(name, server, seconds=5))
+    return name
+
+
+@pytest.fixture
+def trades(resources, server, integration, tmp_path, monkeypatch):
     """A topic of trades, and LAKEHOUSE_CONFIG set to a file that derives two topics from it."""
     checks = {"price_set": {"type": "not_null", "column": "price"}}
     trades = Stream(resources, settings={"checks": checks})
@@ -39,6 +51,9 @@ def trades(resources, server, tmp_path, monkeypatch):
     flagged = {"transform": "spark.flags:flagged"}
     derived = {"type": "derived", "from": trades.name}
     systems = yaml.safe_load((PROJECT / "lakehouse.yaml").read_text())["environments"]["local"]
+    environment = {name: systems[name] for name in SYSTEMS} | {"catalog": declaration_of(server)}
+    snowflake = {name: value for name, value in systems["snowflake"].items() if name not in OF_GLUE}
+    environment["snowflake"] = snowflake | {"database": f"LAKE_OF_{integration}", "linked_catalog": integration}
     config = {
         "namespace": trades.namespace,
         "topics": {
@@ -51,7 +66,7 @@ def trades(resources, server, tmp_path, monkeypatch):
             },
             f"{trades.name}-flagged": {"source": derived | flagged},
         },
-        "environments": {ENVIRONMENT: {name: systems[name] for name in SYSTEMS} | {"catalog": declaration_of(server)}},
+        "environments": {ENVIRONMENT: environment},
     }
     file = tmp_path / "lakehouse.yaml"
     file.write_text(yaml.safe_dump(config))
@@ -77,7 +92,7 @@ def queried(trades, suffix="", columns="COUNT(*) AS n"):
     return json.loads(run("query", statement, "--engine", "duckdb", "--output", "json"))
 
 
-def test_main_job_on_rest_catalog_passes_all_checks(resources, server, trades):
+def test_main_job_on_rest_catalog_passes_all_checks(resources, server, integration, trades):
     run("validate")
     for numbers in (range(200), range(200, 300)):
         trades.produce_trades(numbers)
@@ -99,7 +114,7 @@ def test_main_job_on_rest_catalog_passes_all_checks(resources, server, trades):
     groups = {(row["kafka_timestamp"], row["userid"], row["side"], row["symbol"]) for row in expected}
     assert queried(trades, "_totals") == [{"n": len(groups)}]
     assert queried(trades, "_flagged") == [{"n": len(expected)}]
-    name = f'{trades.namespace}."{trades.topic.table.upper()}"'
+    name = f"LAKE_OF_{integration}.{trades.namespace}.{trades.topic.table}"
     assert resources.snowflake.query(f"SELECT COUNT(*), SUM(PRICE) FROM {name}")[1] == [
         (len(expected), sum(row["price"] for row in expected))
     ]

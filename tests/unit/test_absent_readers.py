@@ -93,6 +93,37 @@ def test_snowflake_without_glue_is_refused_with_remedy(environment, command):
     assert "has no `glue`. Nothing was changed. Add its settings, or remove those of `snowflake`" in result.output
 
 
+LINK = {"linked_catalog": "POLARIS"}
+OF_GLUE = ("aws_role_arn", "glue_catalog_id", "region")
+
+
+@pytest.mark.parametrize(
+    ("removed", "added", "catalog", "message"),
+    [
+        ((), LINK, "rest", "snowflake.region: it has no effect with `linked_catalog`"),
+        (OF_GLUE, {}, "rest", "snowflake: aws_role_arn, glue_catalog_id, region missing. Add it"),
+        (OF_GLUE, LINK, "sql", "shows the tables of a REST catalog, and the environment has a catalog of type sql"),
+        (OF_GLUE, LINK, "rest", ""),
+    ],
+)
+def test_linked_snowflake_follows_rest_catalog(environment, tmp_path, removed, added, catalog, message):
+    environment("snowflake")
+    file = tmp_path / "lakehouse.yaml"
+    content = yaml.safe_load(file.read_text())
+    systems = content["environments"]["here"]
+    systems["snowflake"] = {name: value for name, value in systems["snowflake"].items() if name not in removed} | added
+    uri = "https://host/api" if catalog == "rest" else "sqlite:///catalog.db"
+    systems["catalog"] = {"type": catalog, "uri": uri, "warehouse": "s3://lake"}
+    file.write_text(yaml.safe_dump(content))
+
+    result = CliRunner().invoke(main, ["validate"])
+
+    assert result.exit_code == bool(message) and message in result.output, result.output
+    if not message:
+        graph = defs().resolve_asset_graph()
+        assert graph.get(dg.AssetKey(["orders", "snowflake"])).parent_keys == {dg.AssetKey(["orders", "iceberg"])}
+
+
 def test_topic_of_tableflow_without_catalog_is_refused_with_remedy(environment):
     environment("rest_catalog", topics={"flow": {"engine": "tableflow"}})
 

@@ -20,6 +20,10 @@ PARTS = {"SCHEMA": 2, "ICEBERG TABLE": 3}
 """Number of parts in the full name of an object; one for the other kinds."""
 
 
+LINK = "LINKED_CATALOG"
+"""The option of a database whose schemas and Iceberg tables are those of a REST catalog."""
+
+
 @dataclass
 class Entity:
     """An object of the account. `options` are those of its CREATE and ALTER statements."""
@@ -123,6 +127,13 @@ class Account:
 
     def require_ownership(self, entity: Entity, role: str) -> None:
         """Check that the role owns an object that it may see."""
+
+    def require_unlinked(self, name: Name) -> None:
+        """Check that an object is in no linked database. These are read-only here."""
+        database = self.find("DATABASE", name[:1])
+        if database and LINK in database.options:
+            message = f"Database {name[0]} is linked to a catalog with ALLOWED_WRITE_OPERATIONS = NONE"
+            raise snowflake_errors.failed(message)
 
     def run_grant(self, session: ClientSession, statement: GrantStatement) -> StatementResult:
         """Run GRANT, REVOKE or SHOW GRANTS, with the privileges of the session's role."""

@@ -10,8 +10,8 @@ from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_der_public_key
 
 from lakehouse.core.sql import SNOWFLAKE
-from lakehouse.local.snowflake import iceberg_commands, snowflake_errors
-from lakehouse.local.snowflake.account import PARTS, ClientSession, Entity, StatementResult, like, status, text
+from lakehouse.local.snowflake import iceberg_commands, linked_databases, snowflake_errors
+from lakehouse.local.snowflake.account import LINK, PARTS, ClientSession, Entity, StatementResult, like, status, text
 from lakehouse.local.snowflake.statements import Alter, Create, Describe, Drop, Name, Refresh, Show, Statement, Use
 
 KEY_OPTIONS = ("RSA_PUBLIC_KEY", "RSA_PUBLIC_KEY_2")
@@ -60,6 +60,7 @@ def _create(session: ClientSession, statement: Create) -> StatementResult:
     label = kind.capitalize()
     privilege = _CREATE_PRIVILEGE.get(kind, f"CREATE {kind}")
     if kind == "SCHEMA":
+        account.require_unlinked(name)
         account.require(privilege, "DATABASE", name[:1], session.role)
     else:
         account.require(privilege, "ACCOUNT", (), session.role)
@@ -77,11 +78,13 @@ def _create(session: ClientSession, statement: Create) -> StatementResult:
         options |= _fingerprints(options)
     elif kind == "EXTERNAL VOLUME":
         options = iceberg_commands.with_external_ids(account, name[0], options)
-    elif kind in ("DATABASE", "SCHEMA"):
+    elif LINK in options:
+        linked_databases.require_valid(session, options)
+    if kind in ("DATABASE", "SCHEMA"):
         # A dropped database remains in fakesnow without schemas, because sessions may have it open.
         session.run(f"CREATE {kind} IF NOT EXISTS {SNOWFLAKE.identifier(*name)}")
     account.add(Entity(kind, name, owner=session.role, options=options))
-    if kind == "DATABASE":
+    if kind == "DATABASE" and LINK not in options:
         account.add(Entity("SCHEMA", (*name, "PUBLIC"), owner=session.role))
         session.run(f"CREATE SCHEMA IF NOT EXISTS {SNOWFLAKE.identifier(*name, 'PUBLIC')}")
     return status(f"{label} {name[-1]} successfully created.")
@@ -106,6 +109,7 @@ def _drop(session: ClientSession, statement: Drop) -> StatementResult:
     if statement.kind in ("EXTERNAL VOLUME", "CATALOG INTEGRATION"):
         iceberg_commands.require_unused(session.account, entity)
     if statement.kind == "SCHEMA":
+        session.account.require_unlinked(entity.name)
         session.run(f"DROP SCHEMA {SNOWFLAKE.identifier(*entity.name)} CASCADE")
     if statement.kind == "DATABASE":
         for schema in session.account.all("SCHEMA"):

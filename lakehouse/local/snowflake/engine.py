@@ -27,7 +27,7 @@ from snowflake.connector.errors import ProgrammingError
 from sqlglot import Expr, exp
 
 from lakehouse.core.sql import DUCKDB
-from lakehouse.local.snowflake import commands, iceberg_commands, snowflake_errors
+from lakehouse.local.snowflake import commands, iceberg_commands, linked_databases, snowflake_errors
 from lakehouse.local.snowflake.account import Account, ClientSession, StatementResult
 from lakehouse.local.snowflake.iceberg import Lake
 from lakehouse.local.snowflake.statements import Name, Parser, TokenReader
@@ -135,6 +135,7 @@ class Cursor(FakeSnowflakeCursor):
 
     def execute(self, command: str, params: Any = None, *args: Any, **kwargs: Any) -> FakeSnowflakeCursor:
         try:
+            linked_databases.synchronize(self._conn)
             statement = self._conn.parser.parse(command)
             if statement is None:
                 return super().execute(command, params, *args, **kwargs)
@@ -226,15 +227,21 @@ def _check_table(session: ClientSession, expression: Expr, table: exp.Table) -> 
     if len(parts) > 3 or (len(parts) < 3 and not session.database) or (len(parts) == 1 and not session.schema):
         return None  # fakesnow reports the missing part
     name = session.resolve(parts, 3)
+    if not any(part.args.get("quoted") for part in table.parts):
+        name = linked_databases.spelled_in_catalog(account, name)
     for kind, container in (("DATABASE", name[:1]), ("SCHEMA", name[:2])):
         if account.find(kind, container):
             account.require("USAGE", kind, container, role)
     target = expression.this.this if isinstance(expression.this, exp.Schema) else expression.this
     if isinstance(expression, exp.Create) and target is table:
+        account.require_unlinked(name)
         privilege = f"CREATE {expression.kind}"
         if expression.kind in ("TABLE", "VIEW") and account.find("SCHEMA", name[:2]):
             account.require(privilege, "SCHEMA", name[:2], role)
     if account.find("ICEBERG TABLE", name) is None:
+        # DuckDB would ignore the case of quoted names.
+        if linked_databases.is_linked(account, name) and name[1] != "INFORMATION_SCHEMA":
+            raise snowflake_errors.missing("OBJECT", ".".join(name))
         return None
     if isinstance(expression, (*_WRITES, exp.Create)) and expression.find(exp.Table) is table:
         raise snowflake_errors.failed(f"Iceberg table {name[2]} is read-only: it belongs to an external catalog")
@@ -268,6 +275,8 @@ def _function_value(session: ClientSession, node: Expr) -> Expr:
         value = _CONTEXT[name](session)
     elif name == "SYSTEM$GET_ICEBERG_TABLE_INFORMATION":
         value = iceberg_commands.table_information(session, _name(node))
+    elif name == linked_databases.STATE:
+        value = linked_databases.link_status(session, _name(node))
     elif name == "SYSTEM$VERIFY_EXTERNAL_VOLUME":
         value = iceberg_commands.verify(session, "EXTERNAL VOLUME", _name(node)[-1])
     elif name == "SYSTEM$VERIFY_CATALOG_INTEGRATION":

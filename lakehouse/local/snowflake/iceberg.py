@@ -64,7 +64,7 @@ class Lake:
             name: The table's name in it.
         """
         try:
-            return self._catalog(integration).load_table((namespace, name))
+            table = self._catalog(integration).load_table((namespace, name))
         except (
             exceptions.NoSuchTableError,
             exceptions.NoSuchIcebergTableError,
@@ -74,6 +74,18 @@ class Lake:
         except (BotoCoreError, ClientError, OSError, RequestException, exceptions.RESTError) as error:
             message = f"Table '{namespace}.{name}' cannot be read from the catalog or S3: {error}"
             raise snowflake_errors.failed(message) from None
+        if vends(integration) and "s3.session-token" not in table.config:
+            raise snowflake_errors.failed(f"The catalog issued no credentials for the files of '{namespace}.{name}'")
+        return table
+
+    def tables(self, integration: Mapping[str, Any], namespace: str) -> list[str]:
+        """Return the names of the tables in a namespace of a REST catalog.
+
+        Raises:
+            RequestException: The catalog does not answer.
+            RESTError: It refuses the request.
+        """
+        return [name for *_, name in self._catalog(integration).list_tables(namespace)]
 
     def login_refusal(self, integration: Mapping[str, Any]) -> str:
         """Return why a REST catalog refuses the OAuth login of an integration; empty if it accepts it."""
@@ -116,7 +128,8 @@ class Lake:
                 "scope": " ".join(login["OAUTH_ALLOWED_SCOPES"]),
                 "oauth2-server-uri": login.get("OAUTH_TOKEN_URI") or f"{rest['CATALOG_URI']}/v1/oauth/tokens",
             }
-            return RestCatalog("rest", **properties, **self.s3(region))
+            # pyiceberg asks for credentials for the files by default, and uses them in place of its own.
+            return RestCatalog("rest", **properties, **({} if vends(integration) else self.s3(region)))
         # Glue's REST endpoint is not emulated. Glue's API has the same tables.
         return _glue(self, rest["CATALOG_NAME"] if rest else integration["GLUE_CATALOG_ID"], region)
 
@@ -128,6 +141,11 @@ class Lake:
             "s3.access-key-id": self.access_key_id,
             "s3.secret-access-key": self.secret_access_key,
         }
+
+
+def vends(integration: Mapping[str, Any]) -> bool:
+    """Return whether the catalog of an integration issues the credentials for the files of its tables."""
+    return integration.get("REST_CONFIG", {}).get("ACCESS_DELEGATION_MODE") == "VENDED_CREDENTIALS"
 
 
 @cache

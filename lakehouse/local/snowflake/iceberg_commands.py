@@ -13,6 +13,7 @@ from typing import Any
 from lakehouse.core.sql import DUCKDB
 from lakehouse.local.snowflake import iceberg, snowflake_errors
 from lakehouse.local.snowflake.account import (
+    LINK,
     Account,
     ClientSession,
     Entity,
@@ -31,7 +32,7 @@ _SHOWN: Mapping[str, Callable[[IcebergTable], Any]] = {
     "database_name": lambda table: table.name[0],
     "schema_name": lambda table: table.name[1],
     "owner": lambda table: table.owner,
-    "external_volume_name": lambda table: table.options["EXTERNAL_VOLUME"].upper(),
+    "external_volume_name": lambda table: table.options.get("EXTERNAL_VOLUME", "").upper(),
     "catalog_name": lambda table: table.options["CATALOG"].upper(),
     "iceberg_table_type": lambda table: "UNMANAGED",
     "catalog_table_name": lambda table: table.options["CATALOG_TABLE_NAME"],
@@ -54,6 +55,7 @@ def create_table(session: ClientSession, statement: Create) -> StatementResult:
     """
     account, options = session.account, statement.options
     name = session.resolve(statement.name, 3)
+    account.require_unlinked(name)
     # Loading can take seconds, in which other sessions continue and other loads wait.
     with account.loading:
         with account.lock:
@@ -68,12 +70,12 @@ def create_table(session: ClientSession, statement: Create) -> StatementResult:
                 account.require_ownership(existing, session.role)
             for kind in ("EXTERNAL VOLUME", "INTEGRATION"):
                 account.require("USAGE", kind, _used(options, kind), session.role)
-            integration = _integration(account, options)
+            integration = integration_of(account, options)
             namespace = options.get("CATALOG_NAMESPACE") or integration.options.get("CATALOG_NAMESPACE")
             if not namespace:
                 raise snowflake_errors.invalid_option("Missing option(s): ['CATALOG_NAMESPACE']")
             table = IcebergTable("ICEBERG TABLE", name, session.role, dict(options), namespace=namespace)
-        _load(session, table)
+        load(session, table)
         with account.lock:
             if existing:
                 account.remove(existing)
@@ -91,7 +93,7 @@ def refresh_table(session: ClientSession, statement: Refresh) -> StatementResult
             table = _owned(session, name)
             if table.options.get("AUTO_REFRESH"):
                 raise snowflake_errors.failed(f"{table.label} has AUTO_REFRESH = TRUE and cannot be refreshed by hand")
-        _load(session, table)
+        load(session, table)
     return status()
 
 
@@ -103,10 +105,10 @@ def refresh_if_due(session: ClientSession, name: Name) -> None:
             table = account.find("ICEBERG TABLE", name)
             if not isinstance(table, IcebergTable) or not table.options.get("AUTO_REFRESH"):
                 return
-            interval = _integration(account, table.options).options.get("REFRESH_INTERVAL_SECONDS", REFRESH_SECONDS)
+            interval = integration_of(account, table.options).options.get("REFRESH_INTERVAL_SECONDS", REFRESH_SECONDS)
             if time.monotonic() - table.checked_at < interval:
                 return
-        _load(session, table)
+        load(session, table)
 
 
 def alter_table(session: ClientSession, statement: Alter) -> StatementResult:
@@ -125,6 +127,7 @@ def drop_table(session: ClientSession, statement: Drop) -> StatementResult:
         if statement.if_exists and account.find("ICEBERG TABLE", name) is None:
             return status(f"Drop statement executed successfully ({name[-1]} already dropped).")
         table = _owned(session, name)
+        account.require_unlinked(name)
         with session.duckdb as duckdb:
             duckdb.execute(f"DROP TABLE {DUCKDB.identifier(*name)}")
         account.remove(table)
@@ -162,9 +165,11 @@ def table_information(session: ClientSession, name: Name) -> str:
 def require_unused(account: Account, entity: Entity) -> None:
     """Check that no table uses this volume or integration, without which Snowflake refuses to drop it."""
     option = "EXTERNAL_VOLUME" if entity.kind == "EXTERNAL VOLUME" else "CATALOG"
-    for table in account.all("ICEBERG TABLE"):
-        if (table.options[option].upper(),) == entity.name:
-            raise snowflake_errors.failed(f"{entity.label} cannot be dropped: table {table.label} uses it")
+    users = [(table.label, table.options) for table in account.all("ICEBERG TABLE")]
+    users += [(database.label, database.options.get(LINK, {})) for database in account.all("DATABASE")]
+    for label, options in users:
+        if (options.get(option, "").upper(),) == entity.name:
+            raise snowflake_errors.failed(f"{entity.label} cannot be dropped: {label} uses it")
 
 
 def _owned(session: ClientSession, name: Name) -> IcebergTable:
@@ -181,24 +186,29 @@ def _is_native(session: ClientSession, name: Name) -> bool:
         return duckdb.execute(query, list(name)).fetchone() is not None
 
 
-def _load(session: ClientSession, table: IcebergTable) -> None:
+def load(session: ClientSession, table: IcebergTable) -> None:
     """Copy the current snapshot of the catalog, unless the table already has it."""
     account, options = session.account, table.options
-    integration = _integration(account, options)
+    integration = integration_of(account, options)
     table.checked_at = time.monotonic()
     current = session.lake.table(integration.options, table.namespace, options["CATALOG_TABLE_NAME"])
-    volume = account.find("EXTERNAL VOLUME", _used(options, "EXTERNAL VOLUME"))
-    bases = [location["STORAGE_BASE_URL"] for location in volume.options["STORAGE_LOCATIONS"]] if volume else []
-    if not any(current.metadata_location.startswith(base.rstrip("/") + "/") for base in bases):
-        location = f"external volume {options['EXTERNAL_VOLUME']} {bases}"
-        raise snowflake_errors.failed(f"{current.metadata_location} is outside {location}")
+    if "EXTERNAL_VOLUME" in options:
+        _require_in_volume(account, options, current.metadata_location)
     if current.metadata_location != table.metadata_location:
         with session.duckdb as duckdb:
             table.copied = iceberg.copy(current, duckdb, table.name, table.copied)
         table.metadata_location = current.metadata_location
 
 
-def _integration(account: Account, options: dict[str, Any]) -> Entity:
+def _require_in_volume(account: Account, options: dict[str, Any], location: str) -> None:
+    volume = account.find("EXTERNAL VOLUME", _used(options, "EXTERNAL VOLUME"))
+    bases = [location["STORAGE_BASE_URL"] for location in volume.options["STORAGE_LOCATIONS"]] if volume else []
+    if not any(location.startswith(base.rstrip("/") + "/") for base in bases):
+        raise snowflake_errors.failed(f"{location} is outside external volume {options['EXTERNAL_VOLUME']} {bases}")
+
+
+def integration_of(account: Account, options: dict[str, Any]) -> Entity:
+    """Return the catalog integration that a table or a linked database uses."""
     integration = account.find("CATALOG INTEGRATION", _used(options, "INTEGRATION"))
     if integration is None:
         raise snowflake_errors.missing("INTEGRATION", options["CATALOG"])

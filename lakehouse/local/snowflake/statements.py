@@ -210,11 +210,14 @@ class Parser:
 
 
 def _read_options(tokens: TokenReader, until: str = "") -> dict[str, Any]:
+    """Read `KEY = value` pairs, which may be separated by commas in a group."""
     options = {}
     while not tokens.at_end() and not (until and tokens.at(until)):
         key = tokens.identifier()
         tokens.expect("=")
         options[key] = _read_value(tokens)
+        if until:
+            tokens.accept(",")
     return options
 
 

@@ -29,16 +29,18 @@ class Option:
     Attributes:
         type: `text` is a string literal; `texts` a list of them in parentheses; `name` an identifier or a string;
             `word` one of `choices`, with or without quotes; `locations` a list of storage locations in parentheses;
-            `group` the options `keys` in parentheses.
+            `group` the options `keys` in parentheses; `seconds` a number in Snowflake's limits of intervals.
         required: Whether CREATE needs it.
         choices: Values of a `word`, in upper case.
         keys: Options of a `group`.
+        has_commas: Whether commas may separate the options of a `group`.
     """
 
-    type: Literal["text", "texts", "name", "word", "number", "boolean", "locations", "group"]
+    type: Literal["text", "texts", "name", "word", "number", "seconds", "boolean", "locations", "group"]
     required: bool = False
     choices: tuple[str, ...] = ()
     keys: dict[str, Option] = field(default_factory=dict)
+    has_commas: bool = False
 
 
 TEXT, NAME, NUMBER, BOOLEAN = Option("text"), Option("name"), Option("number"), Option("boolean")
@@ -56,6 +58,14 @@ REST_CONFIG: dict[str, Option] = {
     "CATALOG_URI": REQUIRED_TEXT,
     "CATALOG_API_TYPE": Option("word", choices=("AWS_GLUE",)),
     "CATALOG_NAME": REQUIRED_TEXT,
+    "ACCESS_DELEGATION_MODE": Option("word", choices=("VENDED_CREDENTIALS", "EXTERNAL_VOLUME_CREDENTIALS")),
+}
+
+LINKED_CATALOG: dict[str, Option] = {
+    "CATALOG": REQUIRED_TEXT,
+    "ALLOWED_NAMESPACES": Option("texts"),
+    "ALLOWED_WRITE_OPERATIONS": Option("word", choices=("NONE", "ALL")),
+    "SYNC_INTERVAL_SECONDS": Option("seconds"),
 }
 
 REST_AUTHENTICATION: dict[str, Option] = {
@@ -88,7 +98,7 @@ OPTIONS: dict[str, dict[str, Option]] = {
         "INITIALLY_SUSPENDED": BOOLEAN,
         "COMMENT": TEXT,
     },
-    "DATABASE": {"COMMENT": TEXT},
+    "DATABASE": {"LINKED_CATALOG": Option("group", keys=LINKED_CATALOG, has_commas=True), "COMMENT": TEXT},
     "SCHEMA": {"COMMENT": TEXT},
     "EXTERNAL VOLUME": {
         "STORAGE_LOCATIONS": Option("locations", required=True),
@@ -294,7 +304,9 @@ def _read_privileges_or_role(tokens: TokenReader, direction: str) -> GrantPrivil
     return GrantPrivileges(tuple(privileges), kind, name, tokens.identifier(), revoke)
 
 
-def _read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bool, until: str = "") -> dict[str, Any]:
+def _read_options(
+    tokens: TokenReader, known: dict[str, Option], *, complete: bool, until: str = "", has_commas: bool = False
+) -> dict[str, Any]:
     """Read `KEY = value` pairs, separated by spaces, up to `until` or the end of the statement.
 
     Args:
@@ -302,6 +314,7 @@ def _read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bo
         known: The valid options.
         complete: Whether required options must be present (CREATE) or not (ALTER ... SET).
         until: The sign after the last option, which is not read.
+        has_commas: Whether there may be a comma after an option.
     """
     options: dict[str, Any] = {}
     while not tokens.at_end() and not (until and tokens.at(until)):
@@ -312,6 +325,8 @@ def _read_options(tokens: TokenReader, known: dict[str, Option], *, complete: bo
             raise invalid_option(f"duplicate property '{key}'")
         tokens.expect("=")
         options[key] = _read_value(tokens, key, known[key], complete)
+        if has_commas:
+            tokens.accept(",")
     needed = {key for key, option in known.items() if option.required}
     for chooser, values in ONLY_WITH.items():
         if chooser in options and (specific := values.get(options[chooser])) is not None:
@@ -335,6 +350,11 @@ def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -
             return tokens.string().upper() if tokens.at_string() else tokens.identifier()
         case "number":
             return tokens.number()
+        case "seconds":
+            seconds = tokens.number()
+            if not 30 <= seconds <= 86_400:
+                raise invalid_option(f"invalid value {seconds} for {key}: 30 to 86400")
+            return seconds
         case "boolean":
             return tokens.expect_one_of("TRUE or FALSE", "TRUE", "FALSE") == "TRUE"
         case "word":
@@ -346,7 +366,7 @@ def _read_value(tokens: TokenReader, key: str, option: Option, complete: bool) -
             return _read_locations(tokens)
         case "group":
             tokens.expect("(")
-            group = _read_options(tokens, option.keys, complete=complete, until=")")
+            group = _read_options(tokens, option.keys, complete=complete, until=")", has_commas=option.has_commas)
             tokens.expect(")")
             return group
 
