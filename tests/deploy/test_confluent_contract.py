@@ -14,7 +14,8 @@ from resources.confluent.clusters import Acl, Cluster, Connector, KafkaTopic, Sc
 from resources.confluent.flink import ComputePool, Statement
 from resources.confluent.organization import ApiKey, Environment, RoleBinding, ServiceAccount
 from resources.confluent.tableflow import CatalogIntegration, ProviderIntegration, TableflowTopic
-from tests.support.clouds.confluent.contract import SPECS, Operation
+from tests.support.clouds.confluent.contract import SPECS, find
+from tests.support.clouds.openapi import Operation
 
 REQUESTS = sorted((SPECS / "requests").glob("*.json"))
 EXAMPLES = {entry["file"]: entry for entry in json.loads((SPECS / "examples" / "index.json").read_text())}
@@ -24,7 +25,7 @@ STATEMENTS = "/sql/v1/organizations/x/environments/x/statements"
 
 def operation(method: str, path: str) -> Operation:
     plain, _, query = path.partition("?")
-    match = Operation.find(method, re.sub("{.*?}", "x", plain), dict(parse_qsl(query)))
+    match = find(method, re.sub("{.*?}", "x", plain), dict(parse_qsl(query)))
     assert match
     return match
 
@@ -63,7 +64,7 @@ def test_contract_recorded_responses_are_valid(name: str):
     ],
 )
 def test_contract_invalid_request_is_reported(method: str, path: str, query: dict[str, str], body: Any, fault: str):
-    match = Operation.find(method, path, query)
+    match = find(method, path, query)
     assert match and any(fault in message for message in match.request_faults(query, body))
 
 

@@ -25,7 +25,7 @@ from tests.support.clouds.confluent import clusters as confluent_clusters
 from tests.support.clouds.confluent import organization as confluent_organization
 from tests.support.clouds.confluent import streams as confluent_streams
 from tests.support.clouds.confluent import tableflow as confluent_tableflow
-from tests.support.clouds.confluent.contract import Operation
+from tests.support.clouds.confluent.contract import find
 from tests.support.clouds.confluent.state import Problem, State, new_secret
 
 OWNED_PATHS = ("/iam/v2/service-accounts", "/iam/v2/api-keys")
@@ -198,7 +198,7 @@ class ConfluentServer(ControlPlane):
         path = re.sub("^/registry/[^/]+", "", request.path)
         query = request.args.to_dict()
         call = f"{request.method} {path}"
-        operation = Operation.find(request.method, path, query)
+        operation = find(request.method, path, query)
         if operation is None:
             return self._violated([f"{call}: no such operation in the documents"])
         body = json.loads(request.get_data()) if request.get_data() else None
