@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from resources.client_settings import ADDRESS, COUNT, FILE, ClientSetting, Refusal, SettingsOfClient, certificate_faults
 from resources.forms import Form, one_of
 from resources.kafka.msk import MSK_IAM, REMEDY, region_of
+from resources.kafka.tls import KEYSTORE, KEYSTORE_PASSWORD
 
 TLS_PROTOCOLS = ("SSL", "SASL_SSL")
 
@@ -48,6 +49,11 @@ TLS = {
     "ssl.key.location": ClientSetting("PEM file of the certificate's key.", FILE),
     "ssl.key.pem": ClientSetting("The same as text.", is_secret=True),
     "ssl.key.password": ClientSetting("Password of the key.", is_secret=True),
+    KEYSTORE: ClientSetting(
+        "Keystore (PKCS #12) of certificate and key, in place of their PEM files.",
+        FILE,
+    ),
+    KEYSTORE_PASSWORD: ClientSetting("Password of the keystore.", is_secret=True),
 }
 OAUTHBEARER = "OAUTHBEARER"
 """The mechanism of logins by tokens."""
@@ -114,8 +120,7 @@ _REFUSED = (
     Refusal(r"ssl\.truststore\..*", "only Java's client has it. Write the authorities' PEM file as 'ssl.ca.location'"),
     Refusal(
         r"ssl\.keystore\..*",
-        "the clients read different kinds of keystores. Convert it to PEM (`openssl pkcs12 -in FILE`), and write "
-        "'ssl.certificate.location' and 'ssl.key.location'",
+        f"only Java's client has it. Write a keystore of type PKCS #12 as '{KEYSTORE}'",
     ),
     Refusal(r"(send|receive)\.buffer\.bytes", "only Java's client has it. Write 'socket.' before it"),
     Refusal(r"enable\.metrics\.push", "lakehouse sets it for Spark. Remove it"),
@@ -165,6 +170,11 @@ def setting_faults(settings: Mapping[str, object]) -> Iterator[tuple[tuple[str, 
     present = {name: value for name, value in clients.items() if value}
     if not settings.get("secret"):  # which may have the others
         yield from ((("settings", name), fault) for name, fault in certificate_faults(present))
+        if KEYSTORE_PASSWORD in present and KEYSTORE not in present:
+            yield ("settings", KEYSTORE_PASSWORD), f"a password has no effect without its keystore. Add '{KEYSTORE}'"
+    if KEYSTORE in present:
+        for name in sorted(name for name in present if name.startswith(("ssl.certificate.", "ssl.key."))):
+            yield ("settings", name), f"'{KEYSTORE}' has certificate and key. Remove one of them"
     mechanism = settings.get("sasl_mechanism", "") or ""
     if mechanism and protocol in ("PLAINTEXT", "SSL"):
         yield ("sasl_mechanism",), f"a login has no effect with `security_protocol: {protocol}`. Write SASL_SSL there"

@@ -1,4 +1,5 @@
-"""Certificates and keys of Kafka's clients: PEM files or texts of the environment, in the forms of both clients."""
+"""Certificates and keys of Kafka's clients: PEM files, keystores or texts of the environment, in the forms of both
+clients."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from pathlib import Path
 from lakehouse.core.errors import ConfigError
 
 EFFECT = "No connection was made"
+KEYSTORE, KEYSTORE_PASSWORD = "ssl.keystore.location", "ssl.keystore.password"  # noqa: S105 (names)
 
 
 @dataclass(frozen=True)
@@ -28,9 +30,13 @@ class Tls:
         Raises:
             ConfigError: A file or the key cannot be read.
         """
+        authorities = pem_text(settings, "ssl.ca")
+        if path := settings.get(KEYSTORE, ""):
+            password = settings.get(KEYSTORE_PASSWORD, "")
+            return Tls(authorities, *_of_keystore(path, _content(path, KEYSTORE), password))
         key = pem_text(settings, "ssl.key")
         return Tls(
-            pem_text(settings, "ssl.ca"),
+            authorities,
             pem_text(settings, "ssl.certificate"),
             _unencrypted(key, settings.get("ssl.key.password", "")) if key else "",
         )
@@ -58,13 +64,51 @@ def pem_text(settings: Mapping[str, str], name: str) -> str:
         ConfigError: The file cannot be read.
     """
     path = settings.get(f"{name}.location", "")
+    if not path:
+        return settings.get(f"{name}.pem", "")
     try:
-        return Path(path).read_text() if path else settings.get(f"{name}.pem", "")
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        return _content(path, f"{name}.location").decode()
+    except UnicodeDecodeError:
+        raise _unreadable(path, f"{name}.location", "it is no text") from None
+
+
+def _content(path: str, setting: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise _unreadable(path, setting, error.strerror or "") from None
+
+
+def _unreadable(path: str, setting: str, reason: str) -> ConfigError:
+    problem = f"The file {path} of `{setting}` cannot be read: {reason}"
+    return ConfigError(problem, EFFECT, "Correct the path or its owner")
+
+
+@lru_cache(maxsize=8)
+def _of_keystore(path: str, content: bytes, password: str) -> tuple[str, str]:
+    """Return the certificates in a keystore (PKCS #12), and its key, as PEM texts."""
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+    from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
+
+    try:
+        store = load_pkcs12(content, password.encode() or None)
+    except ValueError:
         raise ConfigError(
-            f"The file {path} of `{name}.location` cannot be read: {reason}", EFFECT, "Correct the path or its owner"
+            f"The file {path} is no keystore of type PKCS #12, or `{KEYSTORE_PASSWORD}` is not its password",
+            EFFECT,
+            f"Correct them; `keytool -importkeystore -srckeystore {path} -destkeystore FILE.p12 -deststoretype PKCS12` "
+            "converts a keystore of type JKS",
         ) from None
+    if store.key is None or store.cert is None:
+        problem = f"The keystore {path} has no key with its certificate"
+        raise ConfigError(problem, EFFECT, f"Correct `{KEYSTORE}`")
+    # Java requires that each certificate is followed by that of its issuer. The order in a keystore is arbitrary.
+    chain = [store.cert.certificate]
+    others = {other.certificate.subject: other.certificate for other in store.additional_certs}
+    while issuer := others.pop(chain[-1].issuer, None):
+        chain.append(issuer)
+    certificates = "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in chain)
+    return certificates, store.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 @lru_cache(maxsize=8)

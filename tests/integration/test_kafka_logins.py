@@ -182,6 +182,18 @@ def test_key_with_password_in_variables_ingests(folder, listeners, authority, re
     assert ingested_rows("encrypted", listeners, kafka, resources) == 10
 
 
+def test_keystore_with_intermediate_authorities_ingests(folder, listeners, authority, resources, monkeypatch):
+    innermost = Authority(folder, "innermost", Authority(folder, "outer", authority))
+    monkeypatch.setenv("KEYSTORE_PASSWORD", "the keystore's password")
+    settings = {
+        "ssl.ca.location": str(authority.file),
+        "ssl.keystore.location": str(innermost.issue("stored").pkcs12("the keystore's password")),
+        "ssl.keystore.password": {"env": "KEYSTORE_PASSWORD"},
+    }
+    kafka = kafka_of(folder, bootstrap_servers=listeners["MTLS"], security_protocol="SSL", settings=settings)
+    assert ingested_rows("stored", listeners, kafka, resources) == 10
+
+
 def test_untrusted_certificate_of_broker_is_named(folder, listeners, authority):
     kafka = certified(folder, listeners, Authority(folder, "other"), authority.issue("trusting-another"))
     with pytest.raises(TransientError) as raised:

@@ -66,10 +66,38 @@ def test_wrong_password_of_key_is_refused_without_its_text(tmp_path):
     assert "canary" not in str(raised.value)
 
 
+@pytest.mark.parametrize("password", ["", "the password"])
+def test_keystore_reaches_both_clients_as_pem_in_order_of_issuers(tmp_path, password):
+    intermediate = Authority(tmp_path, "inner", Authority(tmp_path, "outer", Authority(tmp_path, "root")))
+    issued = intermediate.issue("client")
+    settings = {"ssl.keystore.location": str(issued.pkcs12(password)), "ssl.keystore.password": password}
+    kafka = Kafka(bootstrap_servers="b:1", security_protocol="SSL", settings=settings)
+    options, config = kafka.spark_options(), kafka.client_config()
+    assert options["kafka.ssl.keystore.certificate.chain"] == config["ssl.certificate.pem"]
+    assert config["ssl.certificate.pem"] == issued.certificate.read_text()
+    assert options["kafka.ssl.keystore.key"] == config["ssl.key.pem"] == issued.key.read_text()
+    assert not [name for name in (*config, *options) if "location" in name or "password" in name]
+
+
+@pytest.mark.parametrize("content", [b"", b"\xfe\xed\xfe\xed a keystore of Java", None])
+def test_unreadable_keystore_is_refused_without_its_password(tmp_path, content):
+    file = Authority(tmp_path, "authority").issue("client").pkcs12("right")
+    if content is not None:
+        file.write_bytes(content)
+    settings = {"ssl.keystore.location": str(file), "ssl.keystore.password": "canary"}
+    kafka = Kafka(bootstrap_servers="b:1", security_protocol="SSL", settings=settings)
+    with pytest.raises(ConfigError, match=r"client\.p12 is no keystore of type PKCS #12, or .*keytool") as raised:
+        kafka.client_config()
+    assert "canary" not in str(raised.value)
+
+
 def test_missing_file_is_named():
     settings = {"ssl.ca.location": "/nowhere/ca.pem"}
     with pytest.raises(ConfigError, match=r"/nowhere/ca.pem of `ssl.ca.location` cannot be read: No such file"):
         Kafka(bootstrap_servers="b:1", security_protocol="SSL", settings=settings).client_config()
+    with pytest.raises(ConfigError, match=r"/nowhere/k.p12 of `ssl.keystore.location` cannot be read: No such file"):
+        keystore = {"ssl.keystore.location": "/nowhere/k.p12"}
+        Kafka(bootstrap_servers="b:1", security_protocol="SSL", settings=keystore).client_config()
     with pytest.raises(ConfigError, match=r"ssl.ca.location cannot be used: No such file"):
         SchemaRegistry(url="https://127.0.0.1:1", settings=settings).client()
 

@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
+    load_pem_private_key,
 )
+from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509.oid import NameOID
 
 DAY = timedelta(days=1)
@@ -33,6 +35,16 @@ class Issued:
         """Key and certificates in one file, as Java reads them."""
         file = self.key.with_suffix(".keystore.pem")
         file.write_text(self.key.read_text() + self.certificate.read_text())
+        return file
+
+    def pkcs12(self, password: str) -> Path:
+        """Return a keystore with key and certificates, those of authorities in reverse order as OpenSSL writes them."""
+        key = load_pem_private_key(self.key.read_bytes(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        certificate, *authorities = x509.load_pem_x509_certificates(self.certificate.read_bytes())
+        encryption = BestAvailableEncryption(password.encode()) if password else NoEncryption()
+        file = self.key.with_suffix(".p12")
+        file.write_bytes(serialize_key_and_certificates(None, key, certificate, authorities[::-1], encryption))
         return file
 
 
