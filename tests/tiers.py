@@ -53,6 +53,7 @@ REST = (
     "tests/integration/test_exactly_once.py",
     "tests/integration/test_linked_database.py",
     "tests/integration/test_log_format.py",
+    "tests/integration/test_rest_requests.py",
     "tests/integration/test_shared_cluster.py",
     "tests/integration/test_single_pass.py",
     # Stand-ins, the simulator and tools.
