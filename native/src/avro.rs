@@ -11,6 +11,9 @@ use serde::Deserialize;
 
 use crate::columns::Column;
 
+/// Maximum entries of a map, whose names are compared with each other.
+const MAX_ENTRIES: usize = 1 << 20;
+
 /// The plan of a value that a writer wrote.
 #[derive(Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase")]
@@ -223,7 +226,8 @@ pub fn check(node: &Node, datum: &mut Datum) -> Option<()> {
             let mut names = Vec::new();
             datum.items(|datum| {
                 names.push(datum.text()?);
-                check(values, datum)
+                check(values, datum)?;
+                (names.len() < MAX_ENTRIES).then_some(())
             })?;
             names.sort_unstable();
             // The values of a repeated name have no order in a map.
@@ -280,13 +284,17 @@ fn try_append(node: &Node, datum: &mut Datum, column: &mut Column) -> Option<()>
             values.append_value(symbols[datum.index(symbols.len())?].as_ref()?);
         }
         (Node::Array { items }, Column::List(column)) => {
-            datum.items(|datum| try_append(items, datum, &mut column.items))?;
+            datum.items(|datum| {
+                try_append(items, datum, &mut column.items)?;
+                column.items.is_bounded().then_some(())
+            })?;
             column.end_value();
         }
         (Node::Map { values }, Column::Map(column)) => {
             datum.items(|datum| {
                 column.keys.append_value(datum.text()?);
-                try_append(values, datum, &mut column.values)
+                try_append(values, datum, &mut column.values)?;
+                column.values.is_bounded().then_some(())
             })?;
             column.end_value();
         }
@@ -311,12 +319,10 @@ fn try_append(node: &Node, datum: &mut Datum, column: &mut Column) -> Option<()>
 
 /// Move behind the fields of a record that was checked, and append them to columns.
 ///
-/// # Panics
-///
-/// As `append`.
-pub fn append_record(node: &Node, datum: &mut Datum, columns: &mut [Column]) {
-    let Node::Record(record) = node else { panic!("the value of a message is a record") };
-    append_fields(record, datum, columns).expect("the record was checked");
+/// Returns none if its items are more than columns may have. The columns are of no use then.
+pub fn append_record(node: &Node, datum: &mut Datum, columns: &mut [Column]) -> Option<()> {
+    let Node::Record(record) = node else { return None };
+    append_fields(record, datum, columns)
 }
 
 fn append_fields(record: &Fields, datum: &mut Datum, columns: &mut [Column]) -> Option<()> {

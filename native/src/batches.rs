@@ -12,7 +12,9 @@ const HEADER: usize = 61;
 /// Bytes of a record batch that its length field does not count.
 const BEFORE_LENGTH: usize = 12;
 /// Maximum bytes of the records of one batch, decompressed.
-const MAX_RECORDS_BYTES: usize = 64 << 20;
+const MAX_RECORDS_BYTES: usize = 16 << 20;
+/// Maximum window of zstd frames as a power of two (Zstandard, window size), which is that of its levels up to 19.
+const MAX_WINDOW: u32 = 23;
 /// More bytes than a byte of snappy data can become: three become 64 at most (Snappy, Compressed format description).
 const MAX_SNAPPY_RATIO: usize = 32;
 
@@ -151,7 +153,10 @@ impl Walk {
         ensure!(count >= 0, "the batch at offset {base} has {count} records");
         let is_log_append_time = attributes & LOG_APPEND_TIME != 0;
         let mut bytes = match attributes & CODEC {
-            0 => Bytes(records),
+            0 => {
+                ensure!(records.len() <= MAX_RECORDS_BYTES, "a batch has more than {MAX_RECORDS_BYTES} bytes");
+                Bytes(records)
+            }
             codec => {
                 decompress(codec, records, &mut self.records, &mut self.zstd)?;
                 Bytes(&self.records)
@@ -290,6 +295,7 @@ fn decompress(
 fn unzstd(data: &[u8], records: &mut Vec<u8>, context: &mut zstd_safe::DCtx<'static>) -> Result<()> {
     let named = |code| anyhow!("zstd: {}", zstd_safe::get_error_name(code));
     context.reset(zstd_safe::ResetDirective::SessionOnly).map_err(named)?;
+    context.set_parameter(zstd_safe::DParameter::WindowLogMax(MAX_WINDOW)).map_err(named)?;
     let mut input = zstd_safe::InBuffer::around(data);
     // Whatever size the frame declares, memory is for what it has so far.
     let mut room = 64 << 10;

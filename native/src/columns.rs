@@ -14,6 +14,11 @@ use arrow_schema::{DataType, Field, FieldRef, Fields, TimeUnit};
 use parquet::arrow::PARQUET_FIELD_ID_META_KEY;
 use serde::Deserialize;
 
+/// Maximum bytes of the items of lists and maps. One byte of a record may become many: a null struct, a long symbol.
+const MAX_ITEM_BYTES: usize = 16 << 20;
+/// Number of items after which their bytes are examined.
+const EXAMINED_ITEMS: usize = 1_024;
+
 /// A column of the table, or a field within one, as `spark/native/plan.py` describes it.
 #[derive(Deserialize)]
 pub struct ColumnSchema {
@@ -212,6 +217,32 @@ impl Column {
             Self::Struct(column) => column.present.len(),
             Self::List(column) => column.present.len(),
             Self::Map(column) => column.present.len(),
+        }
+    }
+
+    /// Return whether the values have not too many bytes. Only some numbers of values are examined, because it takes time.
+    pub fn is_bounded(&self) -> bool {
+        !self.len().is_multiple_of(EXAMINED_ITEMS) || self.bytes() <= MAX_ITEM_BYTES
+    }
+
+    /// Return the bytes of the values, nearly.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Self::Boolean(values) => values.len() / 8,
+            Self::Int(values) => values.len() * 4,
+            Self::Long(values) => values.len() * 8,
+            Self::Float(values) => values.len() * 4,
+            Self::Double(values) => values.len() * 8,
+            Self::Text(values) => values.values_slice().len() + values.len() * 4,
+            Self::Binary(values) => values.values_slice().len() + values.len() * 4,
+            Self::Date(values) => values.len() * 4,
+            Self::Moment(values) => values.len() * 8,
+            Self::Decimal(values) => values.len() * 16,
+            Self::Struct(column) => column.columns.iter().map(Column::bytes).sum(),
+            Self::List(column) => column.ends.len() * 4 + column.items.bytes(),
+            Self::Map(column) => {
+                column.ends.len() * 4 + column.keys.values_slice().len() + column.keys.len() * 4 + column.values.bytes()
+            }
         }
     }
 

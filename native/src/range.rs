@@ -26,9 +26,14 @@ use crate::wire::Topic;
 const FRAME_BYTES: usize = 5;
 /// Headers that have a schema id in place of the frame.
 const ID_HEADERS: [&str; 2] = ["__key_schema_id", "__value_schema_id"];
-/// Maximum rows, and bytes of messages, that are collected before they are written.
+/// Maximum rows, and bytes of their columns, that are collected before they are written.
 const BATCH_ROWS: usize = 32_768;
-const BATCH_BYTES: usize = 16 << 20;
+const BATCH_BYTES: usize = 4 << 20;
+/// Maximum bytes of the key and the value of a record that becomes a row. Columns, pages and files have copies of them.
+const MAX_MESSAGE_BYTES: usize = 2 << 20;
+/// Number of rows, and bytes of messages, after which the bytes of columns are examined.
+const EXAMINED_ROWS: usize = 64;
+const EXAMINED_BYTES: usize = 64 << 10;
 /// A quarter of Iceberg's row groups, which the writer keeps in memory.
 const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Settings of Iceberg's writer (Iceberg, Configuration: write properties).
@@ -161,7 +166,6 @@ struct Rows<'a, W: Write + Send, O: FnOnce() -> Result<W>> {
     columns: Vec<Column>,
     partition: i32,
     pending_rows: usize,
-    pending_bytes: usize,
     rows: usize,
     spilled: Vec<Spilled>,
     spilled_bytes: usize,
@@ -180,7 +184,6 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
             schema: Arc::new(Schema::new(fields)),
             partition: 0,
             pending_rows: 0,
-            pending_bytes: 0,
             rows: 0,
             spilled: Vec::new(),
             spilled_bytes: 0,
@@ -191,13 +194,17 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
 
     fn add(&mut self, record: &Record) -> Result<()> {
         let Some((id, plan, body)) = self.readable(record) else { return self.spill(record) };
-        append_record(plan, &mut Datum(body), &mut self.columns);
+        let appended = append_record(plan, &mut Datum(body), &mut self.columns);
+        ensure!(appended.is_some(), "the items of the record at offset {} are too many", record.offset);
         for &(place, metadata) in &self.layout.metadata {
             append_metadata(metadata, &mut self.columns[place], record, self.partition, id, self.topic)?;
         }
         self.pending_rows += 1;
-        self.pending_bytes += record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-        if self.pending_rows == BATCH_ROWS || self.pending_bytes >= BATCH_BYTES {
+        let is_large = record.key.map_or(0, <[u8]>::len) + body.len() >= EXAMINED_BYTES;
+        let is_examined = is_large || self.pending_rows.is_multiple_of(EXAMINED_ROWS);
+        if is_examined
+            && (self.pending_rows >= BATCH_ROWS || self.columns.iter().map(Column::bytes).sum::<usize>() >= BATCH_BYTES)
+        {
             self.write()?;
         }
         Ok(())
@@ -208,7 +215,11 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
         if record.headers.clone().any(|(key, _)| ID_HEADERS.contains(&key)) {
             return None;
         }
-        let (frame, body) = record.value?.split_at_checked(FRAME_BYTES)?;
+        let value = record.value?;
+        if record.key.map_or(0, <[u8]>::len) + value.len() > MAX_MESSAGE_BYTES {
+            return None;
+        }
+        let (frame, body) = value.split_at_checked(FRAME_BYTES)?;
         let (0, id) = (frame[0], u32::from_be_bytes(frame[1..].try_into().ok()?)) else { return None };
         let plan = self.layout.writers.get(&id)?;
         let mut datum = Datum(body);
@@ -246,7 +257,7 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
         }
         self.writer.as_mut().expect("it was opened").write(&batch)?;
         self.rows += self.pending_rows;
-        (self.pending_rows, self.pending_bytes) = (0, 0);
+        self.pending_rows = 0;
         Ok(())
     }
 

@@ -104,8 +104,8 @@ fn batch_without_an_offset_after_it_is_an_error() {
 
 #[test]
 fn snappy_block_that_cannot_have_the_declared_bytes_is_an_error() {
-    // 33,554,432 bytes as a variable-length number, and a literal of one byte.
-    let data = [0x80, 0x80, 0x80, 0x10, 0, b'a'];
+    // 8,388,608 bytes as a variable-length number, and a literal of one byte.
+    let data = [0x80, 0x80, 0x80, 0x04, 0, b'a'];
     let error = walked(&batch(0, 1, 2, -1, &data), vec![], 0, 9).unwrap_err().to_string();
-    assert_eq!(error, "a snappy block declares 33554432 bytes");
+    assert_eq!(error, "a snappy block declares 8388608 bytes");
 }

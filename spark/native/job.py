@@ -47,7 +47,7 @@ OFFSETS_A_TASK = 1_000_000
 
 MAX_TASKS = 64
 
-MAX_SPILLED_BYTES = 16 << 20
+MAX_SPILLED_BYTES = 8 << 20
 """Maximum bytes of the records of a task that do not become rows: the driver collects them."""
 
 RETRY_SECONDS = 600
