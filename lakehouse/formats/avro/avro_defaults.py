@@ -52,8 +52,8 @@ def encoded(type_: Type, default: JsonValue) -> bytes:
         case "map":
             return _block(_sized(key.encode()) + encoded(type_.inner[0], item) for key, item in value.items())
         case "record":
-            own = {field.name: json.loads(field.default) for field in type_.fields if field.default is not None}
-            return b"".join(encoded(field.type, (own | value)[field.name]) for field in type_.fields)
+            defaults = {field.name: json.loads(field.default) for field in type_.fields if field.default is not None}
+            return b"".join(encoded(field.type, (defaults | value)[field.name]) for field in type_.fields)
     return b""
 
 

@@ -94,7 +94,7 @@ def compare_paths(namespace: str, topic: Topic, clients: Clients, records: int) 
 
 @dataclass(frozen=True)
 class _Path:
-    """What one decoder wrote."""
+    """The result of one decoder."""
 
     batch: StagedBatch
     table: Table
