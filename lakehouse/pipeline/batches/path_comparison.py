@@ -94,7 +94,7 @@ def compare_paths(namespace: str, topic: Topic, clients: Clients, records: int) 
 
 @dataclass(frozen=True)
 class _Path:
-    """The result of one decoder."""
+    """Rows and files of one decoder."""
 
     batch: StagedBatch
     table: Table
