@@ -104,3 +104,19 @@ def test_derive_after_roll_over_derives_redriven_rows_once():
         assert [letter.recovered for letter in schedule.oracle.letters()] == [True]
         schedule.ingest(record(4, schema_id=OTHER))
         assert [places[0][2] for _, places in schedule.produced()] == [0, 2, 1, 3]
+
+
+def test_redrive_killed_before_roll_over_adds_no_row_twice():
+    is_killed, number = True, 0
+    while is_killed:
+        schedule, number = Continued(), number + 1
+        with schedule.begun():
+            schedule.ingest(record(1), record(2, schema_id=LATE))
+            schedule.register()
+            is_killed = schedule.kill_at("redrive", number)
+            schedule.registry.change_type()
+            schedule.ingest(record(3, schema_id=OTHER))
+            schedule.complete("redrive", "derive")
+            places = sorted(place for _, places in schedule.produced() for place in places)
+            assert places == [("id1", 0, 0), ("id1", 0, 1), ("id1", 0, 2)], number
+    assert number > 10
