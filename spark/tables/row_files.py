@@ -69,10 +69,11 @@ def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: 
         table: The table.
         settings: The settings of the session.
     """
-    newest = next(reversed(counts_by_snapshot(table).values()), {})
-    is_likely = bool(decoding.quarantine or newest.get("dead_letters"))
     has_catalog = f"spark.sql.catalog.{PRIVATE_CATALOG}" in settings
-    return is_likely and has_catalog and batch.offsets >= MIN_OFFSETS and decoding.mode == "append"
+    if batch.offsets < MIN_OFFSETS or decoding.mode != "append" or not has_catalog or table.format_version != 2:
+        return False
+    newest = next(reversed(counts_by_snapshot(table).values()), {})
+    return bool(decoding.quarantine or newest.get("dead_letters"))
 
 
 _TOO_LARGE: WeakKeyDictionary[SparkSession, dict[str, float]] = WeakKeyDictionary()
