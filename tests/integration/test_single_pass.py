@@ -51,8 +51,8 @@ def kept_files(stream):
     """Let a stream keep the results of `row_files`, and return their list."""
     kept = []
 
-    def keep(operation, *arguments):
-        kept.append(operation(*arguments))
+    def keep(operation, *arguments, **settings):
+        kept.append(operation(*arguments, **settings))
         return kept[-1]
 
     stream.interceptors["row_files"] = keep
