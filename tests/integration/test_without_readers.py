@@ -73,9 +73,9 @@ def test_query_uses_engines_of_environment(ingested):
     assert json.loads(run("query", statement, "--output", "json")) == [{"n": 50}]
     spark = statement.replace('"', "`")
     assert json.loads(run("query", spark, "--engine", "spark", "--output", "json")) == [{"n": 50}]
-    for engine in ("snowflake", "athena"):
+    for engine, key in (("snowflake", "warehouse"), ("athena", "region")):
         refused = run("query", statement, "--engine", engine, exit_code=1)
-        assert f"has no `{engine}`" in refused and "Add it" in refused and "region" in refused
+        assert f"has no `{engine}`" in refused and "Add it" in refused and key in refused
 
 
 def test_repairs_and_maintenance_need_no_reader(ingested):
