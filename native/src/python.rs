@@ -36,8 +36,9 @@ impl Write for File {
 ///     open: Called without arguments once there are rows; returns a file that is open for writing.
 ///
 /// Returns:
-///     The number of rows, the footer of the file and its size in bytes (both None without rows), and the records that
-///     do not become rows, each as a dictionary in the columns of Spark's Kafka source.
+///     The number of rows, the footer of the file and its size in bytes (both None without rows), the bounds of columns
+///     of floating-point numbers (`path`, `lower` and `upper`, which are None without numbers, and the number of `nans`),
+///     and the records that do not become rows, each as a dictionary in the columns of Spark's Kafka source.
 ///
 /// Raises:
 ///     RuntimeError: The ranges cannot be read or written. The text has no value of a record.
@@ -60,6 +61,16 @@ fn decide<'py>(py: Python<'py>, request: &str, login: &str, open: Py<PyAny>) -> 
     let (footer, size) = decided.file.unzip();
     outcome.set_item("footer", footer.map(|bytes| PyBytes::new(py, &bytes)))?;
     outcome.set_item("size", size)?;
+    let bounds = decided.bounds.iter().map(|of_column| {
+        let columns = PyDict::new(py);
+        let (lower, upper) = of_column.limits.unzip();
+        columns.set_item("path", &of_column.path)?;
+        columns.set_item("lower", lower)?;
+        columns.set_item("upper", upper)?;
+        columns.set_item("nans", of_column.nans)?;
+        Ok(columns)
+    });
+    outcome.set_item("bounds", PyList::new(py, bounds.collect::<PyResult<Vec<_>>>()?)?)?;
     let spilled = decided.spilled.iter().map(|record| as_dictionary(py, record)).collect::<PyResult<Vec<_>>>()?;
     outcome.set_item("spilled", PyList::new(py, spilled)?)?;
     Ok(outcome)

@@ -13,7 +13,8 @@ use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataWriter};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::schema::types::ColumnPath;
+use parquet::file::statistics::Statistics;
+use parquet::schema::types::{ColumnDescPtr, ColumnPath};
 use serde::Deserialize;
 
 use crate::avro::{Datum, Node, append_record, check};
@@ -116,6 +117,20 @@ pub struct Decided {
     pub spilled: Vec<Spilled>,
     /// The footer of the file, and its size in bytes; none if there are no rows.
     pub file: Option<(Vec<u8>, u64)>,
+    /// The bounds of columns of floating-point numbers.
+    pub bounds: Vec<Bounds>,
+}
+
+/// The bounds of a column of floating-point numbers, which the footer has in the IEEE 754 total order, as Iceberg does.
+///
+/// Other libraries do not read bounds in that order from a footer yet (Parquet format, ColumnOrder).
+pub struct Bounds {
+    /// The path of the column, with dots between.
+    pub path: String,
+    /// The smallest and the largest number; none if there is none but NaN.
+    pub limits: Option<(f64, f64)>,
+    /// The number of NaN.
+    pub nans: u64,
 }
 
 /// Read the ranges, write the rows, and return the other records.
@@ -282,12 +297,38 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
         if self.pending_rows > 0 {
             self.write()?;
         }
+        let mut bounds = Vec::new();
         let file = self.writer.map(|mut writer| {
             let metadata = writer.finish()?;
+            bounds = float_bounds(&metadata);
             Ok::<_, anyhow::Error>((footer(&metadata)?, writer.bytes_written() as u64))
         });
-        Ok(Decided { rows: self.rows, spilled: self.spilled, file: file.transpose()? })
+        Ok(Decided { rows: self.rows, spilled: self.spilled, file: file.transpose()?, bounds })
     }
+}
+
+/// Return the bounds of the columns of floating-point numbers for which each row group has statistics.
+fn float_bounds(metadata: &ParquetMetaData) -> Vec<Bounds> {
+    let columns = metadata.file_metadata().schema_descr().columns();
+    let of_column = |(index, column): (usize, &ColumnDescPtr)| {
+        let (mut lower, mut upper, mut nans) = (None::<f64>, None::<f64>, 0);
+        for group in metadata.row_groups() {
+            let (low, high, of_group) = match group.column(index).statistics()? {
+                Statistics::Float(of) => {
+                    (of.min_opt().copied().map(f64::from), of.max_opt().copied().map(f64::from), of.nan_count_opt())
+                }
+                Statistics::Double(of) => (of.min_opt().copied(), of.max_opt().copied(), of.nan_count_opt()),
+                _ => return None,
+            };
+            nans += of_group?;
+            // Bounds are NaN if a row group has no other number.
+            let numbers = |bound: Option<f64>| bound.filter(|bound| !bound.is_nan());
+            lower = numbers(low).into_iter().chain(lower).min_by(f64::total_cmp);
+            upper = numbers(high).into_iter().chain(upper).max_by(f64::total_cmp);
+        }
+        Some(Bounds { path: column.path().string(), limits: lower.zip(upper), nans })
+    };
+    columns.iter().enumerate().filter_map(of_column).collect()
 }
 
 fn footer(metadata: &ParquetMetaData) -> Result<Vec<u8>> {

@@ -212,7 +212,8 @@ def _location(table: Table) -> str:
 
 
 def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
-    """Return the entry of a file in a manifest, with the statistics that its footer has."""
+    """Return the entry of a file in a manifest, with the statistics that its footer has, and bounds of numbers."""
+    from pyiceberg.conversions import to_bytes
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
         MetricsMode,
@@ -224,6 +225,7 @@ def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.schema import build_position_accessors
     from pyiceberg.typedef import Record
+    from pyiceberg.types import PrimitiveType
 
     schema = table.schema()
     columns = build_position_accessors(schema)
@@ -232,17 +234,27 @@ def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
         # Iceberg's own writer has no statistics of items of lists and maps.
         return plan if field_id in columns else replace(plan, mode=MetricsMode(MetricModeTypes.NONE))
 
+    plans = {id_: collected(id_, plan) for id_, plan in compute_statistics_plan(schema, table.properties).items()}
+    ids = parquet_path_to_id_mapping(schema)
     try:
         statistics = data_file_statistics_from_parquet_metadata(
-            pq.read_metadata(pa.BufferReader(outcome["footer"])),
-            {id_: collected(id_, plan) for id_, plan in compute_statistics_plan(schema, table.properties).items()},
-            parquet_path_to_id_mapping(schema),
+            pq.read_metadata(pa.BufferReader(outcome["footer"])), plans, ids
         )
     except (OverflowError, ValueError) as error:
         # Its bounds are values of Python, whose times end with the year 9999. The text may quote a value.
         raise JobFailed("a bound of a column exceeds Python's types") from error
     if statistics.record_count != outcome["rows"]:
         raise JobFailed(f"a data file has {statistics.record_count} rows, expected {outcome['rows']}")
+    entries = statistics.to_serialized_dict()
+    for column in outcome["bounds"]:
+        id_ = ids[column["path"]]
+        type_, mode = schema.find_type(id_), plans[id_].mode.type
+        if mode != MetricModeTypes.NONE:
+            entries["nan_value_counts"][id_] = column["nans"]
+        if mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL) and column["lower"] is not None:
+            assert isinstance(type_, PrimitiveType)
+            entries["lower_bounds"][id_] = to_bytes(type_, column["lower"])
+            entries["upper_bounds"][id_] = to_bytes(type_, column["upper"])
     return DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=outcome["path"],
@@ -253,5 +265,5 @@ def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
         spec_id=table.metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,
-        **statistics.to_serialized_dict(),
+        **entries,
     )

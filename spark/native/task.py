@@ -15,11 +15,15 @@ import pyarrow as pa
 VERSION_SCHEMA = "version string"
 """The columns of the result of `version`, in Spark SQL."""
 
-OUTCOME_SCHEMA = "path string, rows long, bytes long, footer binary, spilled binary, fault string"
+OUTCOME_SCHEMA = (
+    "path string, rows long, bytes long, footer binary, "
+    "bounds array<struct<path:string,lower:double,upper:double,nans:bigint>>, spilled binary, fault string"
+)
 """The columns of the result of `write`, in Spark SQL.
 
-The path of the data file with its size in bytes and its footer, null if there are no rows; the records that do not
-become rows as an Arrow stream; and the reason why a task could not read or write its ranges, else null.
+The path of the data file with its size in bytes and its footer, null if there are no rows; the bounds of columns of
+floating-point numbers, which pyarrow does not read from the footer; the records that do not become
+rows as an Arrow stream; and the reason why a task could not read or write its ranges, else null.
 """
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -36,6 +40,8 @@ SPILLED = pa.schema(
     ]
 )
 """The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
+
+BOUNDS = pa.struct([("path", pa.string()), ("lower", pa.float64()), ("upper", pa.float64()), ("nans", pa.int64())])
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -90,12 +96,12 @@ def _outcome(request: str, login: str, path: str, storage: Mapping[str, str], to
             file.close()
         spilled = _as_stream(decided["spilled"], topic)
         outcome = {"path": path, "rows": decided["rows"], "bytes": decided["size"], "footer": decided["footer"]}
-        outcome |= {"spilled": spilled, "fault": None}
+        outcome |= {"bounds": decided["bounds"], "spilled": spilled, "fault": None}
     except (ArithmeticError, OSError, RuntimeError, ValueError) as error:
         # A file that was begun is an orphan. Its upload is completed, because pyarrow cannot abort one.
         outcome = {"path": path, "rows": 0, "fault": str(error) or type(error).__name__}
     names = [field.split()[0] for field in OUTCOME_SCHEMA.split(", ")]
-    types = [pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.binary(), pa.string()]
+    types = [pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.list_(BOUNDS), pa.binary(), pa.string()]
     return pa.RecordBatch.from_pylist([outcome], pa.schema(list(zip(names, types, strict=True))))
 
 

@@ -28,6 +28,7 @@ PROPERTIES = [
     "field_ids",
     "value_counts",
     "null_counts",
+    "nan_counts",
     "lower_bounds",
     "upper_bounds",
     "partition_values",

@@ -124,6 +124,22 @@ def test_statistics_of_files_equal_those_of_spark(resources):
     assert {name: one[name] for name in names} == {name: other[name] for name in names}
 
 
+def test_bounds_of_floating_point_numbers_equal_those_of_spark(resources):
+    stream = Stream(resources, partitions=1, settings={"key": []})
+    fields = [{"name": f"{kind}_{n}", "type": ["null", kind]} for kind in ("float", "double") for n in range(4)]
+    schema = json.dumps({"type": "record", "name": "Numbers", "fields": fields})
+    schema_id, nan = stream.schema(schema), float("nan")
+    columns = [[1.5, nan, -2.25], [-0.0, 0.0, None], [nan, nan, None], [float("inf"), 1e-30, float("-inf")]]
+    rows = [{f"{kind}_{n}": columns[n][row] for kind in ("float", "double") for n in range(4)} for row in range(3)]
+    stream.produce([{"value": framed(schema_id, schema, row)} for row in rows])
+
+    compiled, reference = both(stream)
+
+    [one], [other] = (table.inspect.files().to_pylist() for *_, table in (compiled, reference))
+    names = ["value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"]
+    assert {name: dict(one[name]) for name in names} == {name: dict(other[name]) for name in names}
+
+
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])
 def test_codecs_and_aborted_transactions_are_read(resources, codec):
     stream = Stream(resources, partitions=2)
