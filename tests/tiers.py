@@ -15,8 +15,10 @@ FOLDER = Path(__file__).parent
 DURATIONS = FOLDER / "durations.json"
 """Seconds of each test file, with its fixtures, on a machine of two cores; `make durations` renews it."""
 
-MOST = 850
-"""Seconds of the first tier on one core of the machine that durations.json was measured on."""
+MOST = 1050
+"""Seconds of the first tier on one core of the machine that durations.json was measured on.
+
+With 983 s, `make test` took 8 min 52 s on its two cores without other load; it should take at most 12 minutes."""
 
 MOST_OF_REST = 1100
 """Seconds of the tier `rest` on one core. With it, all commands for a change take less than an hour on two cores."""
