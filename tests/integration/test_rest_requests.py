@@ -8,6 +8,7 @@ import pytest
 
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.batches.dry_run import dry_run
+from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
 from resources.iceberg.pauses import pause, unpause
@@ -24,11 +25,13 @@ LAYOUT = {"partition_by": ["day(kafka_timestamp)"], "sort_by": ["userid"]}
 @pytest.fixture(scope="module")
 def requests(resources, rest_server):
     """The requests of both clients that create, write, change, maintain and drop tables."""
+    # Spark opens a catalog once in a session.
+    engines = Clients.of(resources).engines.with_own_session()
     with Recorded(*rest_server) as server:
         catalog = catalog_at(server)
         for settings in (LAYOUT, {"mode": "upsert"}):
             stream = Stream(resources, settings=settings)
-            clients = replace(stream.systems, catalog=catalog)
+            clients = replace(stream.systems, catalog=catalog, engines=engines)
             stream.produce_trades(range(20))
             dry_run(stream.namespace, stream.topic, clients, 10)
             list(ingest(stream.namespace, stream.topic, clients))
@@ -36,14 +39,14 @@ def requests(resources, rest_server):
             stream.produce_trades(range(10, 30), json.dumps(WITH_VENUE))
             dry_run(stream.namespace, stream.topic, clients, 10)
             list(ingest(stream.namespace, stream.topic, clients))
-            list(maintain(stream.namespace, stream.topic, catalog, clients.engines))
+            list(maintain(stream.namespace, stream.topic, catalog, engines))
             ref = TableRef(stream.namespace, stream.topic.table)
-            clients.engines.engine(catalog.spark_settings()).maintenance.expire(ref, datetime.now(UTC), 1)
+            engines.engine(catalog.spark_settings()).maintenance.expire(ref, datetime.now(UTC), 1)
             pause(catalog, stream.namespace, stream.topic, "a test")
             unpause(catalog, stream.namespace, stream.topic.table)
             location = catalog.load(ref).metadata_location
             catalog.iceberg().register_table((stream.namespace, "registered"), location)
-        resources.spark.close()
+        engines.close()
         yield server.requests
 
 
