@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from lakehouse.config.model import Topic
@@ -163,8 +162,9 @@ def _is_shown(shown: Registration | None, ref: TableRef, table: Table, resources
     if shown is None or shown.snapshot_id == published:
         return shown is not None
     newest = resources.catalog.load(ref)
-    later = takewhile(lambda snapshot: snapshot.snapshot_id != published, history(newest)) if newest else ()
-    return any(snapshot.snapshot_id == shown.snapshot_id for snapshot in later)
+    line = [snapshot.snapshot_id for snapshot in history(newest)] if newest else []
+    # After a rollback behind it, no snapshot of main is later.
+    return published in line and shown.snapshot_id in line[: line.index(published)]
 
 
 def _snowflake(resources: Resources) -> Snowflake:

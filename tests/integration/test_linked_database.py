@@ -96,6 +96,18 @@ def test_session_publishes_later_snapshot_of_linked_table(linked: Linked):
     assert shown.rows == 7
 
 
+def test_older_snapshot_is_not_taken_for_one_that_was_rolled_back(linked: Linked):
+    linked.publish()
+    linked.server.admin(f"alter catalog integration {linked.integration} set refresh_interval_seconds = 86400")
+    older, topic = linked.table.current_snapshot().snapshot_id, Topic(name="Trades", max_lag_seconds=1)
+    linked.table.append(trades(1, start=5))
+    awaited = linked.table.catalog.load_table(linked.table.name())
+    linked.table.manage_snapshots().rollback_to_snapshot(older).commit()
+
+    with pytest.raises(LakehouseError, match=f"does not show snapshot {awaited.metadata.current_snapshot_id}"):
+        READER.publish_tables(topic, linked.ref, awaited, linked.clients)
+
+
 def test_lag_of_linked_table_counts_unshown_snapshots(linked: Linked):
     linked.publish()
     linked.server.admin(f"alter catalog integration {linked.integration} set refresh_interval_seconds = 86400")
