@@ -236,7 +236,7 @@ NAMES: Sequence[StoredName] = (
         NAMESPACE_IDENTITY,
         "namespace property",
         "A UUID in the name of the consumer group of the streams that fill the namespace's tables",
-        writers=("resources/iceberg/namespace_identity.py",),
+        writers=("resources/iceberg/catalog.py", "resources/iceberg/namespace_identity.py"),
     ),
     StoredName(
         GLUE_LOCATION,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, ClassVar
@@ -16,6 +17,7 @@ from lakehouse.core.table_protocol import (
     FIRST_TABLE,
     IDENTITY,
     MAX_PROPERTY,
+    NAMESPACE_IDENTITY,
     PREVIOUS_NAMES,
     STAGING_PREFIX,
     SUCCESSOR,
@@ -304,14 +306,18 @@ class Catalog(CatalogSettings):
         raise AssertionError("unreachable")
 
     def ensure_namespace(self, namespace: str) -> None:
-        """Create a namespace if it does not exist. Only this requires the right to create namespaces."""
+        """Create a namespace with an identity if it does not exist. Only this requires the right to create namespaces.
+
+        Creation is the only change of a namespace that catalogs make for one of several callers only.
+        """
         from pyiceberg.exceptions import NoSuchNamespaceError
 
         try:
             self.iceberg().load_namespace_properties(namespace)
         except NoSuchNamespaceError:
             try:
-                self.iceberg().create_namespace_if_not_exists(namespace)
+                identity = {NAMESPACE_IDENTITY: str(uuid.uuid4())}
+                self.iceberg().create_namespace_if_not_exists(namespace, identity)
             except Exception:
                 # Another process may have been first, which some catalogs report by an error of their database.
                 if not self.iceberg().namespace_exists(namespace):

@@ -9,17 +9,17 @@ from lakehouse.core.polling import SYSTEM_CLOCK
 from lakehouse.core.table_protocol import NAMESPACE_IDENTITY
 from resources.iceberg.catalog import Catalog
 
-SETTLED_SECONDS = 1.0
+SETTLED_SECONDS = 5.0
 """Time within which another process that found no identity has written one."""
 
 
 def namespace_identity(catalog: Catalog, namespace: str) -> str:
-    """Return the identity of a namespace, which the first caller creates.
+    """Return the identity of a namespace, which is created with it.
 
-    A caller that creates it waits for others that do so at the same time: the last one to write decides. Catalogs
-    compare no properties before they replace them, so a caller that takes longer than SETTLED_SECONDS to write leaves
-    another one with a different identity until that starts again. Both serve all topics, and their commits exclude each
-    other.
+    A namespace that something else created gets one from the first caller, who waits for others that do so at the same
+    time: the last one to write decides. Catalogs compare no properties before they replace them, so a caller that takes
+    longer than SETTLED_SECONDS to write leaves another one with a different identity until that starts again. Both
+    serve all topics, and their commits exclude each other.
 
     Raises:
         Unreachable: The catalog does not answer.

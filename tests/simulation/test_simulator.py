@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 
@@ -34,7 +35,9 @@ def test_trace_without_sharing_results_is_the_same(kind, seed):
     with simulation():
         shared = run(Choices(seed), KINDS[kind])
     plain = run(Choices(seed), KINDS[kind])
-    assert plain.world.trace == shared.world.trace
+    # Fewer random identifiers are drawn, so those in the texts of errors are different.
+    traces = [[re.sub(r"ingest_\w+", "ingest", line) for line in outcome.world.trace] for outcome in (plain, shared)]
+    assert traces[0] == traces[1]
 
 
 def test_recorded_choices_replay_the_schedule():
