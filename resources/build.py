@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pkgutil import resolve_name
 from typing import Any, TypeVar, get_args
@@ -111,24 +111,30 @@ def lazy_resource(config: Config, environment: str, name: str) -> Callable[[], A
 
     @cache
     def create() -> Any:
-        _require_variables(config, (environment, name), settings.values())
+        _require_variables(config, (environment, name), {name: settings})
         return _build(config, environment, name).process_config_and_initialize()
 
     return create
 
 
 def require_variables(config: Config, environment: str) -> None:
-    """Require all variables to which a declared environment refers."""
-    systems = config.environments.get(environment, {}).values()
-    settings = [setting for system in systems if system for setting in system.values()]
-    _require_variables(config, (environment,), settings)
+    """Require all variables to which a declared environment refers, with values of the form of their keys.
+
+    Raises:
+        ConfigError: A variable is not set, or its value has another form. Values are not repeated.
+    """
+    _require_variables(config, (environment,), config.environments.get(environment, {}))
 
 
-def _require_variables(config: Config, at: Location, settings: Iterable[SettingValue]) -> None:
-    refs = [ref for ref in references(settings) if ref.default is None]
-    if unset := sorted({ref.env for ref in refs if ref.env not in os.environ}):
+def _require_variables(config: Config, at: Location, systems: Mapping[str, Mapping[str, SettingValue] | None]) -> None:
+    refs = [ref for settings in systems.values() if settings for ref in references(settings.values())]
+    if unset := sorted({ref.env for ref in refs if ref.default is None and not os.environ.get(ref.env)}):
         where = place(config, ("environments", *at))
-        raise ConfigError(f"{where}: {', '.join(unset)} not set. Nothing was changed. Set the variables")
+        raise ConfigError(f"{where}: {', '.join(unset)} not set, or empty. Nothing was changed. Set the variables")
+    for name, settings in systems.items():
+        for key, fault in _forms(system(name, settings), settings or {}, os.environ):
+            where = place(config, ("environments", at[0], name, *key))
+            raise ConfigError(f"{where}: {fault}. Nothing was changed")
 
 
 def _build(config: Config, environment: str, name: str) -> dg.ConfigurableResource:
@@ -178,18 +184,24 @@ def setting_faults(name: str, settings: Mapping[str, SettingValue]) -> list[Faul
     return [(at, text) for at, text in (*_faults(cls, settings), *_forms(cls, settings)) if at]
 
 
-def _forms(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingValue]) -> Iterator[Fault]:
+def _forms(
+    cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingValue], variables: Mapping[str, str] = {}
+) -> Iterator[Fault]:
     """Yield the settings that do not have the form of their key, without the values of those that may be secrets."""
     types = getattr(cls, "TYPES", "")
     backend = resolve_name(types)().get(settings.get("type")) if types else None
     for name, form in {**getattr(cls, "FORMS", {}), **vars(type(backend)).get("forms", {})}.items():
-        setting = settings.get(name)
-        value = setting.default if isinstance(setting, EnvRef) else setting
+        value, variable = settings.get(name), ""
+        if isinstance(value, EnvRef):
+            variable = value.env if value.env in variables else ""
+            value = variables.get(value.env, value.default)
         if value is None or value == "" or VARIABLE.fullmatch(str(value)) or form.accepts(str(value)):
             continue
         extra = cls.model_fields[name].json_schema_extra
-        is_masked = "@" in str(value) or (isinstance(extra, dict) and "dagster__is_secret" in extra)
-        yield (name,), f"must be {form.text}{'' if is_masked else f', but is {value!r}'}. {form.remedy(str(value))}"
+        is_masked = variable or "@" in str(value) or (isinstance(extra, dict) and "dagster__is_secret" in extra)
+        subject = f"variable {variable} " if variable else ""
+        shown = "" if is_masked else f", but is {value!r}"
+        yield (name,), f"{subject}must be {form.text}{shown}. {form.remedy(str(value))}"
 
 
 def _value(setting: SettingValue, annotation: object) -> object:

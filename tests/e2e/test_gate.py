@@ -188,7 +188,7 @@ def test_status_lists_all_unset_variables_in_one_line():
     assert result.returncode == 1
     [line] = result.stderr.splitlines()
     message = r"Error: lakehouse\.yaml:\d+: environments\.aws: CONFLUENT_CLUSTER_ID, CONFLUENT_ENVIRONMENT_ID, "
-    assert re.match(message, line) and "SPARK_REMOTE not set. Nothing was changed" in line
+    assert re.match(message, line) and "SPARK_REMOTE not set, or empty. Nothing was changed" in line
     assert "AWS_REGION" not in line and "TABLEFLOW_API_KEY" not in line
 
 

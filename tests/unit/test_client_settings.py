@@ -117,6 +117,28 @@ def test_value_that_librdkafka_refuses_is_an_error_of_the_file():
         kafka.topics()
 
 
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "REGISTRY_ADDRESS not set, or empty. Nothing was changed"),
+        ("registry:8081", "variable REGISTRY_ADDRESS must be a URL that begins with http:// or https://. Write it as"),
+        ("ftp://key:canary@host", "variable REGISTRY_ADDRESS must be a URL"),
+    ],
+)
+def test_values_of_variables_have_the_form_of_their_keys(tmp_path, monkeypatch, value, message):
+    declare(
+        monkeypatch,
+        tmp_path,
+        systems={"schema_registry": {"url": {"env": "REGISTRY_ADDRESS"}}},
+        namespace="n",
+        topics={},
+    )
+    monkeypatch.setenv("REGISTRY_ADDRESS", value)
+    with pytest.raises(ConfigError, match=re.escape(message)) as refused:
+        require_variables(load(), "here")
+    assert "canary" not in str(refused.value)
+
+
 def test_variables_in_settings_are_required_and_inherited(tmp_path, monkeypatch):
     settings = {"client.id": {"env": "NAME_OF_CLIENT"}}
     declare(monkeypatch, tmp_path, systems={"kafka": {"settings": settings}}, namespace="n", topics={})
