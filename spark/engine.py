@@ -454,13 +454,21 @@ class SparkEngine(_Jobs):
             ) from error
 
     def write(
-        self, decided: Any, target: Target, mode: Mode = "append", key: tuple[str, ...] = (), *, empty: bool = False
+        self,
+        decided: Any,
+        target: Target,
+        mode: Mode = "append",
+        key: tuple[str, ...] = (),
+        *,
+        empty: bool = False,
+        keeping: Batch | None = None,
     ) -> Written:
         if decided is None:
             write.nothing(self._session, target)
             return Written(Counts())
         origin, truncated = decided.origin(key), decided.is_truncated
-        return write.rows(decided.frame, target, mode, key, empty=empty, origin=origin, truncated=truncated)
+        settings: Any = {"empty": empty, "origin": origin, "truncated": truncated, "keeping": keeping}
+        return write.rows(decided.frame, target, mode, key, **settings)
 
     def count(self, question: Question[Answer]) -> Answer:
         result: Any

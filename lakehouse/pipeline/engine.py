@@ -280,6 +280,7 @@ class Engine(Protocol):
         key: tuple[str, ...] = (),
         *,
         empty: bool = False,
+        keeping: Batch | None = None,
     ) -> Written:
         """Write records to a branch in one pass that also counts their outcomes.
 
@@ -290,6 +291,8 @@ class Engine(Protocol):
                 lacks, the others replace the row of each key by its newest one.
             key: The columns that identify a row.
             empty: Whether the table has no rows to compare with.
+            keeping: The range of the log that the records are of, which were decided with headers, to return its dead
+                letters with the result; None to return none. An engine may return none, too.
         """
 
     def count(self, question: Question[Answer]) -> Answer:

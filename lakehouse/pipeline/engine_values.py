@@ -238,6 +238,8 @@ class Written:
     """The number of change events that are the first of a snapshot of the source."""
     ignored_header_ids: int = 0
     """The number of records with a schema id in a header that was not read, of which none may be published."""
+    others: SpilledRecords | None = field(default=None, compare=False)
+    """The dead letters, if the write kept them; the sum of two writes has none."""
 
     def __add__(self, other: Written) -> Written:
         return Written(

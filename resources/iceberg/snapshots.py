@@ -123,6 +123,12 @@ def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:
     return {id_: counts for id_, counts in stored.items() if id_ in existing}
 
 
+def had_dead_letters(table: Table) -> bool:
+    """Return whether the newest ingested batch had dead letters."""
+    newest = next(reversed(counts_by_snapshot(table).values()), {})
+    return bool(newest.get("dead_letters"))
+
+
 def with_counts(table: Table, snapshot_id: int, counts: Mapping[str, int]) -> str:
     """Return the table property with the counts of one more snapshot.
 

@@ -43,8 +43,8 @@ def replace(
     """Delete the table's rows with keys of the batch, then append the batch, in two commits on the branch.
 
     Args:
-        rows: One row per key, in the columns of the table and `tombstone` of spark.decoding.decoded, which is true for
-            rows to delete only.
+        rows: One row per key, from a cache, in the columns of the table and `tombstone` of spark.decoding.decoded,
+            which is true for rows to delete only.
         target: The branch.
         key: The key columns.
         origin: The columns of Kafka partitions and timestamps. A row of another partition with a later timestamp
@@ -54,25 +54,24 @@ def replace(
     Returns:
         The records that were left out because of such rows.
     """
-    with _cached(rows):
-        late = LateRecords()
-        if origin and (newer := _newer(rows, target, key, origin)):
-            is_late = _same_key("source", "newer", key)
-            left_out = rows.alias("source").join(newer, is_late, "leftsemi")
-            counts = F.count_if(~record("tombstone")), F.count_if(record("tombstone"))
-            [late] = (LateRecords(*numbers) for numbers in left_out.agg(*counts).collect())
-            rows = rows.alias("source").join(newer, is_late, "leftanti").select("source.*")
-        table = f"branch_{target.branch}"
-        if truncated:
-            keys, matches = rows.sparkSession.range(1).alias("source"), F.lit(True)
-        else:
-            matches = _same_key("source", table, key) & in_span(rows, table, key)
-            keys = rows.select(*[_column(c) for c in key]).alias("source")
-        commits.merge(
-            rows.sparkSession, keys.mergeInto(commits.path(target), matches).whenMatched().delete(), target.deleting()
-        )
-        commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target.completing())
-        return late
+    late = LateRecords()
+    if origin and (newer := _newer(rows, target, key, origin)):
+        is_late = _same_key("source", "newer", key)
+        left_out = rows.alias("source").join(newer, is_late, "leftsemi")
+        counts = F.count_if(~record("tombstone")), F.count_if(record("tombstone"))
+        [late] = (LateRecords(*numbers) for numbers in left_out.agg(*counts).collect())
+        rows = rows.alias("source").join(newer, is_late, "leftanti").select("source.*")
+    table = f"branch_{target.branch}"
+    if truncated:
+        keys, matches = rows.sparkSession.range(1).alias("source"), F.lit(True)
+    else:
+        matches = _same_key("source", table, key) & in_span(rows, table, key)
+        keys = rows.select(*[_column(c) for c in key]).alias("source")
+    commits.merge(
+        rows.sparkSession, keys.mergeInto(commits.path(target), matches).whenMatched().delete(), target.deleting()
+    )
+    commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target.completing())
+    return late
 
 
 def _newer(rows: DataFrame, target: Target, key: tuple[str, ...], origin: tuple[str, str]) -> DataFrame | None:
@@ -99,17 +98,16 @@ def add_missing(rows: DataFrame, target: Target, key: tuple[str, ...]) -> int:
     """Append the rows whose key the table lacks, and return their number.
 
     Args:
-        rows: One row per key, in the columns of the table.
+        rows: One row per key, from a cache, in the columns of the table.
         target: The branch.
         key: The key columns.
     """
-    with _cached(rows):
-        table = rows.sparkSession.table(commits.path(target)).alias("table")
-        keys = table.filter(in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
-        # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
-        present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
-        missing = rows.alias("source").join(present.alias("present"), _same_key("source", "present", key), "leftanti")
-        return add(missing, target)
+    table = rows.sparkSession.table(commits.path(target)).alias("table")
+    keys = table.filter(in_span(rows, "table", key)).select(*[_column("table", c) for c in key])
+    # In separate queries, because Spark Connect refuses rows that are observed on both sides of one join.
+    present = keys.join(rows.alias("source"), _same_key("source", "table", key), "leftsemi").localCheckpoint()
+    missing = rows.alias("source").join(present.alias("present"), _same_key("source", "present", key), "leftanti")
+    return add(missing, target)
 
 
 def add(rows: DataFrame, target: Target) -> int:
@@ -120,11 +118,11 @@ def add(rows: DataFrame, target: Target) -> int:
 
 
 @contextmanager
-def _cached(rows: DataFrame) -> Iterator[None]:
+def cached(rows: DataFrame) -> Iterator[DataFrame]:
     """Cache the rows, so that the batch is read, decoded and reduced once."""
     rows.persist()
     try:
-        yield
+        yield rows
     finally:
         rows.unpersist()
 

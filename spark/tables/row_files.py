@@ -18,9 +18,8 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import pyarrow as pa
 from pyspark.errors import PySparkException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.core.offsets.batch import Batch
@@ -29,13 +28,14 @@ from lakehouse.core.tables import letter_columns
 from lakehouse.core.tables.naming import PRIVATE_CATALOG
 from lakehouse.pipeline.engine_values import CountsLost, Decoding
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
-from lakehouse.pipeline.spilled_records import SPILLED_BYTES, SpilledRecords
-from resources.iceberg.snapshots import counts_by_snapshot
+from lakehouse.pipeline.spilled_records import SpilledRecords
+from resources.iceberg.snapshots import had_dead_letters
 from spark.decoding.decoded import PREFIX, record
 from spark.native.job import RETRY_SECONDS
 from spark.native.task import SPILLED
 from spark.tables import dead_letters
 from spark.tables.observed_counts import observed_counts
+from spark.tables.other_records import RECORD, collected
 from spark.tables.write import observe, table_rows, written
 
 if TYPE_CHECKING:
@@ -46,11 +46,11 @@ _LOG = logging.getLogger(__name__)
 
 NAMESPACE = f"{PRIVATE_CATALOG}.batches"
 
-IS_ROW, RECORD = PREFIX + "is_row", PREFIX + "record"
-"""The columns of a private table that the batch's table lacks."""
+IS_ROW = PREFIX + "is_row"
+"""A column of a private table that, as RECORD, the batch's table lacks."""
 
 FIRST_ID = 2_000_000_000
-"""The field id of the first of these columns, which the files with rows have as well.
+"""The field id of the first of these two columns, which the files with rows have as well.
 
 A column of the batch's table must never get one of the ids, because readers would take the values for its own. Ids from
 2,147,483,447 are reserved (Iceberg specification, Reserved Field IDs).
@@ -72,8 +72,7 @@ def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: 
     has_catalog = f"spark.sql.catalog.{PRIVATE_CATALOG}" in settings
     if batch.offsets < MIN_OFFSETS or decoding.mode != "append" or not has_catalog or table.format_version != 2:
         return False
-    newest = next(reversed(counts_by_snapshot(table).values()), {})
-    return bool(decoding.quarantine or newest.get("dead_letters"))
+    return bool(decoding.quarantine) or had_dead_letters(table)
 
 
 _TOO_LARGE: WeakKeyDictionary[SparkSession, dict[str, float]] = WeakKeyDictionary()
@@ -112,7 +111,7 @@ def write(spark: SparkSession, decoded: DataFrame, table: Table, batch: Batch, r
         log = spark.table(f"{name}.metadata_log_entries").orderBy("timestamp", "latest_sequence_number").select("file")
         *_, (newest,) = log.collect()
         files, number = _written(table, newest)
-        others = _others(spark.table(name)) if number else SPILLED.empty_table()
+        others = collected(spark.table(name).filter(~F.col(IS_ROW))) if number else SPILLED.empty_table()
     finally:
         spark.sql(f"DROP TABLE {name}")
     if others is None:
@@ -140,18 +139,6 @@ def _has_catalog(spark: SparkSession) -> bool:
             cause = str(error).partition("\n")[0]
             _LOG.warning("Batches with dead letters are read twice: the Spark server needs sqlite-jdbc (%s)", cause)
     return _AVAILABLE[spark]
-
-
-def _others(private: DataFrame) -> pa.Table | None:
-    """Return the records that are no rows; None if they have more than SPILLED_BYTES bytes."""
-    others = dead_letters.source_records(private.filter(~F.col(IS_ROW)), RECORD)
-    of_headers = F.aggregate("headers", F.lit(0), lambda total, header: total + _bytes(header["key"], header["value"]))
-    [(total,)] = others.agg(F.sum(_bytes(F.col("key"), F.col("value")) + F.coalesce(of_headers, F.lit(0)))).collect()
-    return None if total > SPILLED_BYTES else others.select(*SPILLED.names).toArrow().cast(SPILLED)
-
-
-def _bytes(first: Column, second: Column) -> Column:
-    return F.coalesce(F.octet_length(first), F.lit(0)) + F.coalesce(F.octet_length(second), F.lit(0))
 
 
 def _create_metadata(table: Table) -> str:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from lakehouse.core.offsets.batch import Counts
+from lakehouse.core.offsets.batch import Batch, Counts
 from lakehouse.core.sql import SPARK
 from lakehouse.core.table_protocol import BRANCH_DAYS
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import Mode, Target, Written
+from lakehouse.pipeline.spilled_records import SpilledRecords
 from spark.decoding.conditions import is_true, some
 from spark.decoding.decoded import PREFIX, record, table_columns
-from spark.tables import commits, merge
+from spark.tables import commits, dead_letters, merge
 from spark.tables.observed_counts import digest, observed_counts
+from spark.tables.other_records import RECORD, collected
 
 
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
@@ -49,6 +53,7 @@ def rows(
     empty: bool,
     origin: tuple[str, str] | None = None,
     truncated: bool = False,
+    keeping: Batch | None = None,
 ) -> Written:
     """Write decoded records according to the mode, in one pass.
 
@@ -61,14 +66,17 @@ def rows(
         origin: The table's columns of Kafka partitions and timestamps; None if the records of a key are in one
             partition, or the table has no timestamps.
         truncated: Whether a record deletes all rows.
+        keeping: The range of the records, to return their dead letters; they have headers. Only a merge into a table
+            with rows returns them.
     """
+    keeping = None if empty else keeping
     match mode:
         case "append":
             return append(decoded, target)
         case "dedup":
-            return dedup(decoded, target, key, empty)
+            return dedup(decoded, target, key, empty, keeping)
         case _:
-            return upsert(decoded, target, key, empty, origin, truncated)
+            return upsert(decoded, target, key, empty, origin, truncated, keeping)
 
 
 def nothing(spark: SparkSession, target: Target) -> None:
@@ -85,7 +93,9 @@ def append(decoded: DataFrame, target: Target) -> Written:
     return written(counts, rows=observed_counts(kept)["rows"])
 
 
-def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool) -> Written:
+def dedup(
+    decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool, keeping: Batch | None = None
+) -> Written:
     """Append the first good record of each key that the table lacks.
 
     Args:
@@ -93,14 +103,19 @@ def dedup(decoded: DataFrame, target: Target, key: tuple[str, ...], empty: bool)
         target: The branch.
         key: The columns that identify a row.
         empty: Whether the table has no rows to compare with.
+        keeping: The range of the records, to keep the dead letters; see `rows`.
     """
-    observation, good = _observe(decoded)
-    first, of_keys = _one_a_key(good, key, F.min_by)
-    rows = _rows_of(target, first, good.schema)
-    added = merge.add(rows, target) if empty else merge.add_missing(rows, target, key)
+    observation, records = _to_merge(decoded, keeping)
+    first, of_keys = _one_a_key(records, key, F.min_by, keeping)
+    if empty:
+        added, others = merge.add(_rows_of(target, first, decoded.schema), target), None
+    else:
+        with merge.cached(_rows_of(target, first, decoded.schema, *_kept(keeping))) as cache:
+            added = merge.add_missing(_rows_in(cache, keeping), target, key)
+            others = _others_in(cache, keeping)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
     in_table = keys["kept"] - added
-    return written(counts, rows=added, deduplicated=keys["others"] + in_table)
+    return replace(written(counts, rows=added, deduplicated=keys["others"] + in_table), others=others)
 
 
 def upsert(
@@ -110,6 +125,7 @@ def upsert(
     empty: bool,
     origin: tuple[str, str] | None,
     truncated: bool = False,
+    keeping: Batch | None = None,
 ) -> Written:
     """Replace the row of each key by its newest good record; a tombstone deletes the row.
 
@@ -122,28 +138,44 @@ def upsert(
         empty: Whether the table has no rows to replace.
         origin: The table's columns of Kafka partitions and timestamps, or None; see `rows`.
         truncated: Whether a record deletes all rows.
+        keeping: The range of the records, to keep the dead letters; see `rows`.
     """
-    observation, good = _observe(decoded)
-    latest, of_keys = _one_a_key(good.filter(~record("truncated") & ~record("truncate")), key, F.max_by)
-    late = merge.LateRecords()
+    observation, records = _to_merge(decoded, keeping)
+    changes = records.filter(record("reason").isNotNull() | (~record("truncated") & ~record("truncate")))
+    latest, of_keys = _one_a_key(changes, key, F.max_by, keeping)
+    late, others = merge.LateRecords(), None
     if empty:
-        commits.append(_rows_of(target, latest.filter(~record("tombstone")), good.schema), target)
+        commits.append(_rows_of(target, latest.filter(~record("tombstone")), decoded.schema), target)
     else:
-        rows = _rows_of(target, latest, good.schema, record("tombstone"))
-        late = merge.replace(rows, target, key, origin, truncated=truncated)
+        columns = record("tombstone"), *_kept(keeping)
+        with merge.cached(_rows_of(target, latest, decoded.schema, *columns)) as cache:
+            late = merge.replace(_rows_in(cache, keeping), target, key, origin, truncated=truncated)
+            others = _others_in(cache, keeping)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
-    return written(
+    result = written(
         counts,
         rows=keys["kept"] - keys["tombstones"] - late.rows,
         tombstones=keys["tombstones"] - late.tombstones + counts["truncate"],
         superseded=keys["others"] + late.rows + late.tombstones + counts["truncated"],
     )
+    return replace(result, others=others)
+
+
+def _to_merge(decoded: DataFrame, keeping: Batch | None) -> tuple[Observation, DataFrame]:
+    """Return the good records, and the dead letters if they are kept, with counts of all records."""
+    if keeping is None:
+        return _observe(decoded)
+    observation, observed = observe(decoded)
+    return observation, observed.filter(record("reason").isNotNull() | ~record("filtered"))
 
 
 def _one_a_key(
-    good: DataFrame, key: tuple[str, ...], choose: Callable[[Column, Column], Column]
+    records: DataFrame,
+    key: tuple[str, ...],
+    choose: Callable[[Column, Column], Column],
+    keeping: Batch | None,
 ) -> tuple[DataFrame, Observation]:
-    """Return one record per key: the newest (max_by) or the oldest (min_by).
+    """Return one record per key: the newest (max_by) or the oldest (min_by); and each dead letter, in RECORD.
 
     Kafka orders the records of a partition. Those of a key are in one partition, unless partitions were added or keys
     do not determine it; then timestamps order the newest (or oldest) record of each.
@@ -151,25 +183,48 @@ def _one_a_key(
     Returns:
         The records, and the counts `kept`, how many of them are `tombstones`, and `others` with the same keys.
     """
+    is_dead, dead_offset = record("reason").isNotNull(), record("dead_offset")
     # With the key as it was: Spark groups by 0.0 in place of -0.0.
-    columns = _quoted(table_columns(good.columns))
-    one = F.struct(*columns, record("tombstone"), record("timestamp"))
-    of_partitions = good.groupBy(*_quoted(key), record("partition")).agg(
-        choose(one, record("offset")).alias(PREFIX), F.count(F.lit(1)).alias(PREFIX + "number")
+    columns = [*_quoted(table_columns(records.columns)), record("tombstone"), record("timestamp")]
+    # Each dead letter is a group of its own.
+    dead: list[Column] = []
+    if keeping:
+        dead = [F.when(is_dead, record("offset")).alias(PREFIX + "dead_offset")]
+        columns.append(F.when(is_dead, dead_letters.source_record(keeping.topic)).alias(RECORD))
+    of_partitions = records.groupBy(*_quoted(key), record("partition"), *dead).agg(
+        choose(F.struct(*columns), record("offset")).alias(PREFIX), F.count(F.lit(1)).alias(PREFIX + "number")
     )
     # The partition makes the choice deterministic.
     order, number = F.struct(F.col(PREFIX)[PREFIX + "timestamp"], record("partition")), record("number")
-    chosen = of_partitions.groupBy(*_quoted(key)).agg(
+    dead = [F.when(dead_offset.isNotNull(), F.struct(record("partition"), dead_offset))] if keeping else []
+    chosen = of_partitions.groupBy(*_quoted(key), *dead).agg(
         choose(F.col(PREFIX), order).alias(PREFIX), F.sum(number).alias(PREFIX + "number")
     )
+    is_good = F.col(RECORD).isNull() if keeping else F.lit(True)
     observation = Observation()
     observed = chosen.select(f"{PREFIX}.*", number).observe(
         observation,
-        F.count(F.lit(1)).alias("kept"),
-        F.count_if(record("tombstone")).alias("tombstones"),
-        F.coalesce(F.sum(number - 1), F.lit(0)).alias("others"),
+        F.count_if(is_good).alias("kept"),
+        F.count_if(is_true(is_good & record("tombstone"))).alias("tombstones"),
+        F.coalesce(F.sum(F.when(is_good, number - 1)), F.lit(0)).alias("others"),
     )
     return observed.drop(PREFIX + "number"), observation
+
+
+def _kept(keeping: Batch | None) -> list[Column]:
+    """Return the column of a cache that has the dead letters, if they are kept."""
+    return [F.col(RECORD)] if keeping else []
+
+
+def _rows_in(cache: DataFrame, keeping: Batch | None) -> DataFrame:
+    """Return the rows in a cache that may also have dead letters."""
+    return cache.filter(F.col(RECORD).isNull()).drop(RECORD) if keeping else cache
+
+
+def _others_in(cache: DataFrame, keeping: Batch | None) -> SpilledRecords | None:
+    """Return the dead letters in a cache; None if they are not kept, or too many."""
+    others = collected(cache.filter(F.col(RECORD).isNotNull())) if keeping else None
+    return None if keeping is None or others is None else SpilledRecords(keeping, others)
 
 
 def _quoted(columns: Iterable[str]) -> list[Column]:
@@ -186,7 +241,7 @@ def written(observed: Mapping[str, int], **outcomes: int) -> Written:
     """
     common = {name: observed[name] for name in ("consumed", "dead_letters", "filtered")}
     names = ["unknown_schema", "quarantined", "bad_key", "dead_digest", "check_digest", "snapshot_starts"]
-    details = {name: observed[name] for name in [*names, "ignored_header_ids"]}
+    details: Any = {name: observed[name] for name in [*names, "ignored_header_ids"]}
     return Written(Counts(**common, **outcomes), **details)
 
 

@@ -171,7 +171,9 @@ def test_rest_catalog_resources_read_credentials_on_use(declared, monkeypatch):
     resources = deployment_resources(declared, administrator(declared, rest_catalog))
     added = {"snowflake/rest_schema", "snowflake/rest_integration", "snowflake/rest_verified", "snowflake/rest_tables"}
     assert added < {resource.address for resource in resources}
-    with pytest.raises(ConfigError, match="aws.rest_catalog: REST_CATALOG_CREDENTIAL not set, or empty. Nothing was changed"):
+    with pytest.raises(
+        ConfigError, match="aws.rest_catalog: REST_CATALOG_CREDENTIAL not set, or empty. Nothing was changed"
+    ):
         rest_catalog()
     monkeypatch.setenv("REST_CATALOG_CREDENTIAL", f"reader:{CANARY}")
     assert client_of(rest_catalog()).client_secret == CANARY

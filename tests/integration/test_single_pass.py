@@ -115,6 +115,58 @@ def test_log_is_read_once(resources, layout):
     assert {file["sort_order_id"] for file in one.values()} == {file["sort_order_id"] for file in two.values()}
 
 
+@pytest.mark.parametrize(("mode", "dead"), [("upsert", 8), ("dedup", 10)])
+def test_merge_reads_log_once(resources, mode, dead):
+    stream = Stream(resources, settings={"mode": mode, "key": ["userid"], "checks": CHECKS})
+    schema_id = stream.schema()
+    other = Namespace(stream, "again")
+
+    def produce(numbers, **columns):
+        trades = [trade(n, userid=f"u{n % 7}", price=n, side="BUY", **columns) for n in numbers]
+        stream.produce(
+            [{"value": framed(schema_id, TRADES, one), "headers": [("h", None)]} for one in trades]
+        )
+
+    produce(range(10))
+    for of in (other, stream):
+        ingested(of)
+    bad = [
+        {"value": framed(schema_id, TRADES, trade(0, userid="u1", price=901))},
+        {"value": framed(schema_id, TRADES, trade(1, userid="u2", price=2, side="SELL"))},
+        {"value": None, "key": b"k", "headers": [("a", b"\xff"), ("a", b"")]},
+        {"value": b"no frame"},
+        {"value": b"\0\0\0\xff\xff rest"},
+    ]
+    stream.produce(bad)
+    produce(range(10, 30))
+    stream.produce(bad)
+    written = []
+
+    def read_again(write, *arguments, keeping=None, **settings):
+        return write(*arguments, **settings)
+
+    def write_and_delete(write, *arguments, **settings):
+        written.append(write(*arguments, **settings))
+        delete_all_records(stream)
+        return written[-1]
+
+    other.interceptors["write"], stream.interceptors["write"] = read_again, write_and_delete
+    [expected], [published] = ingested(other), ingested(stream)
+
+    assert [one.others.table.num_rows for one in written] == [dead]
+    # A record without a value deletes a row of an upsert.
+    assert (published.counts.consumed, published.counts.dead_letters) == (30, dead)
+    assert published.counts == expected.counts
+    assert stream.rows() == other.rows()
+    assert [(row["userid"], row["price"]) for row in stream.rows()].count(("u1", 901)) == 0
+    assert without_times(stream.dead_letters()) == without_times(other.dead_letters())
+    assert len(stream.dead_letters()) == dead
+    results = [{f.check: f.result for f in of.findings if f.result} for of in (published, expected)]
+    assert {name: (r.failing, r.sample) for name, r in results[0].items()} == {
+        name: (r.failing, r.sample) for name, r in results[1].items()
+    }
+
+
 def test_statistics_of_files_equal_those_of_other_writes(resources):
     stream = Stream(resources, partitions=1, settings={"checks": CHECKS})
     schema_id = stream.schema()

@@ -46,7 +46,8 @@ class BatchContext:
         is_poison: Whether the batch is a single record that must not be decoded.
         on_phase: Called when a phase begins.
         left_out: Records that are not read again.
-        others: The records that files of rows lack; None if no such files were written, and each record is decided.
+        others: The records that files of rows lack, or the dead letters that a merge kept; None if neither was written,
+            and each record is decided.
     """
 
     topic: Topic
@@ -79,7 +80,7 @@ class BatchContext:
         self.on_phase(phase)
 
     def decided(self, *, headers: bool = False) -> Decided:
-        """Return the decided records of the batch, or the other ones if files of rows were written.
+        """Return the decided records of the batch, or the other ones if the write of its rows kept them.
 
         All dead letters are among the other ones. Each use of the records of the batch reads Kafka again.
 
@@ -112,6 +113,10 @@ class BatchContext:
         if self.base is None:
             return decoding
         return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch, again))
+
+    def with_others(self, others: SpilledRecords | None) -> BatchContext:
+        """Return the context of a batch whose rows were written, with its dead letters if the write kept them."""
+        return self if others is None else replace(self, others=others)
 
     def reading_header_ids(self) -> BatchContext:
         """Return the context with instructions that read schema ids from headers."""

@@ -25,7 +25,7 @@ from lakehouse.pipeline.engine_values import Mode, Target, Written
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
-from resources.iceberg.snapshots import live_rows_at
+from resources.iceberg.snapshots import had_dead_letters, live_rows_at
 
 ROWS: Mapping[Mode, str] = {
     "append": "append a row for each record",
@@ -126,18 +126,23 @@ class StageRows:
             context = context.reading_header_ids()
             stage, written = self._write(context, context.clients.catalog.refreshed(table), files)
         if written.unknown_schema or written.bad_key:
-            known = context.with_foreign_writers(context.decided())
+            known = context.with_foreign_writers(context.with_others(written.others).decided())
             # `unusable_ids` only distinguishes reasons of dead letters, so a change of it alone changes no row.
             if replace(known.schemas, unusable_ids=None) != context.schemas:
                 schema_fingerprints.check(table, context.topic, known.schemas)
                 stage, written = self._write(known, context.clients.catalog.refreshed(table), files)
             context = known
+        context = context.with_others(written.others)
         return StagedBatch(context, stage, written, self._counts(context, written))
 
     def _write(self, context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
         def decided_rows(target: Target) -> Written:
             topic, is_empty = context.topic, context.base is None
-            return context.engine.write(context.decided(), target, topic.mode, topic.key, empty=is_empty)
+            is_likely = bool(topic.quarantine) or had_dead_letters(table)
+            # Merges keep the rows of a batch in a cache, with which they can keep its dead letters.
+            keeps = topic.mode in ("dedup", "upsert") and not (is_empty or context.is_poison) and is_likely
+            decided, keeping = context.decided(headers=keeps), context.batch if keeps else None
+            return context.engine.write(decided, target, topic.mode, topic.key, empty=is_empty, keeping=keeping)
 
         def rows(target: Target) -> Written:
             if isinstance(files, NoRowFiles) or not files.rows:

@@ -6,6 +6,7 @@ All that calls it is production code.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from lakehouse.config.checks import Check, Query, RowCheck, Scope
@@ -157,7 +158,14 @@ class MemoryEngine(MemoryTables):
         self.job("create_branch", create)
 
     def write(
-        self, decided: Any, target: Target, mode: Mode = "append", key: tuple[str, ...] = (), *, empty: bool = False
+        self,
+        decided: Any,
+        target: Target,
+        mode: Mode = "append",
+        key: tuple[str, ...] = (),
+        *,
+        empty: bool = False,
+        keeping: Batch | None = None,
     ) -> Written:
         if decided is None:
             head = self.job("plan", lambda: self.head(target.ref, target.branch))
@@ -168,9 +176,13 @@ class MemoryEngine(MemoryTables):
             case "append":
                 return self._append(decisions, target)
             case "dedup":
-                return self._add_first(decisions, target, empty)
+                written = self._add_first(decisions, target, empty)
             case _:
-                return self._replace(decisions, target, key, empty)
+                written = self._replace(decisions, target, key, empty)
+        if keeping is None or empty:
+            return written
+        dead = MemoryRecords(decision.record for decision in decisions if decision.reason)
+        return replace(written, others=SpilledRecords(keeping, dead))
 
     def count(self, question: Question[Answer]) -> Answer:
         return count(self, question)
