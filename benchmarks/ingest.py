@@ -77,11 +77,13 @@ QUARANTINE = {
     "small": {"type": "range", "column": "quantity", "max": 4950, "severity": "quarantine"},
     "dear": {"type": "expression", "sql": "price >= 10", "severity": "quarantine"},
 }
+UPSERT = {"mode": "upsert", "key": ("userid", "symbol", "quantity"), "key_format": "none"}
 CASES: dict[str, tuple[str, bool, dict[str, Any]]] = {
     "append": ("avro", False, {}),
     "dead_letters": ("avro", True, {"errors": "log"}),
     "quarantine": ("avro", False, {"checks": QUARANTINE}),
-    "upsert": ("avro", False, {"mode": "upsert", "key": ("userid", "symbol", "quantity"), "key_format": "none"}),
+    "upsert": ("avro", False, UPSERT),
+    "upsert_dead_letters": ("avro", True, UPSERT | {"errors": "log"}),
     "json_schema": ("json_schema", False, {}),
     "protobuf": ("protobuf", False, {}),
 }

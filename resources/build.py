@@ -181,7 +181,8 @@ def _faults(cls: type[dg.ConfigurableResource], settings: Mapping[str, SettingVa
 def setting_faults(name: str, settings: Mapping[str, SettingValue]) -> list[Fault]:
     """Return the faults of some settings of a system, each at its key. Further settings may be missing."""
     cls = system(name, settings)
-    return [(at, text) for at, text in (*_faults(cls, settings), *_forms(cls, settings)) if at]
+    faults = *_faults(cls, settings), *_forms(cls, settings)
+    return [(at, text) for at, text in faults if at and not text.startswith("missing")]
 
 
 def _forms(

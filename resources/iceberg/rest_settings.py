@@ -44,6 +44,8 @@ def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     if type_ != "rest":
         for key in declared:
             yield key, f"only a catalog of `type: rest` has this key, and the type is {type_}. Remove it"
+        if type_ == "sql" and not settings.get("uri"):
+            yield "uri", "missing. Write the database as a URL, such as {env: NAME} for postgresql://lake@database/lake"
         return
     uri, credential = settings.get("uri"), settings.get("credential")
     if not uri:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives.serialization import PrivateFormat, load_pem
 from moto import mock_aws
 
 from lakehouse.config.loader import load
+from lakehouse.config.model import Config
 from lakehouse.core.errors import ConfigError
 from lakehouse.local.processes.description import for_project_code
 from resources.build import build_resources, environment_faults, require_variables
@@ -178,3 +179,10 @@ def test_example_of_the_documentation_is_valid(block, tmp_path):
     file: Path = tmp_path / "lakehouse.yaml"
     file.write_text(yaml.safe_dump({"namespace": "n", "topics": {}, "environments": {"here": systems}}))
     load(file, validations=[environment_faults])
+
+
+def test_catalog_in_database_needs_its_address():
+    environment = {"catalog": {"type": "sql", "warehouse": "s3://bucket/lake"}}
+    config = Config.model_validate({"namespace": "n", "topics": {}, "environments": {"here": environment}})
+    [fault] = [fault for at, fault in environment_faults(config) if at == ("environments", "here", "catalog", "uri")]
+    assert fault == "missing. Write the database as a URL, such as {env: NAME} for postgresql://lake@database/lake"

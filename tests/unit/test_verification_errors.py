@@ -57,4 +57,4 @@ def test_unusable_catalog_uri_is_one_line_with_the_remedy(uri, tmp_path, monkeyp
     declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {}}, systems={"catalog": {"uri": uri}})
     result = CliRunner().invoke(main, ["ledger", "orders"])
     assert result.exit_code == 2 and result.stderr.count("\n") == 1
-    assert "Set `uri` to sqlite:///PATH or postgresql+psycopg2://" in result.stderr
+    assert "catalog.uri: must be the URL of a SQLite or PostgreSQL database. Write it as sqlite" in result.stderr
