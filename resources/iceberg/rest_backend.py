@@ -1,8 +1,8 @@
 """Iceberg tables in a catalog with Iceberg's REST protocol, whose server commits.
 
 The server compares the requirements of a commit with the table and replaces its metadata in one step. It also writes
-the times in the metadata, so no commit depends on the clock of this machine, as it does for catalogs whose metadata
-files the client writes.
+the times in the metadata, except that of a snapshot, and refuses a snapshot on main whose time would make the history
+go back. So no clock of a client makes a table unreadable.
 
 Specification: Apache Iceberg, open-api/rest-catalog-open-api.yaml.
 """
@@ -22,11 +22,19 @@ from pyiceberg.exceptions import (
 )
 from requests import RequestException
 
-from lakehouse.core.errors import LakehouseError, RequestRejected, TransientError, Unreachable
+from lakehouse.core.errors import (
+    ClockSkew,
+    CommitConflict,
+    LakehouseError,
+    RequestRejected,
+    TransientError,
+    Unreachable,
+)
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.http_json import ClientCredentials
 from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
+from resources.iceberg.commits import format_utc, now_ms
 from resources.iceberg.rest_client import DELEGATION_HEADER, LOGIN, TIMEOUT_SECONDS, Login
 from resources.iceberg.rest_settings import VENDED, headers_of
 
@@ -48,6 +56,14 @@ GLUE_LIMIT = 20_000_000
 
 NOT_OPENED = re.compile(r"org\.apache\.iceberg\.exceptions\.NotAuthorizedException|No plan for CreateOrReplaceBranch")
 """Words in Spark's errors if its driver cannot open the catalog: Iceberg's planner then has no plan for commands."""
+
+HISTORY = re.compile(r"Expected sorted snapshot log entries|Invalid update timestamp")
+"""Words in the refusal of a snapshot on main whose time is far from the server's, or before its predecessor's (Apache
+Iceberg, TableMetadata). Its writer states the time."""
+
+OVERTAKEN = re.compile(r"^NoSuchTableException|older than last sequence number")
+"""Words in refusals that pyiceberg calls neither a missing table nor a conflict. Servers before Iceberg 1.11 respond
+with status 400 to a snapshot that another one has overtaken (Apache Iceberg, CatalogHandlers)."""
 
 
 class RestBackend(CatalogBackend):
@@ -97,6 +113,17 @@ class RestBackend(CatalogBackend):
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         where, check = self.address(catalog), "`catalog` in lakehouse.yaml, and the network"
+        if HISTORY.search(str(error)):
+            return ClockSkew(
+                f"{format_utc(now_ms())} UTC, and {SYSTEM.lower()} at {where} refused a snapshot, since the clock of "
+                f"its writer, this machine or Spark's driver, differs from others by more than a minute",
+                "the history of a table may not go back",
+            )
+        if isinstance(error, RESTError) and OVERTAKEN.search(str(error)):
+            return CommitConflict(
+                f"Another program overtook a commit to {SYSTEM.lower()} at {where} ({error}). Nothing was changed. "
+                f"Retry the run or command"
+            )
         if isinstance(error, RequestException):
             return Unreachable(SYSTEM, where, check, type(error).__name__)
         unavailable = CommitStateUnknownException | ServerError | ServiceUnavailableError | TooManyRequestsError

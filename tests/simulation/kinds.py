@@ -16,6 +16,7 @@ from tests.simulation.schedules.groups import GroupSchedule
 from tests.simulation.schedules.interruptions import InterruptedSchedule, KeyedSchedule
 from tests.simulation.schedules.messages import MessageSchedule
 from tests.simulation.schedules.readers import ReaderSchedule
+from tests.simulation.schedules.rest import RestSchedule
 from tests.simulation.schedules.roll_overs import RollOverSchedule
 from tests.simulation.schedules.schedule import Schedule
 from tests.simulation.schedules.streams import PausedStreamSchedule, StreamSchedule
@@ -31,6 +32,7 @@ KINDS: Mapping[str, Any] = {
     "keys": KeyedSchedule,
     "compiled": CompiledSchedule,
     "audits": AuditedSchedule,
+    "rest": RestSchedule,
     "edits": EditedSchedule,
     "derived-edits": EditedDerivationSchedule,
     "roll-overs": RollOverSchedule,

@@ -8,11 +8,11 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.exceptions import NoSuchTableError, RESTError
 from pyiceberg.manifest import (
     DataFile,
     DataFileContent,
@@ -33,7 +33,6 @@ from pyiceberg.table.snapshots import (
 from pyiceberg.table.update import AddSnapshotUpdate, SetSnapshotRefUpdate
 from pyiceberg.typedef import Record as PartitionRecord
 
-from lakehouse.core.errors import Stalled
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.pipeline.engine_values import JobFailed, Target
 from tests.simulation.systems.catalog import MemoryIcebergCatalog
@@ -75,7 +74,14 @@ class MemoryTables:
 
     def job(self, name: str, effect: Callable[[], Any]) -> Any:
         """Run a job: it may fail, its response may be lost, and it may run on after its client was killed."""
-        return self.world.call(f"spark.{name}", effect, partial(Stalled, "Spark Connect", "its address"))
+
+        def run() -> Any:
+            try:
+                return effect()
+            except RESTError as error:
+                raise JobFailed(f"{type(error).__name__}: {error}") from error
+
+        return self.world.call(f"spark.{name}", run, self.iceberg.lost_job(name))
 
     def load(self, ref: TableRef) -> Table:
         """Load a table.

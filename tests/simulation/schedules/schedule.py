@@ -65,6 +65,7 @@ class Schedule:
         turns: How often an action or a process is chosen; half as often in half of the schedules.
         fault_percents: The probabilities of a fault per call, of which each schedule has one.
         oracle_type: The class of the oracle.
+        catalog_type: The class of the catalog.
         recovering: The commands after which everything has recovered; none that a skipped record aborts.
         chosen: The actions of this schedule.
         redriven: The report of the last redrive, with the rows and the dead letters before.
@@ -73,6 +74,7 @@ class Schedule:
     turns = TURNS
     fault_percents: Sequence[int] = (0, 3, 10)
     oracle_type: type[Oracle] = Oracle
+    catalog_type: type[MemoryIcebergCatalog] = MemoryIcebergCatalog
     recovering: Sequence[str] = ("ingest", "redrive", "replay")
     chosen: Sequence[str]
     redriven: tuple[Redriven, set[Place], set[Place]]
@@ -95,7 +97,7 @@ class Schedule:
         )
         self.kafka = kafka(self.world, NAME, partitions=choices.of((1, 2)))
         self.registry = MemoryRegistry(self.world, NAME)
-        self.iceberg = MemoryIcebergCatalog(self.world)
+        self.iceberg = self.catalog_type(self.world)
         engine = self.engine = MemoryEngine(self.world, self.kafka, self.iceberg)
         self.clients = Clients(self.kafka, self.registry, engine, SimulatedCatalog.on(self.iceberg))
         self.oracle = self.oracle_type(mode, self.kafka, engine)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from types import SimpleNamespace
 from typing import Any, TypeVar
 from weakref import WeakValueDictionary
@@ -22,10 +22,11 @@ from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import RemoveSnapshotsUpdate
 
+from lakehouse.core.errors import Stalled
 from lakehouse.core.tables import naming
 from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
-from resources.iceberg.catalog_backend import CatalogSettings
+from resources.iceberg.catalog_backend import CatalogBackend, CatalogSettings
 from resources.iceberg.catalog_types import ClockChecked, SqlBackend
 from tests.simulation.systems.memory_files import MemoryFileIO, write_metadata
 from tests.simulation.world import World
@@ -52,8 +53,36 @@ def system_at(address: str | None) -> Any:
     return _systems[address or ""]
 
 
+class FilesInMemory:
+    """What backends in memory have in common."""
+
+    def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
+        """Return the catalog at the address that is the warehouse."""
+        iceberg: IcebergCatalog = system_at(properties["warehouse"])
+        return iceberg
+
+    def file_io(self, catalog: CatalogSettings) -> dict[str, str]:
+        """Return how files are read."""
+        return FILE_IO
+
+
+class MemoryBackend(FilesInMemory, SqlBackend):
+    """Locations in memory, without requests."""
+
+    def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
+        """Return a location for a new table, which no other table ever has."""
+        return f"{iceberg.properties['warehouse']}/{ref.namespace}/{naming.new_folder(ref.name)}"
+
+    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
+        """Return the metadata file of each table by the table's full name."""
+        assert isinstance(iceberg, MemoryIcebergCatalog)
+        return iceberg.metadata_files()
+
+
 class MemoryIcebergCatalog(ClockChecked):
     """A catalog that performs every request through `World.call`, so each may fail before or after its effect."""
+
+    backend: CatalogBackend = MemoryBackend()
 
     def __init__(self, world: World):
         # pyiceberg caches manifests by path, so no two worlds share one.
@@ -102,7 +131,9 @@ class MemoryIcebergCatalog(ClockChecked):
 
     def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
         """Commit, if the requirements are met by the table as it is now."""
-        location = self._call("commit", lambda: self.commit_now(table, requirements, updates))
+        return self._response(self._call("commit", lambda: self.commit_now(table, requirements, updates)))
+
+    def _response(self, location: str) -> CommitTableResponse:
         # Metadata that is in memory needs no validation.
         return SimpleNamespace(metadata=self._metadata[location], metadata_location=location)  # type: ignore[return-value]
 
@@ -210,6 +241,10 @@ class MemoryIcebergCatalog(ClockChecked):
 
         self._call("update_namespace", update)
 
+    def lost_job(self, name: str) -> Callable[[str], Exception]:
+        """Return the error of a job of the engine whose response is lost."""
+        return partial(Stalled, "Spark Connect", "its address")
+
     def _call(self, operation: str, effect: Callable[[], T]) -> T:
         return self._world.call(f"catalog.{operation}", effect, OSError)
 
@@ -218,41 +253,20 @@ class MemoryIcebergCatalog(ClockChecked):
 MemoryIcebergCatalog.__abstractmethods__ = frozenset()
 
 
-class MemoryBackend(SqlBackend):
-    """Locations in memory, without requests."""
-
-    def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
-        """Return the catalog at the address that is the warehouse."""
-        iceberg: IcebergCatalog = system_at(properties["warehouse"])
-        return iceberg
-
-    def file_io(self, catalog: CatalogSettings) -> dict[str, str]:
-        """Return how files are read."""
-        return FILE_IO
-
-    def new_location(self, iceberg: IcebergCatalog, ref: TableRef) -> str:
-        """Return a location for a new table, which no other table ever has."""
-        return f"{iceberg.properties['warehouse']}/{ref.namespace}/{naming.new_folder(ref.name)}"
-
-    def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
-        """Return the metadata file of each table by the table's full name."""
-        assert isinstance(iceberg, MemoryIcebergCatalog)
-        return iceberg.metadata_files()
-
-
 class SimulatedCatalog(Catalog):
     """The production catalog on the one in memory."""
 
     @property
-    def backend(self) -> MemoryBackend:
+    def backend(self) -> CatalogBackend:
         """The type of catalog."""
-        return MemoryBackend()
+        backend: CatalogBackend = system_at(self.warehouse).backend
+        return backend
 
     @classmethod
-    def on(cls, iceberg: IcebergCatalog) -> SimulatedCatalog:
+    def on(cls, iceberg: IcebergCatalog, **settings: str) -> SimulatedCatalog:
         """Return the production catalog on one of pyiceberg."""
         # Dagster validates a resource for longer than a schedule takes to start, so there is one template.
-        return _template().model_copy(update={"warehouse": iceberg.properties["warehouse"]})
+        return _template().model_copy(update={"warehouse": iceberg.properties["warehouse"], **settings})
 
     def spark_settings(self) -> dict[str, str]:
         """Return no settings: the simulated engine has no sessions."""

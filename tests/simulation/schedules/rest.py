@@ -1,0 +1,94 @@
+"""Schedules with the tables in a REST catalog, whose commits may have an unknown outcome, and which may maintain the
+tables itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from pyiceberg.exceptions import RESTError
+from requests import RequestException
+
+from lakehouse.core.errors import RequestRejected
+from lakehouse.core.tables.naming import TableRef
+from lakehouse.pipeline.compaction_values import DataFiles
+from lakehouse.pipeline.engine_values import JobFailed
+from tests.simulation.choices import Choices
+from tests.simulation.engine.maintenance import MemoryMaintenance
+from tests.simulation.oracles.oracle import Violation
+from tests.simulation.schedules.interruptions import Interruptions
+from tests.simulation.schedules.schedule import NAME, NAMESPACE, Schedule
+from tests.simulation.systems.catalog import SimulatedCatalog
+from tests.simulation.systems.rest import HISTORY, MemoryRestCatalog
+from tests.simulation.world import Process
+
+OF_SERVICE = "compact elsewhere", "expire elsewhere"
+
+
+class _RestSchedule(Schedule):
+    catalog_type = MemoryRestCatalog
+    iceberg: MemoryRestCatalog
+
+    def __init__(self, choices: Choices):
+        super().__init__(choices)
+        delegation = choices.of(("none", "vended-credentials"))
+        catalog = SimulatedCatalog.on(self.iceberg, type="rest", access_delegation=delegation)
+        self.clients = replace(self.clients, catalog=catalog)
+        self.engine.is_compiled = bool(choices.below(2))
+        self.topic = self.topic.model_copy(update={"maintenance": choices.of(("lakehouse", "external"))})
+        self.iceberg.repeat_percent = choices.of((0, 3, 10))
+
+
+class RestSchedule(Interruptions, _RestSchedule):
+    """A schedule of ingestion with interruptions, half of them with a service that compacts and expires the tables.
+
+    In half of those whose rows are appended, the engine writes files of rows, which pyiceberg commits.
+    """
+
+    @property
+    def actions(self) -> tuple[str, ...]:
+        """The actions of ingestion, and those of a service that maintains the tables."""
+        of_service = OF_SERVICE * 3 if self.topic.maintenance == "external" else ()
+        return (*super().actions, *of_service)
+
+    def events(self) -> dict[str, Callable[[], object]]:
+        """Return the events of ingestion, and of the service."""
+        return super().events() | dict(zip(OF_SERVICE, (self.compact, self.expire), strict=True))
+
+    def replacing(self, process: Process) -> Sequence[str]:
+        """Return the actions that replace what programs read, and those of the service."""
+        return *super().replacing(process), *OF_SERVICE
+
+    def compact(self) -> None:
+        """Rewrite the data files of a table into one."""
+        self.maintain("compacted", lambda work, ref: work.compact(ref, DataFiles(1, 1)))
+
+    def expire(self) -> None:
+        """Expire all snapshots of a table that no branch or tag names."""
+        now = datetime.fromtimestamp(self.world.now(), UTC)
+        self.maintain("expired", lambda work, ref: work.expire(ref, now, 1))
+
+    def maintain(self, done: str, step: Callable[[MemoryMaintenance, TableRef], object]) -> None:
+        """Maintain the table or its dead letters as the service does."""
+        ref = TableRef(NAMESPACE, self.choices.of((NAME, f"{NAME}__dead_letters")))
+        table = self.iceberg.find(ref.name)
+        if table and table.current_snapshot():
+            step(MemoryMaintenance(self.engine), ref)
+            self.world.record(f"service: {done} {ref.name}")
+
+    def judge_error(self, error: BaseException | None) -> None:
+        """Judge that a program translates each error of the catalog, which refuses no login.
+
+        Raises:
+            Violation: It ends with an error of a client, or says that its login may lack a right.
+        """
+        super().judge_error(error)
+        is_raw = isinstance(error, RESTError | RequestException | RequestRejected)
+        if is_raw or (isinstance(error, JobFailed) and HISTORY in str(error)):
+            raise Violation(f"an error of the catalog is not translated: {type(error).__name__} {error}")
+
+    def end_faults(self) -> None:
+        """End all faults; no request is repeated any more."""
+        self.iceberg.repeat_percent = 0
+        super().end_faults()
