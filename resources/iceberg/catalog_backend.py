@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
@@ -191,9 +192,15 @@ class CatalogBackend(ABC):
     def metadata_files(self, iceberg: IcebergCatalog, namespace: str) -> dict[str, str]:
         """Return the metadata file of each table in a namespace by the table's full name.
 
-        Types whose catalogs list the files do not load each table.
+        Types whose catalogs list the files do not load each table. A table that is dropped meanwhile is left out.
         """
-        return {".".join(name): iceberg.load_table(name).metadata_location for name in iceberg.list_tables(namespace)}
+        from pyiceberg.exceptions import NoSuchTableError
+
+        files = {}
+        for name in iceberg.list_tables(namespace):
+            with suppress(NoSuchTableError):
+                files[".".join(name)] = iceberg.load_table(name).metadata_location
+        return files
 
     def to_error(self, error: Exception, catalog: CatalogSettings) -> LakehouseError | None:
         """Translate an error of a client; None if it is not an error of the system."""
