@@ -21,6 +21,10 @@ SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie")
 OWN_HEADERS = ("x-iceberg-access-delegation", "content-type", "user-agent", "x-client-version", "idempotency-key")
 """Headers that the clients set themselves."""
 
+SIGNED = "remote-signing"
+"""Delegation by a catalog that signs each request to S3: s3fs requires an earlier botocore than the one that is
+locked, and without it pyiceberg ignores the signer (pyiceberg, FsspecFileIO)."""
+
 _ROLES = ("role_arn", "maintenance_role_arn", "reader_role_arn")
 _SIGNING_NAME = re.compile(r"[a-z0-9-]+", re.ASCII)
 _HEADER = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
@@ -63,7 +67,9 @@ def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
     if settings.get("sigv4"):
         yield from _signing_faults(settings)
     delegation = settings.get("access_delegation") or NONE
-    if not _is_reference(delegation) and delegation not in (NONE, VENDED):
+    if delegation == SIGNED:
+        yield "access_delegation", f"pyiceberg needs s3fs for it, which lakehouse cannot have. Write {VENDED} or {NONE}"
+    elif not _is_reference(delegation) and delegation not in (NONE, VENDED):
         hint = did_you_mean(str(delegation), (NONE, VENDED))
         yield "access_delegation", f"unknown value '{delegation}'.{hint} Known values: {NONE}, {VENDED}"
     if delegation == VENDED:

@@ -113,6 +113,11 @@ _REFUSED = (
         "authority as 'ssl.ca.location'",
     ),
     Refusal(
+        r"oauth_cb",
+        "Spark's client gets tokens from a provider, or from a file on each of its machines, and not from a function. "
+        "Write 'sasl.oauthbearer.token.endpoint.url', and the client's id and secret",
+    ),
+    Refusal(
         r"plugin\..*|ssl\.engine.*|ssl\.providers?|security\.providers|.*\.class(es)?|.*_cb|metric\.reporters|opaque",
         "it loads code into the client. Remove it",
     ),
