@@ -182,17 +182,19 @@ class Catalog(CatalogSettings):
                 return None
 
     def table_at(self, metadata_location: str, ref: TableRef) -> Table | None:
-        """Return a table as a metadata file describes it; None if the file was deleted, as maintenance does.
+        """Return a table as a metadata file describes it; None if the file was deleted, as maintenance does, or if the
+        table was dropped and the catalog issues no credentials for its files any more.
 
         Args:
             metadata_location: The file.
             ref: The name of the table in this catalog.
         """
         from pyiceberg.catalog.noop import NoopCatalog
+        from pyiceberg.exceptions import NoSuchTableError
         from pyiceberg.serializers import FromInputFile
         from pyiceberg.table import StaticTable
 
-        with self.translate_errors(), suppress(FileNotFoundError):
+        with self.translate_errors(), suppress(FileNotFoundError, NoSuchTableError):
             if not self.backend.issues_credentials(self):
                 return StaticTable.from_metadata(metadata_location, self.file_io())
             io = self.iceberg().load_table(ref.identifier).io

@@ -13,10 +13,11 @@ import pytest
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, RESTError
 from pyiceberg.schema import Schema as IcebergSchema
 from pyiceberg.table import Table
-from pyiceberg.table.update import SetPropertiesUpdate
+from pyiceberg.table.update import RemovePropertiesUpdate, SetPropertiesUpdate
 from pyiceberg.types import LongType, NestedField
 
 from lakehouse.core.errors import ClockSkew, CommitConflict
+from lakehouse.core.tables.naming import TableRef
 from resources.iceberg.catalog import Catalog
 from tests.simulation.choices import Choices
 from tests.simulation.systems.catalog import SimulatedCatalog
@@ -100,6 +101,17 @@ def test_commit_to_a_dropped_table_is_a_conflict(catalog, table):
     error = refusal(lambda: catalog.iceberg().commit_table(table, (), change))
     assert type(error) is RESTError
     assert isinstance(catalog.backend.to_error(error, catalog), CommitConflict)
+
+
+def test_removal_of_an_absent_property_is_accepted(catalog, table):
+    removal = (RemovePropertiesUpdate(removals=["absent"]),)
+    catalog.iceberg().commit_table(table, (), removal)
+
+
+def test_file_of_a_dropped_table_has_no_credentials(catalog, table):
+    vending = catalog.model_copy(update={"access_delegation": "vended-credentials"})
+    catalog.iceberg().drop_table(table.name())
+    assert vending.table_at(table.metadata_location, TableRef(*table.name())) is None
 
 
 def test_overtaken_snapshot_is_a_conflict(catalog, table):

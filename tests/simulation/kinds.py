@@ -16,7 +16,7 @@ from tests.simulation.schedules.groups import GroupSchedule
 from tests.simulation.schedules.interruptions import InterruptedSchedule, KeyedSchedule
 from tests.simulation.schedules.messages import MessageSchedule
 from tests.simulation.schedules.readers import ReaderSchedule
-from tests.simulation.schedules.rest import RestSchedule
+from tests.simulation.schedules.rest import RestReaderSchedule, RestSchedule
 from tests.simulation.schedules.roll_overs import RollOverSchedule
 from tests.simulation.schedules.schedule import Schedule
 from tests.simulation.schedules.streams import PausedStreamSchedule, StreamSchedule
@@ -33,6 +33,7 @@ KINDS: Mapping[str, Any] = {
     "compiled": CompiledSchedule,
     "audits": AuditedSchedule,
     "rest": RestSchedule,
+    "rest-readers": RestReaderSchedule,
     "edits": EditedSchedule,
     "derived-edits": EditedDerivationSchedule,
     "roll-overs": RollOverSchedule,

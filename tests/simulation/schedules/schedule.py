@@ -99,12 +99,18 @@ class Schedule:
         self.registry = MemoryRegistry(self.world, NAME)
         self.iceberg = self.catalog_type(self.world)
         engine = self.engine = MemoryEngine(self.world, self.kafka, self.iceberg)
-        self.clients = Clients(self.kafka, self.registry, engine, SimulatedCatalog.on(self.iceberg))
+        self.clients = Clients(
+            self.kafka, self.registry, engine, SimulatedCatalog.on(self.iceberg, **self.catalog_settings())
+        )
         self.oracle = self.oracle_type(mode, self.kafka, engine)
         self.iceberg.on_commit = self.oracle.committed
         self.iceberg.on_drop = self.oracle.dropped
         self.source = SourceTopic(choices, self.world, self.kafka, self.oracle)
         self.source.schema_ids = self.registry.own_ids
+
+    def catalog_settings(self) -> dict[str, str]:
+        """Return the settings of the catalog that programs declare."""
+        return {}
 
     # Actions
 

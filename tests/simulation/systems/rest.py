@@ -22,6 +22,7 @@ from pyiceberg.exceptions import (
     ServiceUnavailableError,
 )
 from pyiceberg.table import CommitTableResponse, StagedTable, Table
+from pyiceberg.table.update import RemovePropertiesUpdate
 from requests import ConnectionError as LostConnection
 from requests import ReadTimeout
 
@@ -77,11 +78,18 @@ class MemoryRestCatalog(MemoryIcebergCatalog):
 
         return self._response(self._call("commit", commit))
 
-    def _update_and_stage_table(self, current_table: Table | None, *arguments: Any) -> StagedTable:
+    def _update_and_stage_table(
+        self, current_table: Table | None, table_identifier: Any, requirements: Any, updates: Any
+    ) -> StagedTable:
         assert current_table is not None
+        # The server ignores properties that were removed before.
+        names = current_table.properties.keys()
+        updates = tuple(x for x in updates if not isinstance(x, RemovePropertiesUpdate) or names & {*x.removals})
         with self._clock_of_server():
             try:
-                staged = MetastoreCatalog._update_and_stage_table(self, current_table, *arguments)
+                staged = MetastoreCatalog._update_and_stage_table(
+                    self, current_table, table_identifier, requirements, updates
+                )
             except ValueError as error:
                 # Servers before Iceberg 1.11 do not report an overtaken snapshot as a conflict.
                 is_overtaken = "older than last sequence number" in str(error)
