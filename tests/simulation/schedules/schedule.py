@@ -74,7 +74,7 @@ class Schedule:
     turns = TURNS
     fault_percents: Sequence[int] = (0, 3, 10)
     oracle_type: type[Oracle] = Oracle
-    catalog_type: type[MemoryIcebergCatalog] = MemoryIcebergCatalog
+    catalog_type: Callable[[World], MemoryIcebergCatalog] = MemoryIcebergCatalog
     recovering: Sequence[str] = ("ingest", "redrive", "replay")
     chosen: Sequence[str]
     redriven: tuple[Redriven, set[Place], set[Place]]
