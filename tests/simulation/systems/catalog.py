@@ -54,7 +54,7 @@ def system_at(address: str | None) -> Any:
 
 
 class FilesInMemory:
-    """What backends in memory have in common."""
+    """The connection and the files of backends in memory."""
 
     def load(self, properties: Mapping[str, Any]) -> IcebergCatalog:
         """Return the catalog at the address that is the warehouse."""

@@ -38,7 +38,7 @@ LOST: tuple[Callable[[str], Exception], ...] = (ServiceUnavailableError, ServerE
 """The errors of pyiceberg's client for a request without a response: status 503 and 500, and two of the connection."""
 
 UNKNOWN: tuple[Callable[[str], Exception], ...] = (CommitStateUnknownException, *LOST)
-"""Those for a commit: status 500, 502 and 504 do not tell whether it was applied."""
+"""Those for a commit: after status 500, 502 and 504, its outcome is unknown."""
 
 TOLERANCE_MS = 60_000
 """How far a time may be before the one that precedes it (Apache Iceberg, TableMetadata)."""
