@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from lakehouse.core.errors import RequestRejected, TransientError, Unreachable
+from lakehouse.core.errors import ClockSkew, RequestRejected, TransientError, Unreachable
 from lakehouse.pipeline.clients import engine_client
 from lakehouse.pipeline.engine_values import JobFailed
 from lakehouse.pipeline.maintenance import maintain
@@ -24,6 +24,10 @@ BRANCH, STAGE, PUBLISH = 1, 2, 3
 CONFLICT = b'{"error": {"message": "Requirement failed: stale", "type": "CommitFailedException", "code": 409}}'
 UNKNOWN = b'{"error": {"message": "unknown state", "type": "CommitStateUnknownException", "code": 500}}'
 BUSY = b'{"error": {"message": "try later", "type": "SlowDownException", "code": 503}}'
+
+SORTED = b"[BUG] Expected sorted snapshot log entries."
+EARLY = b'{"error": {"message": "%s", "type": "IllegalArgumentException", "code": 400}}' % SORTED
+"""The refusal of a snapshot on main by a server whose clock differs from that of Spark's driver."""
 
 
 @pytest.fixture
@@ -154,6 +158,16 @@ def test_maintenance_with_lost_response_keeps_live_files(stream):
     assert injected.fired == 1 and maintained.after.snapshots == 1
     stream.produce_trades(range(80, 90))
     stream.ingest()
+    oracle.judge(stream)
+
+
+def test_maintenance_that_is_refused_for_its_time_names_the_clocks(stream):
+    stream.ingest()
+    shortest = stream.topic.retention.model_copy(update={"snapshots": timedelta(0), "min_snapshots": 1})
+    topic = stream.topic.model_copy(update={"retention": shortest})
+    stream.server.inject(Fault("response", COMMIT, status=400, body=EARLY))
+    with pytest.raises(ClockSkew, match="Spark's driver"):
+        list(maintain(stream.namespace, topic, stream.catalog, engine_client(stream.resources.spark)))
     oracle.judge(stream)
 
 
