@@ -68,7 +68,8 @@ def catalog_faults(settings: Mapping[str, object]) -> Iterator[tuple[str, str]]:
         yield from _signing_faults(settings)
     delegation = settings.get("access_delegation") or NONE
     if delegation == SIGNED:
-        yield "access_delegation", f"pyiceberg needs s3fs for it, which lakehouse cannot have. Write {VENDED} or {NONE}"
+        reason = "pyiceberg needs s3fs for it, which requires an earlier botocore than lakehouse"
+        yield "access_delegation", f"{reason}. Write {VENDED} or {NONE}"
     elif not _is_reference(delegation) and delegation not in (NONE, VENDED):
         hint = did_you_mean(str(delegation), (NONE, VENDED))
         yield "access_delegation", f"unknown value '{delegation}'.{hint} Known values: {NONE}, {VENDED}"
