@@ -123,9 +123,7 @@ def test_merge_reads_log_once(resources, mode, dead):
 
     def produce(numbers, **columns):
         trades = [trade(n, userid=f"u{n % 7}", price=n, side="BUY", **columns) for n in numbers]
-        stream.produce(
-            [{"value": framed(schema_id, TRADES, one), "headers": [("h", None)]} for one in trades]
-        )
+        stream.produce([{"value": framed(schema_id, TRADES, one), "headers": [("h", None)]} for one in trades])
 
     produce(range(10))
     for of in (other, stream):
