@@ -70,8 +70,13 @@ def replace(
     commits.merge(
         rows.sparkSession, keys.mergeInto(commits.path(target), matches).whenMatched().delete(), target.deleting()
     )
-    commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target.completing())
+    add_living(rows, target.completing())
     return late
+
+
+def add_living(rows: DataFrame, target: Target) -> None:
+    """Append the rows that are no tombstones."""
+    commits.append(rows.filter(~record("tombstone")).drop(PREFIX + "tombstone"), target)
 
 
 def _newer(rows: DataFrame, target: Target, key: tuple[str, ...], origin: tuple[str, str]) -> DataFrame | None:

@@ -6,6 +6,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from lakehouse.core.offsets.batch import Batch
 from lakehouse.pipeline.spilled_records import SPILLED_BYTES
 from spark.decoding.decoded import PREFIX
 from spark.native.task import SPILLED
@@ -13,6 +14,15 @@ from spark.tables import dead_letters
 
 RECORD = PREFIX + "record"
 """The column with the record, as dead letters have it; null beside a row."""
+
+MIN_OFFSETS = 20_000
+"""Minimum number of offsets of a range that is written by a private table, which costs a small one too much time: see
+spark.tables.row_files. A smaller one is cached."""
+
+
+def is_small(batch: Batch | None) -> bool:
+    """Return whether a range has fewer offsets; false if there is none."""
+    return batch is not None and batch.offsets < MIN_OFFSETS
 
 
 def collected(others: DataFrame) -> pa.Table | None:

@@ -35,7 +35,7 @@ from spark.native.job import RETRY_SECONDS
 from spark.native.task import SPILLED
 from spark.tables import dead_letters
 from spark.tables.observed_counts import observed_counts
-from spark.tables.other_records import RECORD, collected
+from spark.tables.other_records import RECORD, collected, is_small
 from spark.tables.write import observe, table_rows, written
 
 if TYPE_CHECKING:
@@ -56,9 +56,6 @@ A column of the batch's table must never get one of the ids, because readers wou
 2,147,483,447 are reserved (Iceberg specification, Reserved Field IDs).
 """
 
-MIN_OFFSETS = 20_000
-"""Minimum number of offsets of a batch: to read a small one again takes less time than a private table."""
-
 
 def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: Mapping[str, str]) -> bool:
     """Return whether the rows of a batch can be written in one pass, and other records are likely.
@@ -70,7 +67,7 @@ def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: 
         settings: The settings of the session.
     """
     has_catalog = f"spark.sql.catalog.{PRIVATE_CATALOG}" in settings
-    if batch.offsets < MIN_OFFSETS or decoding.mode != "append" or not has_catalog or table.format_version != 2:
+    if is_small(batch) or decoding.mode != "append" or not has_catalog or table.format_version != 2:
         return False
     return bool(decoding.quarantine) or had_dead_letters(table)
 

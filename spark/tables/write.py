@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -20,7 +21,7 @@ from spark.decoding.conditions import is_true, some
 from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import commits, dead_letters, merge
 from spark.tables.observed_counts import digest, observed_counts
-from spark.tables.other_records import RECORD, collected
+from spark.tables.other_records import RECORD, collected, is_small
 
 
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
@@ -66,13 +67,12 @@ def rows(
         origin: The table's columns of Kafka partitions and timestamps; None if the records of a key are in one
             partition, or the table has no timestamps.
         truncated: Whether a record deletes all rows.
-        keeping: The range of the records, to return their dead letters; they have headers. Only a merge into a table
-            with rows returns them.
+        keeping: The range of the records, to return their dead letters; they have headers. Large ranges that are
+            appended are not kept.
     """
-    keeping = None if empty else keeping
     match mode:
         case "append":
-            return append(decoded, target)
+            return append(decoded, target, keeping if is_small(keeping) else None)
         case "dedup":
             return dedup(decoded, target, key, empty, keeping)
         case _:
@@ -84,13 +84,24 @@ def nothing(spark: SparkSession, target: Target) -> None:
     commits.append(spark.table(commits.path(target)).limit(0), target)
 
 
-def append(decoded: DataFrame, target: Target) -> Written:
-    """Append the good rows."""
-    observation, good = _observe(decoded)
-    kept = Observation()
-    commits.append(_rows_of(target, good.observe(kept, F.count(F.lit(1)).alias("rows")), good.schema), target)
+def append(decoded: DataFrame, target: Target, keeping: Batch | None = None) -> Written:
+    """Append the good rows.
+
+    Args:
+        decoded: The decoded records; see spark.decoding.decode.
+        target: The branch.
+        keeping: The range of the records, to keep the dead letters; see `rows`.
+    """
+    observation, records = _with_dead(decoded, keeping)
+    counted = Observation()
+    dead = F.when(record("reason").isNotNull(), dead_letters.source_record(keeping.topic)) if keeping else None
+    frame = _rows_of(target, records, decoded.schema, *([] if dead is None else [dead.alias(RECORD)]))
+    with merge.cached(frame) if keeping else nullcontext(frame) as cache:
+        rows = _rows_in(cache, keeping).observe(counted, F.count(F.lit(1)).alias("rows"))
+        commits.append(rows, target)
+        others = _others_in(cache, keeping)
     counts = observed_counts(observation)
-    return written(counts, rows=observed_counts(kept)["rows"])
+    return replace(written(counts, rows=observed_counts(counted)["rows"]), others=others)
 
 
 def dedup(
@@ -105,14 +116,13 @@ def dedup(
         empty: Whether the table has no rows to compare with.
         keeping: The range of the records, to keep the dead letters; see `rows`.
     """
-    observation, records = _to_merge(decoded, keeping)
+    observation, records = _with_dead(decoded, keeping)
     first, of_keys = _one_a_key(records, key, F.min_by, keeping)
-    if empty:
-        added, others = merge.add(_rows_of(target, first, decoded.schema), target), None
-    else:
-        with merge.cached(_rows_of(target, first, decoded.schema, *_kept(keeping))) as cache:
-            added = merge.add_missing(_rows_in(cache, keeping), target, key)
-            others = _others_in(cache, keeping)
+    rows = _rows_of(target, first, decoded.schema, *_kept(keeping))
+    with merge.cached(rows) if keeping or not empty else nullcontext(rows) as cache:
+        rows = _rows_in(cache, keeping)
+        added = merge.add(rows, target) if empty else merge.add_missing(rows, target, key)
+        others = _others_in(cache, keeping)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
     in_table = keys["kept"] - added
     return replace(written(counts, rows=added, deduplicated=keys["others"] + in_table), others=others)
@@ -140,17 +150,18 @@ def upsert(
         truncated: Whether a record deletes all rows.
         keeping: The range of the records, to keep the dead letters; see `rows`.
     """
-    observation, records = _to_merge(decoded, keeping)
+    observation, records = _with_dead(decoded, keeping)
     changes = records.filter(record("reason").isNotNull() | (~record("truncated") & ~record("truncate")))
     latest, of_keys = _one_a_key(changes, key, F.max_by, keeping)
-    late, others = merge.LateRecords(), None
-    if empty:
-        commits.append(_rows_of(target, latest.filter(~record("tombstone")), decoded.schema), target)
-    else:
-        columns = record("tombstone"), *_kept(keeping)
-        with merge.cached(_rows_of(target, latest, decoded.schema, *columns)) as cache:
-            late = merge.replace(_rows_in(cache, keeping), target, key, origin, truncated=truncated)
-            others = _others_in(cache, keeping)
+    late = merge.LateRecords()
+    rows = _rows_of(target, latest, decoded.schema, record("tombstone"), *_kept(keeping))
+    with merge.cached(rows) if keeping or not empty else nullcontext(rows) as cache:
+        rows = _rows_in(cache, keeping)
+        if empty:
+            merge.add_living(rows, target)
+        else:
+            late = merge.replace(rows, target, key, origin, truncated=truncated)
+        others = _others_in(cache, keeping)
     counts, keys = observed_counts(observation), observed_counts(of_keys)
     result = written(
         counts,
@@ -161,7 +172,7 @@ def upsert(
     return replace(result, others=others)
 
 
-def _to_merge(decoded: DataFrame, keeping: Batch | None) -> tuple[Observation, DataFrame]:
+def _with_dead(decoded: DataFrame, keeping: Batch | None) -> tuple[Observation, DataFrame]:
     """Return the good records, and the dead letters if they are kept, with counts of all records."""
     if keeping is None:
         return _observe(decoded)

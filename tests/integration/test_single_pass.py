@@ -30,7 +30,7 @@ COMPARED = ("record_count", "value_counts", "null_value_counts", "nan_value_coun
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch):
-    monkeypatch.setattr("spark.tables.row_files.MIN_OFFSETS", 1)
+    monkeypatch.setattr("spark.tables.other_records.MIN_OFFSETS", 1)
 
 
 class Namespace(Stream):
@@ -92,7 +92,7 @@ def test_log_is_read_once(resources, layout):
     stream.produce(good + bad)
     other = Namespace(stream, "again")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark.tables.row_files.MIN_OFFSETS", 1_000_000)
+        patch.setattr("spark.tables.other_records.MIN_OFFSETS", 1_000_000)
         [expected] = ingested(other)
     kept = kept_files(stream)
     stream.before_first("create_branch", lambda: delete_all_records(stream))
@@ -115,19 +115,13 @@ def test_log_is_read_once(resources, layout):
     assert {file["sort_order_id"] for file in one.values()} == {file["sort_order_id"] for file in two.values()}
 
 
-@pytest.mark.parametrize(("mode", "dead"), [("upsert", 8), ("dedup", 10)])
-def test_merge_reads_log_once(resources, mode, dead):
-    stream = Stream(resources, settings={"mode": mode, "key": ["userid"], "checks": CHECKS})
+@pytest.mark.parametrize(("mode", "dead"), [("append", 10), ("upsert", 8), ("dedup", 10)])
+def test_write_keeps_dead_letters_of_small_batch_or_merge(resources, monkeypatch, mode, dead):
+    monkeypatch.setattr("spark.tables.other_records.MIN_OFFSETS", 1_000)
+    key = {"key": ["userid"]} if mode != "append" else {}
+    stream = Stream(resources, settings={"mode": mode, "checks": CHECKS, **key})
     schema_id = stream.schema()
-    other = Namespace(stream, "again")
-
-    def produce(numbers, **columns):
-        trades = [trade(n, userid=f"u{n % 7}", price=n, side="BUY", **columns) for n in numbers]
-        stream.produce([{"value": framed(schema_id, TRADES, one), "headers": [("h", None)]} for one in trades])
-
-    produce(range(10))
-    for of in (other, stream):
-        ingested(of)
+    other, written = Namespace(stream, "again"), []
     bad = [
         {"value": framed(schema_id, TRADES, trade(0, userid="u1", price=901))},
         {"value": framed(schema_id, TRADES, trade(1, userid="u2", price=2, side="SELL"))},
@@ -135,10 +129,6 @@ def test_merge_reads_log_once(resources, mode, dead):
         {"value": b"no frame"},
         {"value": b"\0\0\0\xff\xff rest"},
     ]
-    stream.produce(bad)
-    produce(range(10, 30))
-    stream.produce(bad)
-    written = []
 
     def read_again(write, *arguments, keeping=None, **settings):
         return write(*arguments, **settings)
@@ -149,20 +139,24 @@ def test_merge_reads_log_once(resources, mode, dead):
         return written[-1]
 
     other.interceptors["write"], stream.interceptors["write"] = read_again, write_and_delete
-    [expected], [published] = ingested(other), ingested(stream)
+    for first in (0, 20):
+        trades = [trade(n, userid=f"u{n % 7}", price=n, side="BUY") for n in range(first, first + 20)]
+        good = [{"value": framed(schema_id, TRADES, one), "headers": [("h", None)]} for one in trades]
+        stream.produce([*bad, *good, *bad])
+        [expected], [published] = ingested(other), ingested(stream)
+        # A record without a value deletes a row of an upsert.
+        assert (published.counts.consumed, published.counts.dead_letters) == (30, dead)
+        assert published.counts == expected.counts
+        results = [{f.check: f.result for f in of.findings if f.result} for of in (published, expected)]
+        assert {name: (r.failing, r.sample) for name, r in results[0].items()} == {
+            name: (r.failing, r.sample) for name, r in results[1].items()
+        }
 
-    assert [one.others.table.num_rows for one in written] == [dead]
-    # A record without a value deletes a row of an upsert.
-    assert (published.counts.consumed, published.counts.dead_letters) == (30, dead)
-    assert published.counts == expected.counts
+    assert [result.others.table.num_rows for result in written] == [dead] * 2
     assert stream.rows() == other.rows()
-    assert [(row["userid"], row["price"]) for row in stream.rows()].count(("u1", 901)) == 0
+    assert len(stream.rows()) == (40 if mode == "append" else 7)
     assert without_times(stream.dead_letters()) == without_times(other.dead_letters())
-    assert len(stream.dead_letters()) == dead
-    results = [{f.check: f.result for f in of.findings if f.result} for of in (published, expected)]
-    assert {name: (r.failing, r.sample) for name, r in results[0].items()} == {
-        name: (r.failing, r.sample) for name, r in results[1].items()
-    }
+    assert len(stream.dead_letters()) == 2 * dead
 
 
 def test_statistics_of_files_equal_those_of_other_writes(resources):
@@ -171,7 +165,7 @@ def test_statistics_of_files_equal_those_of_other_writes(resources):
     stream.produce([{"value": framed(schema_id, TRADES, trade(n, side="BUY"))} for n in range(50)])
     other = Namespace(stream, "again")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark.tables.row_files.MIN_OFFSETS", 1_000_000)
+        patch.setattr("spark.tables.other_records.MIN_OFFSETS", 1_000_000)
         ingested(other)
 
     ingested(stream)
@@ -199,7 +193,7 @@ def test_later_columns_do_not_read_the_private_ones(resources):
 
 
 def test_batches_with_many_other_bytes_are_read_again(resources, monkeypatch):
-    monkeypatch.setattr("spark.tables.row_files.SPILLED_BYTES", 1_000)
+    monkeypatch.setattr("spark.tables.other_records.SPILLED_BYTES", 1_000)
     stream = Stream(resources, settings={"checks": {"cheap": CHECKS["cheap"]}})
     kept = kept_files(stream)
     for first in (0, 50):

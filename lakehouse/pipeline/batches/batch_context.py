@@ -27,6 +27,7 @@ from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 from lakehouse.pipeline.spilled_records import SpilledRecords
+from resources.iceberg.snapshots import had_dead_letters
 
 _LOG = logging.getLogger(__name__)
 
@@ -46,8 +47,8 @@ class BatchContext:
         is_poison: Whether the batch is a single record that must not be decoded.
         on_phase: Called when a phase begins.
         left_out: Records that are not read again.
-        others: The records that files of rows lack, or the dead letters that a merge kept; None if neither was written,
-            and each record is decided.
+        others: The records that files of rows lack, or the dead letters that the write of the rows kept; None if there
+            are neither, and each record is decided.
     """
 
     topic: Topic
@@ -113,6 +114,14 @@ class BatchContext:
         if self.base is None:
             return decoding
         return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch, again))
+
+    def keeps_dead_letters(self, table: Table) -> bool:
+        """Return whether the write of all records of the batch should keep the dead letters: whether some are likely.
+
+        Change events are decided with regard to each other, so their dead letters alone may be decided otherwise.
+        """
+        is_decided_by_itself = self.others is None and self.topic.mode != "debezium" and not self.is_poison
+        return is_decided_by_itself and (bool(self.topic.quarantine) or had_dead_letters(table))
 
     def with_others(self, others: SpilledRecords | None) -> BatchContext:
         """Return the context of a batch whose rows were written, with its dead letters if the write kept them."""

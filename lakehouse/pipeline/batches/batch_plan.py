@@ -25,7 +25,7 @@ from lakehouse.pipeline.engine_values import Mode, Target, Written
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
-from resources.iceberg.snapshots import had_dead_letters, live_rows_at
+from resources.iceberg.snapshots import live_rows_at
 
 ROWS: Mapping[Mode, str] = {
     "append": "append a row for each record",
@@ -137,11 +137,9 @@ class StageRows:
 
     def _write(self, context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
         def decided_rows(target: Target) -> Written:
-            topic, is_empty = context.topic, context.base is None
-            is_likely = bool(topic.quarantine) or had_dead_letters(table)
-            # Merges keep the rows of a batch in a cache, with which they can keep its dead letters.
-            keeps = topic.mode in ("dedup", "upsert") and not (is_empty or context.is_poison) and is_likely
+            topic, keeps = context.topic, context.keeps_dead_letters(table)
             decided, keeping = context.decided(headers=keeps), context.batch if keeps else None
+            is_empty = context.base is None
             return context.engine.write(decided, target, topic.mode, topic.key, empty=is_empty, keeping=keeping)
 
         def rows(target: Target) -> Written:

@@ -174,12 +174,12 @@ class MemoryEngine(MemoryTables):
         decisions = planned(decided, target)
         match mode:
             case "append":
-                return self._append(decisions, target)
+                written = self._append(decisions, target)
             case "dedup":
                 written = self._add_first(decisions, target, empty)
             case _:
                 written = self._replace(decisions, target, key, empty)
-        if keeping is None or empty:
+        if keeping is None:
             return written
         dead = MemoryRecords(decision.record for decision in decisions if decision.reason)
         return replace(written, others=SpilledRecords(keeping, dead))
