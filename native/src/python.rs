@@ -1,6 +1,7 @@
 //! The Python module `lakehouse_native`.
 
 use std::io::{self, BufWriter, Write};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, Result, anyhow};
 use pyo3::exceptions::PyRuntimeError;
@@ -8,10 +9,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::connection::Login;
+use crate::files::Written;
+use crate::partitions::Partition;
 use crate::range::{self, Request, Spilled};
 
 /// Bytes of a file that are given to Python at once.
 const WRITE_BYTES: usize = 4 << 20;
+/// The same of one of several files.
+const PARTITION_WRITE_BYTES: usize = 256 << 10;
 
 /// A Python file.
 struct File(Py<PyAny>);
@@ -33,12 +38,14 @@ impl Write for File {
 /// Args:
 ///     request: JSON text; see `spark/native/task.py`.
 ///     login: JSON text with secrets; see `resources/kafka/connection.py`.
-///     open: Called without arguments once there are rows; returns a file that is open for writing.
+///     open: Called for each partition of the table once there are rows of it, with the list of its values in Iceberg's
+///         single-value serialization, or None for null; returns a file that is open for writing.
 ///
 /// Returns:
-///     The number of rows, the footer of the file and its size in bytes (both None without rows), the bounds of columns
-///     of floating-point numbers (`path`, `lower` and `upper`, which are None without numbers, and the number of `nans`),
-///     and the records that do not become rows, each as a dictionary in the columns of Spark's Kafka source.
+///     `files` in the order in which they were opened, each as a dictionary: the `partition` as it was given to `open`,
+///     the number of `rows`, the `footer`, the size in `bytes`, and the `bounds` of columns of floating-point numbers
+///     (`path`, `lower` and `upper`, which are None without numbers, and the number of `nans`). `spilled` has the records
+///     that do not become rows, each as a dictionary in the columns of Spark's Kafka source.
 ///
 /// Raises:
 ///     RuntimeError: The ranges cannot be read or written. The text has no value of a record.
@@ -49,34 +56,23 @@ fn decide<'py>(py: Python<'py>, request: &str, login: &str, open: Py<PyAny>) -> 
             let request: Request = serde_json::from_str(request).context("the request is not valid")?;
             // The cause may quote a secret.
             let login: Login = serde_json::from_str(login).map_err(|_| anyhow!("the login is not valid"))?;
-            let open = || {
-                let file = Python::attach(|py| open.call0(py)).map_err(io::Error::other)?;
-                Ok(BufWriter::with_capacity(WRITE_BYTES, File(file)))
+            let capacity = if request.is_partitioned() { PARTITION_WRITE_BYTES } else { WRITE_BYTES };
+            let open = |partition: &Partition| {
+                let file = Python::attach(|py| open.call1(py, (values(py, partition)?,))).map_err(io::Error::other)?;
+                Ok(BufWriter::with_capacity(capacity, File(file)))
             };
             range::decide(&request, login, open)
         })
         .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
     let outcome = PyDict::new(py);
-    outcome.set_item("rows", decided.rows)?;
-    let (footer, size) = decided.file.unzip();
-    outcome.set_item("footer", footer.map(|bytes| PyBytes::new(py, &bytes)))?;
-    outcome.set_item("size", size)?;
-    let bounds = decided.bounds.iter().map(|of_column| {
-        let columns = PyDict::new(py);
-        let (lower, upper) = of_column.limits.unzip();
-        columns.set_item("path", &of_column.path)?;
-        columns.set_item("lower", lower)?;
-        columns.set_item("upper", upper)?;
-        columns.set_item("nans", of_column.nans)?;
-        Ok(columns)
-    });
-    outcome.set_item("bounds", PyList::new(py, bounds.collect::<PyResult<Vec<_>>>()?)?)?;
+    let files = decided.files.iter().map(|file| file_as_dictionary(py, file)).collect::<PyResult<Vec<_>>>()?;
+    outcome.set_item("files", PyList::new(py, files)?)?;
     let spilled = decided.spilled.iter().map(|record| as_dictionary(py, record)).collect::<PyResult<Vec<_>>>()?;
     outcome.set_item("spilled", PyList::new(py, spilled)?)?;
     Ok(outcome)
 }
 
-/// Decode values, and return the rows as a Parquet file (empty without rows), and the places of the other values.
+/// Decode values, and return the rows as Parquet files with their partitions, and the places of the other values.
 ///
 /// Args:
 ///     layout: JSON text; see `spark/native/plan.py`.
@@ -85,17 +81,63 @@ fn decide<'py>(py: Python<'py>, request: &str, login: &str, open: Py<PyAny>) -> 
 /// Raises:
 ///     RuntimeError: The layout is not valid, or the rows cannot be written.
 #[pyfunction]
+#[expect(clippy::type_complexity)]
 fn decide_values<'py>(
     py: Python<'py>,
     layout: &str,
     values: Vec<Option<Vec<u8>>>,
-) -> PyResult<(Bound<'py, PyBytes>, Vec<i64>)> {
-    let mut file = Vec::new();
+) -> PyResult<(Vec<(Bound<'py, PyList>, Bound<'py, PyBytes>)>, Vec<i64>)> {
+    let mut written = Vec::new();
+    let open = |_: &Partition| {
+        written.push(Memory::default());
+        Ok(written[written.len() - 1].clone())
+    };
     let decided = serde_json::from_str(layout)
         .context("the layout is not valid")
-        .and_then(|layout| range::decide_values(&layout, &values, &mut file))
+        .and_then(|layout| range::decide_values(&layout, &values, open))
         .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
-    Ok((PyBytes::new(py, &file), decided.spilled.iter().map(|record| record.offset).collect()))
+    let files = decided.files.iter().zip(&written).map(|(file, memory)| {
+        let bytes = memory.0.lock().expect("no writer panics");
+        Ok((self::values(py, &file.partition)?, PyBytes::new(py, &bytes)))
+    });
+    Ok((files.collect::<PyResult<_>>()?, decided.spilled.iter().map(|record| record.offset).collect()))
+}
+
+/// A file in memory.
+#[derive(Clone, Default)]
+struct Memory(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Memory {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no writer panics").write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn values<'py>(py: Python<'py>, partition: &Partition) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, partition.iter().map(|value| value.as_ref().map(|bytes| PyBytes::new(py, bytes))))
+}
+
+fn file_as_dictionary<'py>(py: Python<'py>, file: &Written) -> PyResult<Bound<'py, PyDict>> {
+    let columns = PyDict::new(py);
+    columns.set_item("partition", values(py, &file.partition)?)?;
+    columns.set_item("rows", file.rows)?;
+    columns.set_item("footer", PyBytes::new(py, &file.footer))?;
+    columns.set_item("bytes", file.size)?;
+    let bounds = file.bounds.iter().map(|of_column| {
+        let columns = PyDict::new(py);
+        let (lower, upper) = of_column.limits.unzip();
+        columns.set_item("path", &of_column.path)?;
+        columns.set_item("lower", lower)?;
+        columns.set_item("upper", upper)?;
+        columns.set_item("nans", of_column.nans)?;
+        Ok(columns)
+    });
+    columns.set_item("bounds", PyList::new(py, bounds.collect::<PyResult<Vec<_>>>()?)?)?;
+    Ok(columns)
 }
 
 fn as_dictionary<'py>(py: Python<'py>, record: &Spilled) -> PyResult<Bound<'py, PyDict>> {

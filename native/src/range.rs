@@ -1,4 +1,4 @@
-//! Ranges of a topic, decided and written in one pass: rows to a Parquet file, all other records to the caller.
+//! Ranges of a topic, decided and written in one pass: rows to Parquet files, all other records to the caller.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -8,19 +8,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow, ensure};
 use arrow_array::RecordBatch;
 use arrow_schema::{Schema, SchemaRef};
-use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_writer::ArrowWriterOptions;
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataWriter};
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
-use parquet::file::statistics::Statistics;
-use parquet::schema::types::{ColumnDescPtr, ColumnPath};
+use parquet::schema::types::ColumnPath;
 use serde::Deserialize;
 
 use crate::avro::{Datum, Node, append_record, check};
 use crate::batches::{Aborted, Headers, Record, Walk};
 use crate::columns::{Column, ColumnSchema};
 use crate::connection::{Login, Security};
+use crate::files::{Files, Written};
+use crate::partitions::{Partition, PartitionField};
 use crate::wire::Topic;
 
 /// Bytes of a message in the Confluent wire format before its body: a zero byte and the schema id.
@@ -59,6 +57,13 @@ pub struct Request {
     most_seconds: u64,
 }
 
+impl Request {
+    /// Return whether the rows may be in several files.
+    pub fn is_partitioned(&self) -> bool {
+        !self.layout.partition.is_empty()
+    }
+}
+
 /// How values become rows, as `spark/native/plan.py` describes it.
 #[derive(Deserialize)]
 pub struct Layout {
@@ -68,6 +73,9 @@ pub struct Layout {
     columns: Vec<ColumnSchema>,
     /// The places of the columns with metadata of a record.
     metadata: Vec<(usize, Metadata)>,
+    /// The fields of the table's partition spec.
+    #[serde(default)]
+    partition: Vec<PartitionField>,
 }
 
 /// Metadata of a record (`lakehouse/core/tables/metadata_columns.py`).
@@ -111,41 +119,32 @@ pub struct Spilled {
 
 /// The outcome of a request.
 pub struct Decided {
-    /// Number of rows in the file.
+    /// Number of rows in all files.
     pub rows: usize,
     /// The records that do not become rows, in order of the ranges.
     pub spilled: Vec<Spilled>,
-    /// The footer of the file, and its size in bytes; none if there are no rows.
-    pub file: Option<(Vec<u8>, u64)>,
-    /// The bounds of columns of floating-point numbers.
-    pub bounds: Vec<Bounds>,
-}
-
-/// The bounds of a column of floating-point numbers, which the footer has in the IEEE 754 total order, as Iceberg does.
-///
-/// Other libraries do not read bounds in that order from a footer yet (Parquet format, ColumnOrder).
-pub struct Bounds {
-    /// The path of the column, with dots between.
-    pub path: String,
-    /// The smallest and the largest number; none if there is none but NaN.
-    pub limits: Option<(f64, f64)>,
-    /// The number of NaN.
-    pub nans: u64,
+    /// The files, in the order in which they were opened.
+    pub files: Vec<Written>,
 }
 
 /// Read the ranges, write the rows, and return the other records.
 ///
-/// `open` is called once there are rows.
+/// `open` is called for each partition of the table once there are rows of it.
 ///
 /// # Errors
 ///
 /// A broker cannot be reached, the log does not have exactly what its batches announce, too many records do not become
-/// rows, the file cannot be written, or all of it takes too long. What was written until then is of no use.
-pub fn decide<W: Write + Send>(request: &Request, login: Login, open: impl FnOnce() -> Result<W>) -> Result<Decided> {
+/// rows, rows are of too many partitions, a file cannot be written, or all of it takes too long. What was written until
+/// then is of no use.
+pub fn decide<W: Write + Send>(
+    request: &Request,
+    login: Login,
+    open: impl FnMut(&Partition) -> Result<W>,
+) -> Result<Decided> {
     let began = Instant::now();
     let security = Security::of(login)?;
     let mut topic = Topic::open(request.bootstrap.clone(), security, &request.topic, &request.topic_id)?;
-    let mut rows = Rows::new(&request.layout, &request.topic, request.most_spilled_bytes, open);
+    let mut rows = Rows::new(&request.layout, &request.topic, request.most_spilled_bytes, open)?;
     for &(partition, start, end) in &request.ranges {
         rows.partition = partition;
         let mut walk = Walk::from(start);
@@ -164,8 +163,12 @@ pub fn decide<W: Write + Send>(request: &Request, login: Login, open: impl FnOnc
 /// # Errors
 ///
 /// The rows cannot be written.
-pub fn decide_values(layout: &Layout, values: &[Option<Vec<u8>>], file: &mut (impl Write + Send)) -> Result<Decided> {
-    let mut rows = Rows::new(layout, "", usize::MAX, || Ok(file));
+pub fn decide_values<W: Write + Send>(
+    layout: &Layout,
+    values: &[Option<Vec<u8>>],
+    open: impl FnMut(&Partition) -> Result<W>,
+) -> Result<Decided> {
+    let mut rows = Rows::new(layout, "", usize::MAX, open)?;
     for (offset, value) in values.iter().enumerate() {
         let (offset, value, headers) = (offset as i64, value.as_deref(), Headers::none());
         rows.add(&Record { offset, timestamp: 0, is_log_append_time: false, key: None, value, headers })?;
@@ -173,7 +176,7 @@ pub fn decide_values(layout: &Layout, values: &[Option<Vec<u8>>], file: &mut (im
     rows.finish()
 }
 
-struct Rows<'a, W: Write + Send, O: FnOnce() -> Result<W>> {
+struct Rows<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> {
     layout: &'a Layout,
     topic: &'a str,
     most_spilled_bytes: usize,
@@ -184,27 +187,29 @@ struct Rows<'a, W: Write + Send, O: FnOnce() -> Result<W>> {
     rows: usize,
     spilled: Vec<Spilled>,
     spilled_bytes: usize,
-    open: Option<O>,
-    writer: Option<ArrowWriter<W>>,
+    files: Files<'a, W, O>,
 }
 
-impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
-    fn new(layout: &'a Layout, topic: &'a str, most_spilled_bytes: usize, open: O) -> Self {
+impl<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
+    fn new(layout: &'a Layout, topic: &'a str, most_spilled_bytes: usize, open: O) -> Result<Self> {
         let fields: Vec<_> = layout.columns.iter().map(ColumnSchema::field).collect();
-        Self {
+        ensure!(layout.partition.iter().all(|field| field.column < fields.len()), "a partition field has no column");
+        let columns = fields.iter().map(|field| Column::empty(field.data_type())).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let files = Files::new(&layout.partition, schema.clone(), properties(layout, &schema)?, open);
+        Ok(Self {
             layout,
             topic,
             most_spilled_bytes,
-            columns: fields.iter().map(|field| Column::empty(field.data_type())).collect(),
-            schema: Arc::new(Schema::new(fields)),
+            schema,
+            columns,
             partition: 0,
             pending_rows: 0,
             rows: 0,
             spilled: Vec::new(),
             spilled_bytes: 0,
-            open: Some(open),
-            writer: None,
-        }
+            files,
+        })
     }
 
     fn add(&mut self, record: &Record) -> Result<()> {
@@ -265,76 +270,35 @@ impl<'a, W: Write + Send, O: FnOnce() -> Result<W>> Rows<'a, W, O> {
         let arrays = self.columns.iter_mut().map(Column::finish).collect::<Result<_>>()?;
         let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
         ensure!(batch.num_rows() == self.pending_rows, "a column has another number of values than the others");
-        if self.writer.is_none() {
-            let open = self.open.take().ok_or_else(|| anyhow!("the file was opened before"))?;
-            let options = ArrowWriterOptions::new().with_properties(self.properties()?).with_skip_arrow_metadata(true);
-            self.writer = Some(ArrowWriter::try_new_with_options(open()?, self.schema.clone(), options)?);
-        }
-        self.writer.as_mut().expect("it was opened").write(&batch)?;
+        self.files.write(&batch)?;
         self.rows += self.pending_rows;
         self.pending_rows = 0;
         Ok(())
-    }
-
-    fn properties(&self) -> Result<WriterProperties> {
-        let mut properties = WriterProperties::builder()
-            .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
-            .set_statistics_enabled(EnabledStatistics::Page)
-            .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
-            .set_dictionary_page_size_limit(DICTIONARY_BYTES)
-            .set_data_page_row_count_limit(PAGE_ROWS);
-        for &(place, metadata) in &self.layout.metadata {
-            // Nearly every value differs: a dictionary would be built, be too large, and be dropped.
-            if matches!(metadata, Metadata::Offset | Metadata::Timestamp) {
-                let path = ColumnPath::from(self.schema.field(place).name().as_str());
-                properties = properties.set_column_dictionary_enabled(path, false);
-            }
-        }
-        Ok(properties.build())
     }
 
     fn finish(mut self) -> Result<Decided> {
         if self.pending_rows > 0 {
             self.write()?;
         }
-        let mut bounds = Vec::new();
-        let file = self.writer.map(|mut writer| {
-            let metadata = writer.finish()?;
-            bounds = float_bounds(&metadata);
-            Ok::<_, anyhow::Error>((footer(&metadata)?, writer.bytes_written() as u64))
-        });
-        Ok(Decided { rows: self.rows, spilled: self.spilled, file: file.transpose()?, bounds })
+        Ok(Decided { rows: self.rows, spilled: self.spilled, files: self.files.finish()? })
     }
 }
 
-/// Return the bounds of the columns of floating-point numbers for which each row group has statistics.
-fn float_bounds(metadata: &ParquetMetaData) -> Vec<Bounds> {
-    let columns = metadata.file_metadata().schema_descr().columns();
-    let of_column = |(index, column): (usize, &ColumnDescPtr)| {
-        let (mut lower, mut upper, mut nans) = (None::<f64>, None::<f64>, 0);
-        for group in metadata.row_groups() {
-            let (low, high, of_group) = match group.column(index).statistics()? {
-                Statistics::Float(of) => {
-                    (of.min_opt().copied().map(f64::from), of.max_opt().copied().map(f64::from), of.nan_count_opt())
-                }
-                Statistics::Double(of) => (of.min_opt().copied(), of.max_opt().copied(), of.nan_count_opt()),
-                _ => return None,
-            };
-            nans += of_group?;
-            // Bounds are NaN if a row group has no other number.
-            let numbers = |bound: Option<f64>| bound.filter(|bound| !bound.is_nan());
-            lower = numbers(low).into_iter().chain(lower).min_by(f64::total_cmp);
-            upper = numbers(high).into_iter().chain(upper).max_by(f64::total_cmp);
+fn properties(layout: &Layout, schema: &Schema) -> Result<WriterProperties> {
+    let mut properties = WriterProperties::builder()
+        .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
+        .set_statistics_enabled(EnabledStatistics::Page)
+        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
+        .set_dictionary_page_size_limit(DICTIONARY_BYTES)
+        .set_data_page_row_count_limit(PAGE_ROWS);
+    for &(place, metadata) in &layout.metadata {
+        // Nearly every value differs: a dictionary would be built, be too large, and be dropped.
+        if matches!(metadata, Metadata::Offset | Metadata::Timestamp) {
+            let path = ColumnPath::from(schema.field(place).name().as_str());
+            properties = properties.set_column_dictionary_enabled(path, false);
         }
-        Some(Bounds { path: column.path().string(), limits: lower.zip(upper), nans })
-    };
-    columns.iter().enumerate().filter_map(of_column).collect()
-}
-
-fn footer(metadata: &ParquetMetaData) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    ParquetMetaDataWriter::new(&mut bytes, metadata).finish()?;
-    Ok(bytes)
+    }
+    Ok(properties.build())
 }
 
 fn append_metadata(

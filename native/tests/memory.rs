@@ -31,12 +31,19 @@ fn added<T>(request: impl FnOnce() -> T) -> (f32, T) {
 }
 
 fn layout(columns: &[&str], nodes: &[&str]) -> Layout {
+    partitioned(columns, nodes, "")
+}
+
+fn partitioned(columns: &[&str], nodes: &[&str], partition: &str) -> Layout {
     let columns: Vec<_> =
         columns.iter().enumerate().map(|(n, c)| format!(r#"{{"name":"c{n}","id":{n},{c}}}"#)).collect();
     let nodes: Vec<_> =
         nodes.iter().enumerate().map(|(n, node)| format!(r#"{{"node":{node},"column":{n}}}"#)).collect();
     let record = format!(r#"{{"kind":"record","fields":[{}],"absent":[]}}"#, nodes.join(","));
-    let text = format!(r#"{{"writers":{{"1":{record}}},"columns":[{}],"metadata":[]}}"#, columns.join(","));
+    let text = format!(
+        r#"{{"writers":{{"1":{record}}},"columns":[{}],"metadata":[],"partition":[{partition}]}}"#,
+        columns.join(",")
+    );
     serde_json::from_str(&text).expect("the layout is valid")
 }
 
@@ -45,9 +52,10 @@ fn framed(body: &[u8]) -> Option<Vec<u8>> {
 }
 
 /// Return the number of rows of values, none if they are refused, which must be within the limit.
-fn decided(layout: &Layout, values: &[Option<Vec<u8>>]) -> Option<usize> {
+fn decided(layout: &Layout, values: impl IntoIterator<Item = Option<Vec<u8>>>) -> Option<usize> {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let (megabytes, decided) = added(|| decide_values(layout, values, &mut io::sink()));
+    let values = &values.into_iter().collect::<Vec<_>>();
+    let (megabytes, decided) = added(|| decide_values(layout, values, |_| Ok(io::sink())));
     println!("{megabytes:.1} MB for {} values", values.len());
     assert!(megabytes < MOST, "{megabytes:.1} MB");
     decided.ok().map(|decided| decided.rows)
@@ -78,34 +86,41 @@ fn text(length: usize, seed: u64) -> String {
 
 #[test]
 fn a_million_records_are_within_the_limit() {
+    require_limit_for_a_million("");
+    require_limit_for_a_million(r#"{"column":1,"transform":"bucket","width":16}"#);
+}
+
+fn require_limit_for_a_million(partition: &str) {
     let string = r#"{"kind":"string"}"#;
     let long = r#"{"kind":"long"}"#;
-    let layout = layout(
+    let layout = partitioned(
         &[r#""type":"long""#, r#""type":"string""#, r#""type":"string""#, r#""type":"string""#, r#""type":"long""#],
         &[long, string, string, string, long],
+        partition,
     );
     let value = |n: i64| {
         let account = format!("account-{n}");
         let texts = [account.as_bytes(), text(16, n as u64).as_bytes(), b"BUY"].map(sized).concat();
         framed(&[varint(n), texts, varint(n * 7919)].concat())
     };
-    let values: Vec<_> = (0..1_000_000).map(value).collect();
-    assert_eq!(decided(&layout, &values), Some(values.len()));
+    assert_eq!(decided(&layout, (0..1_000_000).map(value)), Some(1_000_000));
 }
 
 #[test]
 fn records_of_a_megabyte_are_within_the_limit() {
     let layout = layout(&[r#""type":"string""#], &[r#"{"kind":"string"}"#]);
-    let values: Vec<_> = (0..50).map(|n| framed(&sized(text(1 << 20, n).as_bytes()))).collect();
-    assert_eq!(decided(&layout, &values), Some(values.len()));
+    let value = |n| framed(&sized(text(1 << 20, n).as_bytes()));
+    assert_eq!(decided(&layout, (0..50).map(value)), Some(50));
 }
 
 #[test]
 fn records_of_the_largest_size_are_within_the_limit() {
-    let layout = layout(&[r#""type":"binary""#], &[r#"{"kind":"bytes"}"#]);
-    assert_eq!(decided(&layout, &[framed(&sized(&vec![0; 2 << 20]))]), Some(0));
-    let values: Vec<_> = (0..20).map(|n| framed(&sized(text((2 << 20) - 9, n).as_bytes()))).collect();
-    assert_eq!(decided(&layout, &values), Some(values.len()));
+    let value = |n| framed(&sized(text((2 << 20) - 9, n).as_bytes()));
+    for partition in ["", r#"{"column":0,"transform":"bucket","width":16}"#] {
+        let layout = partitioned(&[r#""type":"binary""#], &[r#"{"kind":"bytes"}"#], partition);
+        assert_eq!(decided(&layout, [framed(&sized(&vec![0; 2 << 20]))]), Some(0));
+        assert_eq!(decided(&layout, (0..48).map(value)), Some(48));
+    }
 }
 
 #[test]
@@ -116,7 +131,7 @@ fn records_of_many_small_items_are_within_the_limit() {
     let items = format!(r#"{{"kind":"record","fields":[{fields}],"absent":[0]}}"#);
     let layout = layout(&[of_items], &[&format!(r#"{{"kind":"array","items":{items}}}"#)]);
     let body = [varint(2_000_000), vec![0; 2_000_000], varint(0)].concat();
-    assert_eq!(decided(&layout, &[framed(&body), framed(&body)]), None);
+    assert_eq!(decided(&layout, [framed(&body), framed(&body)]), None);
 }
 
 #[test]
@@ -125,7 +140,7 @@ fn items_of_long_symbols_are_within_the_limit() {
     let symbols = format!(r#"{{"kind":"array","items":{{"kind":"enum","symbols":["{}"]}}}}"#, "S".repeat(1_000));
     let layout = layout(&[of_items], &[&symbols]);
     let body = [varint(1_000_000), vec![0; 1_000_000], varint(0)].concat();
-    assert_eq!(decided(&layout, &[framed(&body)]), None);
+    assert_eq!(decided(&layout, [framed(&body)]), None);
 }
 
 #[test]
@@ -134,7 +149,7 @@ fn maps_of_many_entries_are_within_the_limit() {
         "value":{"name":"value","id":10,"type":"boolean"}"#;
     let layout = layout(&[of_entries], &[r#"{"kind":"map","values":{"kind":"boolean"}}"#]);
     let body = [varint(1_000_000), vec![0; 2_000_000], varint(0)].concat();
-    assert_eq!(decided(&layout, &[framed(&body)]), Some(0));
+    assert_eq!(decided(&layout, [framed(&body)]), Some(0));
 }
 
 #[test]
@@ -142,7 +157,7 @@ fn counts_that_no_bytes_follow_are_within_the_limit() {
     let of_items = r#""type":"list","element":{"name":"element","id":9,"type":"boolean"}"#;
     let layout = layout(&[of_items], &[r#"{"kind":"array","items":{"kind":"boolean"}}"#]);
     let values = [i64::MAX, i64::MIN, 1 << 40].map(|count| framed(&[varint(count), varint(1), vec![0; 9]].concat()));
-    assert_eq!(decided(&layout, &values), Some(0));
+    assert_eq!(decided(&layout, values), Some(0));
 }
 
 #[test]

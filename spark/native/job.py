@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -28,6 +27,7 @@ from lakehouse.pipeline.spilled_records import SPILLED_BYTES, SpilledRecords
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
+from spark.native.places import Places
 from spark.native.plan import Unsupported
 
 if TYPE_CHECKING:
@@ -90,7 +90,6 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "message keys are decoded": decoding.key is not None,
         "checks quarantine rows": bool(decoding.quarantine),
         "schema ids are in headers": decoding.reads_header_ids,
-        "the table is partitioned": not table.spec().is_unpartitioned(),
         "the table is sorted": not table.sort_order().is_unsorted,
         "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
         "the table has its own provider of locations": PROVIDER in properties,
@@ -100,11 +99,12 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         raise Unsupported(reason)
     if not isinstance(codec, AvroCodec):
         raise Unsupported("the values are not in Avro")
+    layout = plan.layout(codec.writers, codec.reader, table.schema(), decoding.metadata, decoding.key_columns)
     common = {
         "bootstrap": servers.split(","),
         "topic": batch.topic,
         "topic_id": base64.urlsafe_b64decode(batch.topic_id + "==").hex(),
-        "layout": plan.layout(codec.writers, codec.reader, table.schema(), decoding.metadata, decoding.key_columns),
+        "layout": layout | {"partition": plan.partition_fields(table.spec(), table.schema())},
         "most_spilled_bytes": MAX_SPILLED_BYTES,
         "most_seconds": MAX_SECONDS,
     }
@@ -189,12 +189,12 @@ def _cause(error: Exception) -> str:
 
 
 def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: Batch, table: Table) -> RowFiles:
-    paths = [_location(table) for _ in requests]
+    places = Places(table.location_provider(), table.spec(), table.schema())
     storage = {name: str(table.io.properties[name]) for name in STORAGE if name in table.io.properties}
     # Spark shows the values of a local relation in no plan, in its UI and its event log neither. It does not redact
     # settings of sessions in its event log.
-    places = spark.createDataFrame(pa.table({"id": range(len(requests)), "login": [login] * len(requests)}))
-    outcomes = places.mapInArrow(task.write(requests, paths, storage, batch.topic), task.OUTCOME_SCHEMA).toArrow()
+    tasks = spark.createDataFrame(pa.table({"id": range(len(requests)), "login": [login] * len(requests)}))
+    outcomes = tasks.mapInArrow(task.write(requests, places, storage, batch.topic), task.OUTCOME_SCHEMA).toArrow()
     rows = outcomes.to_pylist()
     if fault := next((row["fault"] for row in rows if row["fault"]), None):
         raise JobFailed(fault)
@@ -203,15 +203,11 @@ def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: 
     if sum(len(row["spilled"]) for row in rows) > SPILLED_BYTES:
         raise JobFailed(f"records with more than {SPILLED_BYTES:,} bytes do not become rows")
     spilled = pa.concat_tables([pa.ipc.open_stream(row["spilled"]).read_all() for row in rows])
-    files = [_data_file(table, row) for row in rows if row["footer"] is not None]
-    return RowFiles(files, sum(row["rows"] for row in rows), SpilledRecords(batch, spilled))
+    files = [_data_file(table, places, file) for row in rows for file in row["files"]]
+    return RowFiles(files, sum(file.record_count for file in files), SpilledRecords(batch, spilled))
 
 
-def _location(table: Table) -> str:
-    return table.location_provider().new_data_location(f"{uuid.uuid4().hex}.parquet")
-
-
-def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
+def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFile:
     """Return the entry of a file in a manifest, with the statistics that its footer has, and bounds of numbers."""
     from pyiceberg.conversions import to_bytes
     from pyiceberg.io.pyarrow import (
@@ -224,7 +220,6 @@ def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.schema import build_position_accessors
-    from pyiceberg.typedef import Record
     from pyiceberg.types import PrimitiveType
 
     schema = table.schema()
@@ -238,15 +233,15 @@ def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
     ids = parquet_path_to_id_mapping(schema)
     try:
         statistics = data_file_statistics_from_parquet_metadata(
-            pq.read_metadata(pa.BufferReader(outcome["footer"])), plans, ids
+            pq.read_metadata(pa.BufferReader(file["footer"])), plans, ids
         )
     except (OverflowError, ValueError) as error:
         # Its bounds are values of Python, whose times end with the year 9999. The text may quote a value.
         raise JobFailed("a bound of a column exceeds Python's types") from error
-    if statistics.record_count != outcome["rows"]:
-        raise JobFailed(f"a data file has {statistics.record_count} rows, expected {outcome['rows']}")
+    if statistics.record_count != file["rows"]:
+        raise JobFailed(f"a data file has {statistics.record_count} rows, expected {file['rows']}")
     entries = statistics.to_serialized_dict()
-    for column in outcome["bounds"]:
+    for column in file["bounds"]:
         id_ = ids[column["path"]]
         type_, mode = schema.find_type(id_), plans[id_].mode.type
         if mode != MetricModeTypes.NONE:
@@ -257,10 +252,10 @@ def _data_file(table: Table, outcome: Mapping[str, Any]) -> DataFile:
             entries["upper_bounds"][id_] = to_bytes(type_, column["upper"])
     return DataFile.from_args(
         content=DataFileContent.DATA,
-        file_path=outcome["path"],
+        file_path=file["path"],
         file_format=FileFormat.PARQUET,
-        partition=Record(),
-        file_size_in_bytes=outcome["bytes"],
+        partition=places.partition(file["partition"]),
+        file_size_in_bytes=file["bytes"],
         sort_order_id=None,
         spec_id=table.metadata.default_spec_id,
         equality_ids=None,

@@ -2,7 +2,7 @@
 
 The rules of schema resolution are those of lakehouse.formats.avro.avro_resolution. The plan contains the part of them
 that the decoder implements; whatever else a schema has is `Unsupported`, and Spark's own decoder reads its topic.
-`native/src/avro.rs` and `native/src/columns.rs` have the form of a plan.
+`native/src/avro.rs`, `native/src/columns.rs` and `native/src/partitions.rs` have the form of a plan.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform, UnknownTransform, VoidTransform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -85,6 +87,9 @@ PLAIN: Mapping[str, IcebergType] = {
 }
 """Column types of types without a logical type."""
 
+MAX_WIDTH = 1 << 30
+"""Maximum number of buckets, or width of a truncation: Java's numbers of 32 bits overflow beyond it."""
+
 
 class Unsupported(Exception):
     """The decoder does not read these records. The text says why, and has no value."""
@@ -124,6 +129,41 @@ def layout(
         "columns": [_column(field) for field in schema.fields],
         "metadata": [(places[name], internal) for internal, name in metadata.items()],
     }
+
+
+def partition_fields(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]]:
+    """Return the fields of a partition spec for the decoder (native/src/partitions.rs).
+
+    Args:
+        spec: The spec by which rows are grouped.
+        schema: The columns of the table.
+
+    Raises:
+        Unsupported: The decoder has no certain values of a field.
+    """
+    places = {column.field_id: place for place, column in enumerate(schema.fields)}
+    return [_partition_field(field, places, schema) for field in spec.fields]
+
+
+def _partition_field(field: PartitionField, places: Mapping[int, int], schema: Schema) -> dict[str, Any]:
+    transform, place = field.transform, places.get(field.source_id)
+    if place is None:
+        raise Unsupported(f"the source of partition field '{field.name}' is not a column")
+    type_ = schema.fields[place].field_type
+    name, width = str(transform).partition("[")[0], 1
+    # Numbers that are equal or NaN may differ in their bits.
+    is_uncertain = isinstance(transform, UnknownTransform) or (
+        isinstance(transform, IdentityTransform) and isinstance(type_, FloatType | DoubleType)
+    )
+    match transform:
+        case BucketTransform():
+            width = transform.num_buckets
+        case TruncateTransform():
+            width = transform.width
+    applies = isinstance(transform, VoidTransform) or transform.can_transform(type_)
+    if is_uncertain or not applies or not 0 < width <= MAX_WIDTH:
+        raise Unsupported(f"the partition field '{field.name}' is {transform} of {type_}")
+    return {"column": place, "transform": name, "width": width}
 
 
 def _column(field: NestedField) -> dict[str, Any]:

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from spark.native.places import Places
 
 VERSION_SCHEMA = "version string"
 """The columns of the result of `version`, in Spark SQL."""
 
 OUTCOME_SCHEMA = (
-    "path string, rows long, bytes long, footer binary, "
-    "bounds array<struct<path:string,lower:double,upper:double,nans:bigint>>, spilled binary, fault string"
+    "files array<struct<path:string,partition:array<binary>,rows:bigint,bytes:bigint,footer:binary,"
+    "bounds:array<struct<path:string,lower:double,upper:double,nans:bigint>>>>, spilled binary, fault string"
 )
 """The columns of the result of `write`, in Spark SQL.
 
-The path of the data file with its size in bytes and its footer, null if there are no rows; the bounds of columns of
-floating-point numbers, which pyarrow does not read from the footer; the records that do not become
-rows as an Arrow stream; and the reason why a task could not read or write its ranges, else null.
+The data files with their partitions (Places.partition), sizes in bytes and footers, and with the bounds of columns of
+floating-point numbers, which pyarrow does not read from the footer; the records that do not become rows as an Arrow
+stream; and the reason why a task could not read or write its ranges, else null.
 """
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -42,6 +45,17 @@ SPILLED = pa.schema(
 """The columns of Spark's Kafka source (Structured Streaming + Kafka Integration Guide)."""
 
 BOUNDS = pa.struct([("path", pa.string()), ("lower", pa.float64()), ("upper", pa.float64()), ("nans", pa.int64())])
+FILE = pa.struct(
+    [
+        ("path", pa.string()),
+        ("partition", pa.list_(pa.binary())),
+        ("rows", pa.int64()),
+        ("bytes", pa.int64()),
+        ("footer", pa.binary()),
+        ("bounds", pa.list_(BOUNDS)),
+    ]
+)
+OUTCOME = pa.schema([("files", pa.list_(FILE)), ("spilled", pa.binary()), ("fault", pa.string())])
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -60,12 +74,12 @@ def _installed() -> str | None:
     return str(lakehouse_native.__version__)
 
 
-def write(requests: Sequence[str], paths: Sequence[str], storage: Mapping[str, str], topic: str) -> Task:
+def write(requests: Sequence[str], places: Places, storage: Mapping[str, str], topic: str) -> Task:
     """Return the function that handles requests, given by their places and the login at the brokers: `id`, `login`.
 
     Args:
         requests: JSON texts for the decoder (native/src/range.rs).
-        paths: The location of the data file of each request. Each task attempt adds its own suffix to the file name.
+        places: The locations of data files. Each task attempt writes files of other names.
         storage: pyiceberg's properties of the files, without credentials.
         topic: The Kafka topic.
     """
@@ -73,36 +87,40 @@ def write(requests: Sequence[str], paths: Sequence[str], storage: Mapping[str, s
     def handle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                yield _outcome(requests[row["id"]], row["login"], paths[row["id"]], storage, topic)
+                outcome = _outcome(requests[row["id"]], row["login"], places, storage, topic)
+                yield pa.RecordBatch.from_pylist([outcome], OUTCOME)
 
     return handle
 
 
-def _outcome(request: str, login: str, path: str, storage: Mapping[str, str], topic: str) -> pa.RecordBatch:
+def _outcome(request: str, login: str, places: Places, storage: Mapping[str, str], topic: str) -> dict[str, Any]:
     import lakehouse_native
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    path = f"{path.removesuffix('.parquet')}-{uuid.uuid4().hex[:8]}.parquet"
+    io = PyArrowFileIO(dict(storage))
+    paths: list[str] = []
+    folders: list[str] = []
     files: list[Any] = []
 
-    def create() -> Any:
-        files.append(PyArrowFileIO(dict(storage)).new_output(path).create(overwrite=True))
-        return files[0]
+    def create(values: Sequence[bytes | None]) -> Any:
+        folders.append(places.folder(values))
+        paths.append(places.location(f"{uuid.uuid4().hex}.parquet", folders[-1]))
+        files.append(io.new_output(paths[-1]).create(overwrite=True))
+        return files[-1]
 
-    outcome: dict[str, Any]
     try:
         decided = lakehouse_native.decide(request, login, create)
         for file in files:
             file.close()
-        spilled = _as_stream(decided["spilled"], topic)
-        outcome = {"path": path, "rows": decided["rows"], "bytes": decided["size"], "footer": decided["footer"]}
-        outcome |= {"bounds": decided["bounds"], "spilled": spilled, "fault": None}
+        written = [{"path": path, **file} for path, file in zip(paths, decided["files"], strict=True)]
+        return {"files": written, "spilled": _as_stream(decided["spilled"], topic)}
     except (ArithmeticError, OSError, RuntimeError, ValueError) as error:
         # A file that was begun is an orphan. Its upload is completed, because pyarrow cannot abort one.
-        outcome = {"path": path, "rows": 0, "fault": str(error) or type(error).__name__}
-    names = [field.split()[0] for field in OUTCOME_SCHEMA.split(", ")]
-    types = [pa.string(), pa.int64(), pa.int64(), pa.binary(), pa.list_(BOUNDS), pa.binary(), pa.string()]
-    return pa.RecordBatch.from_pylist([outcome], pa.schema(list(zip(names, types, strict=True))))
+        fault = str(error) or type(error).__name__
+        # A location has values of rows.
+        for folder in filter(None, folders):
+            fault = fault.replace(folder, "…")
+        return {"fault": fault}
 
 
 def _as_stream(spilled: Sequence[Mapping[str, Any]], topic: str) -> bytes:

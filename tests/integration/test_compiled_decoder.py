@@ -7,11 +7,13 @@ import json
 import logging
 import os
 from dataclasses import replace
+from decimal import Decimal
 
 import pyarrow.parquet as pq
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from pyiceberg.transforms import VoidTransform
 
 from lakehouse.cli.console import console, topics
 from lakehouse.cli.status import Report, status
@@ -138,6 +140,118 @@ def test_bounds_of_floating_point_numbers_equal_those_of_spark(resources):
     [one], [other] = (table.inspect.files().to_pylist() for *_, table in (compiled, reference))
     names = ["value_counts", "null_value_counts", "nan_value_counts", "lower_bounds", "upper_bounds"]
     assert {name: dict(one[name]) for name in names} == {name: dict(other[name]) for name in names}
+
+
+TEMPORAL = {"at": "timestamp-micros", "local_at": "local-timestamp-micros"}
+COLUMNS = {
+    "flag": "boolean",
+    "small": "int",
+    "large": "long",
+    "letters": "string",
+    "raw": "bytes",
+    "amount": {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2},
+    "day": {"type": "int", "logicalType": "date"},
+    **{name: {"type": "long", "logicalType": logical} for name, logical in TEMPORAL.items()},
+}
+HOUR, DAY = 3_600_000_000, 86_400_000_000
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+VALUES = {
+    "flag": [True, False],
+    "small": [0, -1, -3, -4, 2**31 - 1, -(2**31) + 2],
+    "large": [0, -1, 3, -6, 2**63 - 1, -(2**63) + 2],
+    "letters": ["", "ä😀€b", "a/b=c %2F?#+&", "null", "..", "x" * 40],
+    "raw": [b"", b"\0\xff\x80", b"ab/c=d", b"x" * 40],
+    "amount": [Decimal(n).scaleb(-2) for n in (0, -1, 128, -129, 1065, 999_999_999, -999_999_949)],
+    "day": [0, -1, -31, -32, 31, 364, 365, -365, -366, 11_016, FIRST_DAY, LAST_DAY],
+    "at": [0, -1, HOUR, -HOUR, -HOUR - 1, -365 * DAY, -365 * DAY - 1, FIRST_DAY * DAY, (LAST_DAY + 1) * DAY - 1],
+}
+VALUES["local_at"] = VALUES["at"][::-1]
+LAYOUTS = {
+    "identity": [*COLUMNS],
+    "bucket": [f"bucket(5, {name})" for name in COLUMNS if name != "flag"],
+    "truncate": [f"truncate(3, {name})" for name in ("small", "large", "letters", "raw", "amount")],
+    **{unit: [f"{unit}({name})" for name in ("day", *TEMPORAL)] for unit in ("year", "month", "day")},
+    "hour": [f"hour({name})" for name in TEMPORAL],
+}
+OF_FILES = ["record_count", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds", "spec_id"]
+
+
+def produce_boundaries(stream):
+    """Produce 15 records, so that no table has more partitions, and return their number."""
+    fields = [{"name": name, "type": ["null", type_], "default": None} for name, type_ in COLUMNS.items()]
+    schema = json.dumps({"type": "record", "name": "Boundaries", "fields": fields})
+    schema_id, nothing = stream.schema(schema), dict.fromkeys(COLUMNS)
+    rows = [{name: values[n % len(values)] for name, values in VALUES.items()} for n in range(12)]
+    rows += [nothing, rows[0], nothing]
+    stream.produce([{"value": framed(schema_id, schema, row)} for row in rows])
+    return len(rows)
+
+
+def files_by_partition(table):
+    """Return the statistics of the only file of each partition."""
+    files = [task.file for task in table.scan().plan_files()]
+    by_partition = {tuple(file.partition): {name: getattr(file, name, None) for name in OF_FILES} for file in files}
+    assert len(by_partition) == len(files)
+    return by_partition
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_partitions_equal_those_of_spark(resources, layout):
+    stream = Stream(resources, partitions=1, settings={"key": [], "partition_by": LAYOUTS[layout]})
+    number = produce_boundaries(stream)
+
+    compiled, reference = both(stream)
+
+    assert (compiled[3], reference[3]) == ({"parquet-rs"}, {"parquet-mr"})
+    assert compiled[1] == reference[1] and len(compiled[1]) == number
+    assert files_by_partition(compiled[4]) == files_by_partition(reference[4])
+    names = [{field.name for field in table.spec().fields} for table in (compiled[4], reference[4])]
+    paths = [task.file.file_path for task in compiled[4].scan().plan_files()]
+    assert all(f"/data/{compiled[4].spec().fields[0].name}=" in path for path in paths) and names[0] == names[1]
+
+
+def test_changed_partition_spec_with_a_void_field_is_written(resources):
+    stream = Stream(resources, partitions=1, settings={"partition_by": ["side"]})
+    stream.produce_trades(range(12))
+    ingested(stream, "require")
+    stream.topic = stream.topic.model_copy(update={"partition_by": ("bucket(2, userid)", "truncate(500, price)")})
+    files = []
+    for native in ("require", "require", "off"):
+        stream.produce_trades(range(12))
+        ingested(stream, native)
+        files.append(files_by_spec(stream.table()))
+        if len(files) == 1:
+            with stream.table().update_spec() as update:
+                update.add_field("symbol", VoidTransform(), "nothing")
+
+    newest = stream.table().spec()
+    assert [str(field.transform) for field in newest.fields] == ["bucket[2]", "truncate[500]", "void"]
+    first, second, third = (of[newest.spec_id] for of in [{newest.spec_id: {}} | files[0], *files[1:]])
+    assert first == {} and len(files[0]) == 2
+    assert {partition[-1] for partition in second} == {None}
+    assert third == {partition: 2 * rows for partition, rows in second.items()}
+    assert stream.rows() == stream.expected_rows()
+
+
+def files_by_spec(table):
+    """Return the numbers of rows by partition spec and partition."""
+    rows = {}
+    for task in table.scan().plan_files():
+        partitions = rows.setdefault(task.file.spec_id, {})
+        partition = tuple(task.file.partition)
+        partitions[partition] = partitions.get(partition, 0) + task.file.record_count
+    return rows
+
+
+def test_rows_of_too_many_partitions_use_reference_decoder(resources):
+    stream = Stream(resources, partitions=1, settings={"partition_by": ["price"]})
+    stream.produce_trades(range(40))
+
+    [published] = ingested(stream, "require")
+
+    assert published.decoder == "the compiled decoder failed: the rows of a task are of more than 16 partitions"
+    assert writers(stream) == {"parquet-mr"}
+    assert stream.rows() == stream.expected_rows()
 
 
 @pytest.mark.parametrize("codec", ["none", "gzip", "snappy", "lz4", "zstd"])

@@ -36,8 +36,9 @@ def decode(wrote, reads, body):
     schema = table_schema({}, known.struct, None)
     codec = with_codecs(known.decoding()).value
     layout = plan.layout(codec.writers, codec.reader, schema, {})
-    file, left = lakehouse_native.decide_values(json.dumps(layout), [struct.pack(">bI", 0, 1) + body])
-    return pq.read_table(io.BytesIO(file)).to_pylist(maps_as_pydicts="strict") if file else [], left
+    files, left = lakehouse_native.decide_values(json.dumps(layout), [struct.pack(">bI", 0, 1) + body])
+    tables = [pq.read_table(io.BytesIO(file)) for _, file in files]
+    return [row for table in tables for row in table.to_pylist(maps_as_pydicts="strict")], left
 
 
 def written(schema, record):

@@ -1,14 +1,17 @@
 """The requests of the compiled decoder: which batches it writes, how they are divided, and what executors get."""
 
 import json
-import re
 import tomllib
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table.locations import SimpleLocationProvider
+from pyiceberg.transforms import BucketTransform, IdentityTransform
+from pyiceberg.types import NestedField, StringType
 
 from lakehouse.config.model import Topic
 from lakehouse.core.offsets.batch import Batch
@@ -17,6 +20,7 @@ from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import decoding
 from spark.engine import with_codecs
 from spark.native import job, task
+from spark.native.places import Places
 from spark.native.plan import Unsupported
 from tests.support.fuzz.decoding import Versions
 from tests.support.topics import TRADES
@@ -50,9 +54,18 @@ def planned(catalog, settings=(), properties=(), prepare=lambda table: None, sec
     return job.requests(SERVERS, batch(p0=5), instructions, table)
 
 
-def partitioned(table):
-    with table.update_spec() as update:
-        update.add_field("side", IdentityTransform())
+def in_order(table):
+    with table.update_sort_order() as update:
+        update.asc("side", IdentityTransform())
+
+
+def with_changed_partitions(table):
+    for change in (
+        lambda update: update.add_field("side", IdentityTransform()),
+        lambda update: update.remove_field("side").add_field("userid", BucketTransform(4)),
+    ):
+        with table.update_spec() as update:
+            change(update)
 
 
 def with_provider(table):
@@ -81,7 +94,7 @@ def test_request_names_topic_and_ranges_without_credentials(catalog):
         ("the mode is dedup", {"settings": {"mode": "dedup"}}),
         ("message keys are decoded", {"settings": {"key_format": "string"}}),
         ("quarantine", {"settings": {"checks": {"c": {"type": "range", "column": "price", "severity": "quarantine"}}}}),
-        ("partitioned", {"prepare": partitioned}),
+        ("sorted", {"prepare": in_order}),
         ("settings of Parquet files", {"properties": {"write.parquet.compression-codec": "gzip"}}),
         ("provider of locations", {"prepare": with_provider}),
         ("issues credentials", {"secrets": {"s3.secret-access-key": CANARY}}),
@@ -90,6 +103,14 @@ def test_request_names_topic_and_ranges_without_credentials(catalog):
 def test_request_for_unsupported_batch_is_refused_with_reason(catalog, reason, arguments):
     with pytest.raises(Unsupported, match=reason):
         planned(catalog, **arguments)
+
+
+def test_request_has_the_fields_of_the_current_partition_spec(catalog):
+    [request] = planned(catalog, prepare=with_changed_partitions)
+
+    layout = json.loads(request)["layout"]
+    [userid] = [place for place, column in enumerate(layout["columns"]) if column["name"] == "userid"]
+    assert layout["partition"] == [{"column": userid, "transform": "bucket", "width": 4}]
 
 
 @pytest.mark.parametrize("size, number", [(1_000_000, 1), (3, 4), (1, 10), (4, 3)])
@@ -104,18 +125,21 @@ def test_tasks_read_each_offset_once(monkeypatch, size, number):
     assert len(tasks) == number
 
 
-def test_task_attempts_write_other_files_of_one_folder():
-    pytest.importorskip("lakehouse_native")
-    attempt = task.write(["not a request"], ["s3://lake/x.parquet/data/a.parquet"], {}, "trades")
+def test_task_that_fails_states_the_reason_without_folders(monkeypatch):
+    lakehouse_native = pytest.importorskip("lakehouse_native")
+    schema = Schema(NestedField(1, "c", StringType(), required=False))
+    spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c"))
+    places = Places(SimpleLocationProvider("file:///dev/null/lake", {}), spec, schema)
+    attempt = task.write(["a request"], places, {}, "trades")
     ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}"}])
 
-    outcomes = [outcome for _ in range(2) for batch in attempt([ids]) for outcome in batch.to_pylist()]
+    [[invalid]] = [batch.to_pylist() for batch in attempt([ids])]
+    monkeypatch.setattr(lakehouse_native, "decide", lambda request, login, create: create([CANARY.encode()]))
+    [[failed]] = [batch.to_pylist() for batch in attempt([ids])]
 
-    paths = {outcome["path"] for outcome in outcomes}
-    assert len(paths) == 2
-    assert all(re.fullmatch(r"s3://lake/x\.parquet/data/a-[0-9a-f]{8}\.parquet", path) for path in paths)
-    assert {outcome["rows"] for outcome in outcomes} == {0}
-    assert all("not valid" in outcome["fault"] for outcome in outcomes)
+    assert "not valid" in invalid["fault"]
+    assert "/dev/null/lake/data/…" in failed["fault"] and CANARY not in failed["fault"]
+    assert {outcome["files"] for outcome in (invalid, failed)} == {None}
 
 
 def test_crate_has_the_version_of_the_package():

@@ -40,8 +40,8 @@ class CompiledDecoder:
             layout = plan.layout(decoding.value.writers, decoding.value.reader, schema, decoding.metadata)
         except Unsupported:
             return Decoded(types, outcomes)
-        file, left = lakehouse_native.decide_values(json.dumps(layout), [record.value for record in case.records])
-        table = pq.read_table(io.BytesIO(file)) if file else pa.table({"kafka_offset": []})
+        files, left = lakehouse_native.decide_values(json.dumps(layout), [record.value for record in case.records])
+        table = pq.read_table(io.BytesIO(files[0][1])) if files else pa.table({"kafka_offset": []})
         for place, offset in enumerate(table["kafka_offset"].to_pylist()):
             outcomes[offset] = {name: plain(table[name][place]) for name in types}
         assert [n for n, outcome in enumerate(outcomes) if outcome == LEFT] == left
