@@ -163,7 +163,8 @@ fn float_bounds(metadata: &ParquetMetaData) -> Vec<Bounds> {
                 Statistics::Double(of) => (of.min_opt().copied(), of.max_opt().copied(), of.nan_count_opt()),
                 _ => return None,
             };
-            nans += of_group?;
+            // A row group of nulls has neither.
+            nans += if low.is_none() { of_group.unwrap_or(0) } else { of_group? };
             // Bounds are NaN if a row group has no other number.
             let numbers = |bound: Option<f64>| bound.filter(|bound| !bound.is_nan());
             lower = numbers(low).into_iter().chain(lower).min_by(f64::total_cmp);

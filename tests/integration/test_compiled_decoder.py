@@ -128,11 +128,11 @@ def test_statistics_of_files_equal_those_of_spark(resources):
 
 def test_bounds_of_floating_point_numbers_equal_those_of_spark(resources):
     stream = Stream(resources, partitions=1, settings={"key": []})
-    fields = [{"name": f"{kind}_{n}", "type": ["null", kind]} for kind in ("float", "double") for n in range(4)]
+    fields = [{"name": f"{kind}_{n}", "type": ["null", kind]} for kind in ("float", "double") for n in range(5)]
     schema = json.dumps({"type": "record", "name": "Numbers", "fields": fields})
     schema_id, nan = stream.schema(schema), float("nan")
-    columns = [[1.5, nan, -2.25], [-0.0, 0.0, None], [nan, nan, None], [float("inf"), 1e-30, float("-inf")]]
-    rows = [{f"{kind}_{n}": columns[n][row] for kind in ("float", "double") for n in range(4)} for row in range(3)]
+    columns = [[1.5, nan, -2.25], [-0.0, 0.0, None], [nan, nan, None], [float("inf"), 1e-30, float("-inf")], [None] * 3]
+    rows = [{f"{kind}_{n}": columns[n][row] for kind in ("float", "double") for n in range(5)} for row in range(3)]
     stream.produce([{"value": framed(schema_id, schema, row)} for row in rows])
 
     compiled, reference = both(stream)
