@@ -42,6 +42,9 @@ VERSION = version(DISTRIBUTION)
 MIN_OFFSETS = 20_000
 """Minimum number of offsets of a batch, unless the decoder is required: to start a Python worker takes a while."""
 
+MIN_PARTITIONS = 100
+"""Number of partitions from which a smaller batch is written as well: Spark has a consumer for each of them."""
+
 OFFSETS_A_TASK = 1_000_000
 """Number of offsets of a request, of one partition or several, which becomes one file."""
 
@@ -109,6 +112,12 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "most_seconds": MAX_SECONDS,
     }
     return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]
+
+
+def is_small(batch: Batch) -> bool:
+    """Return whether the reference decoder takes less time for a batch."""
+    partitions = sum(batch.start[partition] < end for partition, end in batch.end.items())
+    return batch.offsets < MIN_OFFSETS and partitions < MIN_PARTITIONS
 
 
 _VERSIONS: WeakKeyDictionary[SparkSession, str | None] = WeakKeyDictionary()
