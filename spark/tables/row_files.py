@@ -10,7 +10,6 @@ iam_policies.py), so the other files of the private table are removed with orpha
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
@@ -31,11 +30,10 @@ from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SpilledRecords
 from resources.iceberg.snapshots import had_dead_letters
 from spark.decoding.decoded import PREFIX, record
-from spark.native.job import RETRY_SECONDS
 from spark.native.task import SPILLED
 from spark.tables import dead_letters
 from spark.tables.observed_counts import observed_counts
-from spark.tables.other_records import RECORD, collected, is_small
+from spark.tables.other_records import RECORD, collected, is_small, may_be_kept
 from spark.tables.write import observe, table_rows, written
 
 if TYPE_CHECKING:
@@ -72,10 +70,6 @@ def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: 
     return bool(decoding.quarantine) or had_dead_letters(table)
 
 
-_TOO_LARGE: WeakKeyDictionary[SparkSession, dict[str, float]] = WeakKeyDictionary()
-"""When a batch of a topic had too many bytes of other records, by session and topic."""
-
-
 def write(spark: SparkSession, decoded: DataFrame, table: Table, batch: Batch, reason: str) -> RowFiles | NoRowFiles:
     """Write the rows of a batch to data files that no snapshot has.
 
@@ -90,8 +84,7 @@ def write(spark: SparkSession, decoded: DataFrame, table: Table, batch: Batch, r
         The files and the other records of the batch. No files if the others have more than SPILLED_BYTES bytes, and
         for RETRY_SECONDS afterwards.
     """
-    too_large = _TOO_LARGE.setdefault(spark, {})
-    if time.monotonic() - too_large.get(batch.topic, -RETRY_SECONDS) < RETRY_SECONDS or not _has_catalog(spark):
+    if not (may_be_kept(spark, batch.topic) and _has_catalog(spark)):
         return NoRowFiles(reason)
     name = f"{NAMESPACE}.{SPARK.identifier(uuid.uuid4().hex)}"
     created = _create_metadata(table)
@@ -108,11 +101,10 @@ def write(spark: SparkSession, decoded: DataFrame, table: Table, batch: Batch, r
         log = spark.table(f"{name}.metadata_log_entries").orderBy("timestamp", "latest_sequence_number").select("file")
         *_, (newest,) = log.collect()
         files, number = _written(table, newest)
-        others = collected(spark.table(name).filter(~F.col(IS_ROW))) if number else SPILLED.empty_table()
+        others = collected(spark.table(name).filter(~F.col(IS_ROW)), batch.topic) if number else SPILLED.empty_table()
     finally:
         spark.sql(f"DROP TABLE {name}")
     if others is None:
-        too_large[batch.topic] = time.monotonic()
         return NoRowFiles(reason)
     rows = sum(file.record_count for file in files)
     outcomes = None

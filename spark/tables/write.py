@@ -21,7 +21,7 @@ from spark.decoding.conditions import is_true, some
 from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import commits, dead_letters, merge
 from spark.tables.observed_counts import digest, observed_counts
-from spark.tables.other_records import RECORD, collected, is_small
+from spark.tables.other_records import RECORD, collected, is_small, may_be_kept
 
 
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
@@ -70,6 +70,8 @@ def rows(
         keeping: The range of the records, to return their dead letters; they have headers. Large ranges that are
             appended are not kept.
     """
+    if keeping and not may_be_kept(decoded.sparkSession, keeping.topic):
+        keeping = None
     match mode:
         case "append":
             return append(decoded, target, keeping if is_small(keeping) else None)
@@ -234,7 +236,7 @@ def _rows_in(cache: DataFrame, keeping: Batch | None) -> DataFrame:
 
 def _others_in(cache: DataFrame, keeping: Batch | None) -> SpilledRecords | None:
     """Return the dead letters in a cache; None if they are not kept, or too many."""
-    others = collected(cache.filter(F.col(RECORD).isNotNull())) if keeping else None
+    others = collected(cache.filter(F.col(RECORD).isNotNull()), keeping.topic) if keeping else None
     return None if keeping is None or others is None else SpilledRecords(keeping, others)
 
 

@@ -207,6 +207,27 @@ def test_batches_with_many_other_bytes_are_read_again(resources, monkeypatch):
     assert len(stream.dead_letters()) == 4
 
 
+def test_merges_with_many_other_bytes_are_read_again(resources, monkeypatch):
+    monkeypatch.setattr("spark.tables.other_records.SPILLED_BYTES", 1_000)
+    stream, written = Stream(resources, settings={"mode": "dedup", "key": ["userid"], "checks": CHECKS}), []
+
+    def keep(write, *arguments, **settings):
+        written.append(write(*arguments, **settings))
+        return written[-1]
+
+    stream.interceptors["write"] = keep
+    schema_id = stream.schema()
+    for first in (0, 50):
+        trades = [trade(n, userid=f"u{n}", price=1, side="BUY") for n in range(first, first + 50)]
+        stream.produce([{"value": framed(schema_id, TRADES, one)} for one in trades])
+        stream.produce([{"value": b"x" * 600}, {"value": b"y" * 600}])
+        [published] = ingested(stream)
+        assert (published.counts.rows, published.counts.dead_letters) == (50, 2)
+
+    assert [result.others for result in written] == [None] * 2
+    assert len(stream.dead_letters()) == 4
+
+
 def test_server_without_the_driver_reads_batches_twice(resources, monkeypatch, caplog):
     monkeypatch.setattr("resources.iceberg.catalog.IN_MEMORY", "jdbc:none:")
     stream = Stream(resources, settings={"checks": {"cheap": CHECKS["cheap"]}})

@@ -53,7 +53,7 @@ def tick(server, instance):
     resources = {
         "open_lineage": OpenLineage(url=server.address, api_key=KEY),
         "kafka": Kafka(bootstrap_servers="b-1.example:9092,b-2.example:9092"),
-        "catalog": Catalog(type="sql", warehouse="s3://lake/tables"),
+        "catalog": Catalog(type="sql", uri="sqlite:///catalog.db", warehouse="s3://lake/tables"),
         "glue": Glue(region="us-east-1", catalog_id="123456789012"),
         "snowflake": Snowflake(
             account="org-acct",

@@ -94,7 +94,7 @@ def test_plan_of_all_topics_as_json_is_a_list(tmp_path, monkeypatch):
         "kafka": {"bootstrap_servers": "127.0.0.1:1"},
         "schema_registry": {"url": "http://127.0.0.1:1"},
         "spark": {"remote": "sc://127.0.0.1:1"},
-        "catalog": {"type": "sql", "uri": "sqlite://", "warehouse": "s3://lake"},
+        "catalog": {"type": "sql", "uri": "sqlite:///catalog.db", "warehouse": "s3://lake"},
         "glue": {"region": "us-east-1", "catalog_id": "1"},
         "snowflake": {
             **dict.fromkeys(("account", "user", "role", "warehouse", "database", "aws_role_arn"), "x"),

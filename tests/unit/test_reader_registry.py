@@ -37,7 +37,7 @@ def clients(tmp_path):
     login = {"account": "org-acct", "user": "u", "private_key_path": "k", "role": "r", "warehouse": "w"}
     return SimpleNamespace(
         kafka=Kafka(bootstrap_servers="b-1.example:9092,b-2.example:9092"),
-        catalog=Catalog(type="sql", warehouse="s3://lake/tables"),
+        catalog=Catalog(type="sql", uri="sqlite:///catalog.db", warehouse="s3://lake/tables"),
         glue=Glue(region="us-east-1", catalog_id="123456789012"),
         snowflake=Snowflake(database="lakehouse", **place, **login),
         rest_catalog=RestCatalog(uri="https://polaris.example/api/catalog/", warehouse="lake"),
