@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from uuid import UUID
 
 from pyiceberg.exceptions import RESTError
 from pyiceberg.table.metadata import TableMetadata
@@ -76,12 +77,12 @@ class RestSchedule(Interruptions, _Ingestion):
 
     def __init__(self, choices: Choices):
         super().__init__(choices)
-        self._published: dict[Process | None, set[int | None]] = defaultdict(set)
+        self._published: dict[Process | None, set[tuple[UUID, int | None]]] = defaultdict(set)
         judge = self.iceberg.on_commit
 
         def on_commit(name: str, before: TableMetadata | None, after: TableMetadata) -> None:
             if name == NAME and before and before.current_snapshot_id != after.current_snapshot_id:
-                self._published[self.world.current].add(after.current_snapshot_id)
+                self._published[self.world.current].add((after.table_uuid, after.current_snapshot_id))
             judge(name, before, after)
 
         self.iceberg.on_commit = on_commit
@@ -94,11 +95,17 @@ class RestSchedule(Interruptions, _Ingestion):
     def ingest(self, topic: Topic) -> None:
         """Ingest the topic, and judge that each batch is reported which was published, whatever the catalog responds.
 
+        The outcome of a commit to a table that was dropped meanwhile cannot be found, and has no rows.
+
         Raises:
             Violation: One is not.
         """
         reported = {published.snapshot_id for published in ingest(NAMESPACE, topic, self.clients)}
-        if missing := self._published[self.world.current] - reported:
+        table = self.iceberg.find(NAME)
+        of_table = {
+            id_ for uuid, id_ in self._published[self.world.current] if table and uuid == table.metadata.table_uuid
+        }
+        if missing := of_table - reported:
             raise Violation(f"batches are published and not reported: {missing}")
 
     @property
