@@ -44,7 +44,7 @@ class DerivationSchedule(Schedule):
     Attributes:
         skipped: The offsets by topic id and partition before which an operator has decided which rows are derived.
         position: The position that the operator sets.
-        is_setting: Whether a command that sets it is running: the bookmark may have it, and `skipped` not yet.
+        setting: The number of commands that are setting it: the bookmark may have it, and `skipped` not yet.
         omitted: The places whose rows are never derived, because the table had them or had not reached them when an
             operator set the present position after them; with the systems that the position is about.
         repeatable: The places whose rows were derived from a table that was dropped, and that the next table did not
@@ -55,7 +55,7 @@ class DerivationSchedule(Schedule):
 
     def __init__(self, choices: Choices):
         super().__init__(choices, MessageKafka, modes=("append",))
-        self.is_grouped, self.position, self.is_setting = bool(choices.below(2)), "latest", False
+        self.is_grouped, self.position, self.setting = bool(choices.below(2)), "latest", 0
         self.skipped: dict[str, dict[int, int]] = {}
         self.omitted: tuple[object, set[Place]] = None, set()
         self.repeatable: set[Place] = set()
@@ -101,11 +101,12 @@ class DerivationSchedule(Schedule):
         """Skip all rows of the table, or those up to where the error tells to continue."""
         setting = self.config, self.derived, self.clients, self.position, "simulated"
         topic_id, offsets = self.kafka.topic_id, None
-        systems, before, self.is_setting = self.systems(), self.passed(), True
+        systems, before = self.systems(), self.passed()
+        self.setting += 1
         try:
             offsets = set_derived_bookmark(*setting)
         finally:
-            self.is_setting = False
+            self.setting -= 1
             # A command that fails may have set it, and records that the table has skipped since are then new ones.
             self.omitted = None, set()
             known = offsets or {p: part.end for p, part in self.kafka.log.items()}
@@ -136,7 +137,7 @@ class DerivationSchedule(Schedule):
         lag = measure_lag("kafka", self.config, self.derived, resources)
         if "unexpected" in lag.failure:
             raise Violation(f"the freshness of the derived topic could not be measured: {lag.failure}")
-        if lag.is_fresh and lag.behind and not lag.behind.missing and not self.is_setting:
+        if lag.is_fresh and lag.behind and not lag.behind.missing and not self.setting:
             try:
                 self.judge_derived()
             except Violation as lacking:
