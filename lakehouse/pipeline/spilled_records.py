@@ -16,6 +16,15 @@ if TYPE_CHECKING:
 SPILLED_BYTES = 64 << 20
 """Maximum bytes of the records of a batch that files of rows lack: the driver collects them."""
 
+MIN_OFFSETS = 20_000
+"""Minimum number of offsets of a batch whose rows are appended by files of their own, which cost a small one too much
+time. The dead letters of a smaller one are kept in a cache."""
+
+
+def is_small(batch: Batch) -> bool:
+    """Return whether a batch has fewer offsets."""
+    return batch.offsets < MIN_OFFSETS
+
 
 @dataclass(frozen=True, eq=False)
 class SpilledRecords:

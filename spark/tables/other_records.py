@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from lakehouse.core.offsets.batch import Batch
 from lakehouse.pipeline.spilled_records import SPILLED_BYTES
 from spark.decoding.decoded import PREFIX
 from spark.native.job import RETRY_SECONDS
@@ -18,16 +17,6 @@ from spark.tables import dead_letters
 
 RECORD = PREFIX + "record"
 """The column with the record, as dead letters have it; null beside a row."""
-
-MIN_OFFSETS = 20_000
-"""Minimum number of offsets of a range that is written by a private table, which costs a small one too much time: see
-spark.tables.row_files. A smaller one is cached."""
-
-
-def is_small(batch: Batch | None) -> bool:
-    """Return whether a range has fewer offsets; false if there is none."""
-    return batch is not None and batch.offsets < MIN_OFFSETS
-
 
 _TOO_LARGE: WeakKeyDictionary[SparkSession, dict[str, float]] = WeakKeyDictionary()
 """When a range of a topic had too many bytes of such records, by session and topic."""

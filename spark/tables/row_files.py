@@ -1,10 +1,10 @@
 """Write the rows of a batch to data files in one pass, which also keeps the records that are no rows.
 
 Spark writes one table at a time. Therefore it writes a private one, in a catalog in the memory of the Spark server that
-only the session has. It has the columns of the batch's table with their field ids, the records
-that are no rows, and a partition for each of both. The files with rows become files of the batch's table by their
-entries in the manifest, and the other records are collected. Ingestion deletes no files (lakehouse/deploy/aws/
-iam_policies.py), so the other files of the private table are removed with orphaned ones.
+only the session has. It has the columns of the batch's table with their field ids, the records that are no rows, and a
+partition for each of both. The files with rows become files of the batch's table by their entries in the manifest, and
+the other records are collected. Ingestion deletes no files (lakehouse/deploy/aws/iam_policies.py), so the other files
+of the private table are removed with orphaned ones.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from lakehouse.core.tables import letter_columns
 from lakehouse.core.tables.naming import PRIVATE_CATALOG
 from lakehouse.pipeline.engine_values import CountsLost, Decoding
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
-from lakehouse.pipeline.spilled_records import SpilledRecords
+from lakehouse.pipeline.spilled_records import SpilledRecords, is_small
 from resources.iceberg.snapshots import had_dead_letters
 from spark.decoding.decoded import PREFIX, record
 from spark.native.task import SPILLED
 from spark.tables import dead_letters
 from spark.tables.observed_counts import observed_counts
-from spark.tables.other_records import RECORD, collected, is_small, may_be_kept
+from spark.tables.other_records import RECORD, collected, may_be_kept
 from spark.tables.write import observe, table_rows, written
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from spark.decoding.conditions import is_true, some
 from spark.decoding.decoded import PREFIX, record, table_columns
 from spark.tables import commits, dead_letters, merge
 from spark.tables.observed_counts import digest, observed_counts
-from spark.tables.other_records import RECORD, collected, is_small, may_be_kept
+from spark.tables.other_records import RECORD, collected, may_be_kept
 
 
 def create_branch(spark: SparkSession, ref: TableRef, branch: str, snapshot_id: int | None = None) -> None:
@@ -67,14 +67,13 @@ def rows(
         origin: The table's columns of Kafka partitions and timestamps; None if the records of a key are in one
             partition, or the table has no timestamps.
         truncated: Whether a record deletes all rows.
-        keeping: The range of the records, to return their dead letters; they have headers. Large ranges that are
-            appended are not kept.
+        keeping: The range of the records, to return their dead letters; they have headers.
     """
     if keeping and not may_be_kept(decoded.sparkSession, keeping.topic):
         keeping = None
     match mode:
         case "append":
-            return append(decoded, target, keeping if is_small(keeping) else None)
+            return append(decoded, target, keeping)
         case "dedup":
             return dedup(decoded, target, key, empty, keeping)
         case _:

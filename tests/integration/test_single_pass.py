@@ -30,7 +30,7 @@ COMPARED = ("record_count", "value_counts", "null_value_counts", "nan_value_coun
 
 @pytest.fixture(autouse=True)
 def of_any_size(monkeypatch):
-    monkeypatch.setattr("spark.tables.other_records.MIN_OFFSETS", 1)
+    monkeypatch.setattr("lakehouse.pipeline.spilled_records.MIN_OFFSETS", 1)
 
 
 class Namespace(Stream):
@@ -92,7 +92,7 @@ def test_log_is_read_once(resources, layout):
     stream.produce(good + bad)
     other = Namespace(stream, "again")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark.tables.other_records.MIN_OFFSETS", 1_000_000)
+        patch.setattr("lakehouse.pipeline.spilled_records.MIN_OFFSETS", 1_000_000)
         [expected] = ingested(other)
     kept = kept_files(stream)
     stream.before_first("create_branch", lambda: delete_all_records(stream))
@@ -117,7 +117,7 @@ def test_log_is_read_once(resources, layout):
 
 @pytest.mark.parametrize(("mode", "dead"), [("append", 10), ("upsert", 8), ("dedup", 10)])
 def test_write_keeps_dead_letters_of_small_batch_or_merge(resources, monkeypatch, mode, dead):
-    monkeypatch.setattr("spark.tables.other_records.MIN_OFFSETS", 1_000)
+    monkeypatch.setattr("lakehouse.pipeline.spilled_records.MIN_OFFSETS", 1_000)
     key = {"key": ["userid"]} if mode != "append" else {}
     stream = Stream(resources, settings={"mode": mode, "checks": CHECKS, **key})
     schema_id = stream.schema()
@@ -165,7 +165,7 @@ def test_statistics_of_files_equal_those_of_other_writes(resources):
     stream.produce([{"value": framed(schema_id, TRADES, trade(n, side="BUY"))} for n in range(50)])
     other = Namespace(stream, "again")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark.tables.other_records.MIN_OFFSETS", 1_000_000)
+        patch.setattr("lakehouse.pipeline.spilled_records.MIN_OFFSETS", 1_000_000)
         ingested(other)
 
     ingested(stream)

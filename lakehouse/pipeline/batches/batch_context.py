@@ -26,7 +26,7 @@ from lakehouse.pipeline.engine_values import (
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
-from lakehouse.pipeline.spilled_records import SpilledRecords
+from lakehouse.pipeline.spilled_records import SpilledRecords, is_small
 from resources.iceberg.snapshots import had_dead_letters
 
 _LOG = logging.getLogger(__name__)
@@ -116,12 +116,15 @@ class BatchContext:
         return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch, again))
 
     def keeps_dead_letters(self, table: Table) -> bool:
-        """Return whether the write of all records of the batch should keep the dead letters: whether some are likely.
+        """Return whether the write of all records of the batch should keep the dead letters in a cache of the rows.
 
-        Change events are decided with regard to each other, so their dead letters alone may be decided otherwise.
+        Some are likely, and the batch is merged, for which its rows are cached, or small. Change events are decided
+        with regard to each other, so their dead letters alone may be decided otherwise.
         """
-        is_decided_by_itself = self.others is None and self.topic.mode != "debezium" and not self.is_poison
-        return is_decided_by_itself and (bool(self.topic.quarantine) or had_dead_letters(table))
+        mode = self.topic.mode
+        is_cached = mode in ("dedup", "upsert") or (mode == "append" and is_small(self.batch))
+        is_likely = bool(self.topic.quarantine) or had_dead_letters(table)
+        return self.others is None and not self.is_poison and is_cached and is_likely
 
     def with_others(self, others: SpilledRecords | None) -> BatchContext:
         """Return the context of a batch whose rows were written, with its dead letters if the write kept them."""
