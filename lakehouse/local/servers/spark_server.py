@@ -21,6 +21,8 @@ SETTINGS = MappingProxyType(
         **{key: required.value for key, required in REQUIRED.items()},
         # Otherwise clients record the caller of each function and probe for IPython: 0.2 s of every small batch.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Spark's own process for Python workers remains after its session has ended.
+        "spark.python.daemon.module": "spark.worker_daemon",
         # The default, 200, is for clusters: a MERGE of 1,000 keys into 3 million rows takes 8 s with it, 2 s with 4.
         "spark.sql.shuffle.partitions": "4",
         # All sources but Kafka, which takes 50 % longer with V1: that interface converts each record to an external Row
