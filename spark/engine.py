@@ -413,8 +413,6 @@ class SparkEngine(_Jobs):
         assert self.kafka is not None
         if choice == "off":
             return NoRowFiles("lakehouse.yaml has `native: off`")
-        if choice == "auto" and job.is_small(batch):
-            return NoRowFiles("the batch is small")
         try:
             requests = job.requests(self.kafka.servers, batch, with_codecs(decoding), table)
         except Unsupported as error:

@@ -100,6 +100,7 @@ REST = (
     "tests/integration/test_cluster.py",
     "tests/integration/test_dashboard.py",
     "tests/integration/test_engines.py",
+    "tests/integration/test_executors_without_project.py",
     "tests/integration/test_kafka_logins.py",
     "tests/integration/test_ledger_views.py",
     "tests/integration/test_merge.py",

@@ -39,12 +39,6 @@ _LOG = logging.getLogger(__name__)
 VERSION = version(DISTRIBUTION)
 """The version of the decoder that these requests are for."""
 
-MIN_OFFSETS = 20_000
-"""Minimum number of offsets of a batch, unless the decoder is required: to start a Python worker takes a while."""
-
-MIN_PARTITIONS = 100
-"""Number of partitions from which a smaller batch is written as well: Spark has a consumer for each of them."""
-
 OFFSETS_A_TASK = 1_000_000
 """Number of offsets of a request, of one partition or several, which becomes one file."""
 
@@ -114,20 +108,18 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
     return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]
 
 
-def is_small(batch: Batch) -> bool:
-    """Return whether the reference decoder takes less time for a batch."""
-    partitions = sum(batch.start[partition] < end for partition, end in batch.end.items())
-    return batch.offsets < MIN_OFFSETS and partitions < MIN_PARTITIONS
-
-
 _VERSIONS: WeakKeyDictionary[SparkSession, str | None] = WeakKeyDictionary()
-"""The version of the decoder that executors have, by session; None if they have none."""
+"""The version of the decoder that executors have, by session; None if they have none, or not this project."""
 
 
 def missing(spark: SparkSession) -> str:
     """Return why executors do not have the decoder; empty if they have it. They are asked once in a session."""
     if spark not in _VERSIONS:
-        [(_VERSIONS[spark],)] = spark.range(0, 1, 1, 1).mapInArrow(task.version, task.VERSION_SCHEMA).collect()
+        try:
+            [(_VERSIONS[spark],)] = spark.range(0, 1, 1, 1).mapInArrow(task.version, task.VERSION_SCHEMA).collect()
+        except PySparkException as error:
+            _LOG.warning("Executors cannot tell the version of the compiled decoder: %s", _cause(error))
+            _VERSIONS[spark] = None
     installed = _VERSIONS[spark]
     if installed is None:
         return "executors do not have it"

@@ -113,20 +113,6 @@ def test_request_has_the_fields_of_the_current_partition_spec(catalog):
     assert layout["partition"] == [{"column": userid, "transform": "bucket", "width": 4}]
 
 
-@pytest.mark.parametrize(
-    "ends, is_small",
-    [
-        ([19_999], True),
-        ([20_000], False),
-        ([10_000, 10_000], False),
-        ([1] * 99 + [0] * 900, True),
-        ([1] * 100, False),
-    ],
-)
-def test_batch_of_few_offsets_and_partitions_is_small(ends, is_small):
-    assert job.is_small(batch(**{f"p{n}": end for n, end in enumerate(ends)})) == is_small
-
-
 @pytest.mark.parametrize("size, number", [(1_000_000, 1), (3, 4), (1, 10), (4, 3)])
 def test_tasks_read_each_offset_once(monkeypatch, size, number):
     monkeypatch.setattr("spark.native.job.OFFSETS_A_TASK", size)
