@@ -1,4 +1,4 @@
-"""Cost of equal batches as rows, partitions or commits grow: seconds, size of the metadata file, Spark's memory.
+"""Cost of equal batches as rows, partitions, topics or commits grow: seconds, metadata file size, memory of Spark.
 
     lakehouse up --only kafka --only registry --only s3 --only spark
     python benchmarks/growth.py
@@ -6,7 +6,9 @@
 Tables are filled by INSERT … SELECT and then ingest batches from Kafka: staged, audited, published. Each round measures
 every size, so that other load on the machine affects all sizes equally; a first round, which warms up Spark, is not
 counted. An upsert of keys from the whole table changes all of its files; one of the newest keys, as of orders or
-sessions, changes few. Results are written to `benchmarks/results/`, with bar charts as SVG.
+sessions, changes few. Topics are new ones that one stream ingests into new tables. Snapshots that a metadata file is
+to have are copies of its newest one. Curves that a run does not measure keep their earlier results in
+`benchmarks/results/`, where each has a bar chart as SVG.
 """
 
 from __future__ import annotations
@@ -21,8 +23,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import fan_in
 import fastavro
 from peers import plots
+from pyiceberg.serializers import ToOutputFile
 from rich.console import Console
 from rich.table import Table
 
@@ -33,6 +37,7 @@ from lakehouse.local import stack
 from lakehouse.local.home import Home
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
+from lakehouse.streaming.stream import WORKERS
 from resources.kafka.kafka import Kafka
 from resources.protocols import Resources
 
@@ -61,6 +66,10 @@ def main() -> None:
     parser.add_argument(
         "--partitions", type=_sizes, default=_sizes("6,100,1000"), help="partitions of topics of appends"
     )
+    parser.add_argument("--topics", type=_sizes, default=_sizes("10,100,1000"), help="topics of one stream")
+    parser.add_argument(
+        "--snapshots", type=_sizes, default=_sizes("10,100,1000,10000"), help="snapshots in tables of appends"
+    )
     parser.add_argument("--appended", type=int, default=20_000, help="records in a batch of an append")
     parser.add_argument("--merged", type=int, default=1_000, help="keys in a batch of an upsert")
     parser.add_argument("--rounds", type=int, default=5)
@@ -78,6 +87,15 @@ def main() -> None:
             title = f"Append of {arguments.appended:,} records, by partitions of the topic"
             curves.append(
                 growth("append_partitions", title, subjects, lambda s: s.new(arguments.appended), arguments.rounds)
+            )
+        if arguments.topics:
+            title = f"Stream of {arguments.merged:,} records in each topic, by topics, per topic"
+            curves.append(topics("stream_topics", title, Clients.of(resources), arguments.topics, arguments.merged))
+        if arguments.snapshots:
+            subjects = [Subject(resources, "append", 1_000, snapshots=number) for number in arguments.snapshots]
+            title = f"Append of {arguments.appended:,} records, by snapshots of the table"
+            curves.append(
+                growth("append_snapshots", title, subjects, lambda s: s.new(arguments.appended), arguments.rounds)
             )
         if arguments.upsert:
             subjects = [Subject(resources, "upsert", rows) for rows in arguments.upsert]
@@ -105,7 +123,10 @@ def main() -> None:
                 )
             )
     arguments.results.mkdir(exist_ok=True)
-    (arguments.results / "growth.json").write_text(json.dumps([asdict(curve) for curve in curves], indent=1) + "\n")
+    results = arguments.results / "growth.json"
+    earlier = json.loads(results.read_text()) if results.exists() else []
+    by_name = {curve["name"]: curve for curve in [*earlier, *map(asdict, curves)]}
+    results.write_text(json.dumps([*by_name.values()], indent=1) + "\n")
     for curve in curves:
         bars = [(point.at, point.seconds) for point in curve.points]
         chart = plots.bars(f"{curve.title}: seconds", bars, ".2f", highlighted=len(bars))
@@ -134,11 +155,12 @@ class Curve:
 
 
 class Subject:
-    """A table with `rows` rows and its topic with `partitions` partitions."""
+    """A table with `rows` rows and at least `snapshots` snapshots, and its topic with `partitions` partitions."""
 
-    def __init__(self, resources: Resources, mode: str, rows: int, partitions: int = 6):
+    def __init__(self, resources: Resources, mode: str, rows: int, partitions: int = 6, snapshots: int = 0):
         systems = Clients.of(resources)
         self.systems, self.spark, self.rows, self.partitions = systems, resources.spark, rows, partitions
+        self.snapshots = snapshots
         self.topic = Topic.model_validate({"name": f"bench_{mode}_{time.time_ns()}", "mode": mode, "key": "id"})
         self.namespace = "growth"
         self.random = random.Random(rows)
@@ -146,6 +168,7 @@ class Subject:
         self.schema_id = systems.schema_registry.register(f"{self.topic.name}-value", SCHEMA)
         self.ingest(range(1_000))
         self.fill()
+        self.add_snapshots()
 
     def fill(self) -> None:
         spark = self.spark.session(self.systems.catalog.spark_settings())
@@ -156,6 +179,25 @@ class Subject:
                 f"INSERT INTO {target} SELECT concat('account_', id), concat('owner_', hash(id)), xxhash64(id), "
                 f"id % 3 = 0, 0, id, timestamp_seconds(1700000000 + id DIV 1000), 1 FROM range({start}, {end})"
             )
+
+    def add_snapshots(self) -> None:
+        """Let the table's metadata have more snapshots before the newest one, which are copies of it."""
+        ref = self.topic.table_in(self.namespace)
+        table = self.systems.catalog.load(ref)
+        newest = table.current_snapshot()
+        first = newest.snapshot_id - self.snapshots
+        copies = [
+            newest.model_copy(update={"snapshot_id": first + n, "parent_snapshot_id": first + n - 1 if n else None})
+            for n in range(self.snapshots - len(table.metadata.snapshots))
+        ]
+        if copies:
+            others = [one for one in table.metadata.snapshots if one is not newest]
+            metadata = table.metadata.model_copy(update={"snapshots": [*copies, *others, newest]})
+            location = f"{table.metadata_location}.copies.metadata.json"
+            ToOutputFile.table_metadata(metadata, table.io.new_output(location))
+            catalog = self.systems.catalog.iceberg()
+            catalog.drop_table(table.name())
+            catalog.register_table(table.name(), location)
 
     def new(self, records: int) -> Iterable[int]:
         return range(self.rows, self.rows + records)
@@ -198,15 +240,18 @@ def growth(
     for _ in range(rounds + 1):
         for subject in subjects:
             seconds[subject].append(subject.ingest(ids(subject)))
-    by_partitions = len({subject.partitions for subject in subjects}) > 1
-    return shown(
-        name,
-        title,
-        [
-            point(f"{s.partitions:,} partitions" if by_partitions else f"{s.rows:,} rows", seconds[s][1:], s)
-            for s in subjects
-        ],
-    )
+    kind = next(kind for kind in ("partitions", "snapshots", "rows") if len({getattr(s, kind) for s in subjects}) > 1)
+    return shown(name, title, [point(f"{getattr(s, kind):,} {kind}", seconds[s][1:], s) for s in subjects])
+
+
+def topics(name: str, title: str, systems: Clients, numbers: list[int], records: int) -> Curve:
+    """Measure streams that ingest new topics until their ends. A first stream warms up Spark."""
+    points = []
+    for number in [numbers[0], *numbers]:
+        seconds, _ = fan_in.ingest_together(fan_in.filled_topics(systems, number, records, 1), systems, WORKERS)
+        per_topic = seconds / number
+        points.append(Point(f"{number:,} topics", per_topic, per_topic, per_topic, 0))
+    return shown(name, title, points[1:])
 
 
 def consecutive(
