@@ -16,6 +16,7 @@ import sys
 from contextlib import suppress
 from importlib import import_module
 from types import FrameType
+from zipimport import zipimporter
 
 from pyspark import daemon
 
@@ -49,6 +50,10 @@ def _has_children() -> bool:
     return True
 
 
+def _keep(self: zipimporter) -> None:
+    """Keep what the importer has read."""
+
+
 def run(idle_seconds: float = IDLE_SECONDS) -> None:
     """Fork workers on request, until Spark closes the standard input or there were none for a while.
 
@@ -58,6 +63,9 @@ def run(idle_seconds: float = IDLE_SECONDS) -> None:
     for module in IMPORTED:
         with suppress(ImportError):
             import_module(module)
+    # Before each task, PySpark asks importers to read again what they cache, and one of an archive, such as that of
+    # PySpark itself, reads the list of its files at once: 0.1 s of each task. These archives do not change.
+    zipimporter.invalidate_caches = _keep  # type: ignore[method-assign]
     # The collector does not visit these objects, so that workers do not copy their pages.
     gc.freeze()
     _IdleTimer(idle_seconds)
