@@ -37,6 +37,10 @@ RECORDS_A_TASK = 50_000
 Starting and ending a task takes as long as reading 100,000 records, and each task writes a file.
 """
 
+MAX_RECORDS_A_TASK = 1_000_000
+"""Maximum number of records per task, unless the topic has partitions for as many tasks: one of few partitions should
+use all cores."""
+
 PARTITIONS_A_TASK = 100
 """Maximum number of partitions per task, which keeps a consumer of about 0.7 MB for each until it ends."""
 
@@ -50,8 +54,9 @@ _KEY = secrets.token_bytes(16)
 def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, headers: bool = False) -> DataFrame:
     """Return the records of a batch: key, value, topic, partition, offset, timestamp (and headers).
 
-    Spark reads each partition in a separate task; the partitions of a small batch are read sequentially in fewer tasks.
-    If Spark knows that there is one task, which it does not know of a source, it groups by key without a shuffle.
+    Spark reads each partition in a separate task; those of a small batch are read sequentially in fewer tasks, those of
+    a large one are divided. If Spark knows that there is one task, which it does not know of a source, it groups by key
+    without a shuffle.
 
     Args:
         spark: The Spark session.
@@ -66,6 +71,7 @@ def read_range(spark: SparkSession, kafka: Mapping[str, str], batch: Batch, *, h
         reader = reader.option(option, json.dumps({batch.topic: {str(p): o for p, o in offsets.items()}}))
     # Assign the partitions of the batch, because the topic may have more by now.
     reader = reader.option("assign", json.dumps({batch.topic: sorted(batch.end)}))
+    reader = reader.option("minPartitions", max(1, math.ceil(batch.offsets / MAX_RECORDS_A_TASK)))
     records = reader.option("includeHeaders", str(headers).lower()).load()
     tasks = max(math.ceil(batch.offsets / RECORDS_A_TASK), math.ceil(len(batch.end) / PARTITIONS_A_TASK))
     return records.coalesce(tasks) if 0 < tasks <= len(batch.end) else records

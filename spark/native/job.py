@@ -40,9 +40,10 @@ VERSION = version(DISTRIBUTION)
 """The version of the decoder that these requests are for."""
 
 OFFSETS_A_TASK = 1_000_000
-"""Number of offsets of a request, of one partition or several, which becomes one file."""
+"""Maximum number of offsets of a request, of one partition or several, which becomes one file."""
 
 MAX_TASKS = 64
+"""Number of requests beyond which they have more offsets."""
 
 MAX_SPILLED_BYTES = 8 << 20
 """Maximum bytes of the records of a task that do not become rows: the driver collects them."""
@@ -129,11 +130,11 @@ def missing(spark: SparkSession) -> str:
 def divided(batch: Batch) -> list[list[tuple[int, int, int]]]:
     """Return the ranges that each task reads: partition, first offset (inclusive) and end (exclusive).
 
-    Tasks have nearly the same number of offsets.
-
-    A partition is divided between tasks, because the number of partitions is often less than that of cores.
+    Tasks have nearly the same number of offsets. Their number is a power of two, as that of cores often is, so that no
+    core waits for the last task of another. A partition is divided between tasks, because the number of partitions is
+    often less than that of cores.
     """
-    number = min(MAX_TASKS, math.ceil(batch.offsets / OFFSETS_A_TASK))
+    number = min(MAX_TASKS, 1 << (math.ceil(batch.offsets / OFFSETS_A_TASK) - 1).bit_length())
     size = math.ceil(batch.offsets / number)
     tasks: list[list[tuple[int, int, int]]] = [[]]
     room = size

@@ -1,8 +1,10 @@
-"""The throughput of ingestion relative to reading the same topic with Spark, which is independent of the machine."""
+"""The tasks that read a topic, and the throughput of ingestion relative to reading, whatever the machine."""
 
 import time
 from functools import partial
 from itertools import cycle, islice
+
+from pyspark.sql.functions import spark_partition_id
 
 from lakehouse.core.offsets.batch import next_batch
 from lakehouse.pipeline.batches.positions import read_log
@@ -34,6 +36,21 @@ def read(stream, systems):
     everything = next_batch(None, read_log(systems.kafka, stream.name), stream.topic.table)
     records = read_range(session, systems.kafka.spark_options(), everything)
     records.write.format("noop").mode("overwrite").save()
+
+
+def test_large_batch_of_one_partition_is_read_by_several_tasks(resources, monkeypatch):
+    monkeypatch.setattr("spark.records.RECORDS_A_TASK", 20)
+    monkeypatch.setattr("spark.records.MAX_RECORDS_A_TASK", 40)
+    stream = Stream(resources, partitions=1)
+    stream.produce([{"value": str(number).encode()} for number in range(100)])
+    session = resources.spark.session(stream.systems.catalog.spark_settings())
+    everything = next_batch(None, read_log(stream.systems.kafka, stream.name), stream.topic.table)
+
+    records = read_range(session, stream.systems.kafka.spark_options(), everything)
+
+    rows = records.select("value", spark_partition_id().alias("task")).toArrow().to_pylist()
+    assert sorted(int(row["value"]) for row in rows) == [*range(100)]
+    assert len({row["task"] for row in rows}) == 3
 
 
 def ingest_into(stream, topic):

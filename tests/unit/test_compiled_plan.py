@@ -113,7 +113,7 @@ def test_request_has_the_fields_of_the_current_partition_spec(catalog):
     assert layout["partition"] == [{"column": userid, "transform": "bucket", "width": 4}]
 
 
-@pytest.mark.parametrize("size, number", [(1_000_000, 1), (3, 4), (1, 10), (4, 3)])
+@pytest.mark.parametrize("size, number", [(1_000_000, 1), (3, 4), (1, 10), (4, 4), (5, 2)])
 def test_tasks_read_each_offset_once(monkeypatch, size, number):
     monkeypatch.setattr("spark.native.job.OFFSETS_A_TASK", size)
 
