@@ -85,7 +85,12 @@ def test_head_small_partition_is_included_beside_backlog():
     part = head(pending, 20_000)
     assert part.end[1] == 400 and part.offsets == 20_000
     both = head(batch({0: 0, 1: 0}, {0: 8_000_000, 1: 50_000}), 20_000)
-    assert both.end[1] >= 10_000 and both.offsets <= 20_000
+    assert both.end[1] >= 10_000 and both.offsets == 20_000
+
+
+def test_head_has_exactly_the_limit_if_partitions_differ():
+    pending = batch(dict.fromkeys(range(6), 0), {**dict.fromkeys(range(5), 1_666_667), 5: 1_666_665})
+    assert head(pending, 5_000_000).offsets == 5_000_000
 
 
 def test_head_limit_below_partitions_prefers_longest_backlogs():

@@ -130,11 +130,11 @@ def clip(batch: Batch, end: Positions) -> Batch:
 
 
 def head(batch: Batch, max_records: int) -> Batch:
-    """Return the first part of a batch: at most `max_records` offsets.
+    """Return the first part of a batch: `max_records` offsets, or all if it has fewer.
 
     Each of the n partitions with pending records gets an equal share, or all it has if that is less, so a short backlog
     never waits for a long one. The rest is distributed in proportion to what remains. If `max_records` is below n, the
-    longest backlogs get one offset each.
+    longest backlogs get them.
     """
     if batch.offsets <= max_records:
         return batch
@@ -142,10 +142,11 @@ def head(batch: Batch, max_records: int) -> Batch:
     least = max_records // len(pending)
     share = {p: min(count, least) for p, count in pending.items()}
     rest, remaining = batch.offsets - sum(share.values()), max_records - sum(share.values())
-    if least:
-        share = {p: count + (pending[p] - count) * remaining // rest for p, count in share.items()}
-    else:
-        share |= dict.fromkeys(sorted(pending, key=lambda p: -pending[p])[:max_records], 1)
+    share = {p: count + (pending[p] - count) * remaining // rest for p, count in share.items()}
+    # What division has rounded off: less than one offset for each partition.
+    longest = sorted((p for p in pending if share[p] < pending[p]), key=lambda p: share[p] - pending[p])
+    for p in longest[: max_records - sum(share.values())]:
+        share[p] += 1
     end = {p: batch.start[p] + share.get(p, 0) for p in batch.end}
     return replace(batch, end=end)
 
