@@ -87,7 +87,7 @@ def test_broker_restart_during_read_loses_nothing(stack, resources):
         return [offsets.epoch for _, offsets in sorted(resources.kafka.offsets([stream.name])[stream.name].items())]
 
     before = elections()
-    restarts = stream.before_first("write", restart_later)
+    restarts = stream.before_first("row_files", restart_later)
     attempt(stream)
     restarts[0].join()
     stream.ingest()
@@ -107,7 +107,7 @@ def test_records_deleted_during_batch_stop_it(resources):
         [deletion] = admin().delete_records([TopicPartition(stream.name, 0, 45)]).values()
         deletion.result()
 
-    stream.before_first("write", delete_records)
+    stream.before_first("row_files", delete_records)
 
     assert attempt(stream) is not None
     assert stream.rows() == before
@@ -126,7 +126,7 @@ def test_topic_recreated_during_batch_is_detected(resources):
         recreate(stream)
         stream.produce_trades(range(100, 200))
 
-    stream.before_first("write", recreate_and_produce)
+    stream.before_first("row_files", recreate_and_produce)
 
     assert attempt(stream) is not None
     assert stream.rows() == before
@@ -141,7 +141,7 @@ def test_partitions_added_during_batch_are_in_next_run(resources):
         addition.result()
         stream.produce_trades(range(20, 60))
 
-    stream.before_first("write", add_partitions)
+    stream.before_first("row_files", add_partitions)
     attempt(stream)
     stream.ingest()
 

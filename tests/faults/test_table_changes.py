@@ -55,7 +55,7 @@ def test_compaction_during_batch_causes_retry(resources, sql, mode):
     stream = create_stream(resources, mode, batches=2)
     arguments = f"table => '{stream.namespace}.{stream.topic.table}', options => map('rewrite-all', 'true')"
     compact = f"CALL lake.system.rewrite_data_files({arguments})"
-    compactions = stream.before_first("write", lambda: sql(compact))
+    compactions = stream.before_first("row_files", lambda: sql(compact))
 
     stream.ingest()
 

@@ -144,7 +144,7 @@ def test_blocked_operation_of_spark_is_unhealthy_until_it_ends(resources):
         [(slept,)] = session.session({}).sql("SELECT java_method('java.lang.Thread', 'sleep', 8000L)").collect()
         return slept
 
-    slept = stream.before_first("write", block)
+    slept = stream.before_first("row_files", block)
     ingesting = streams.Stream(stream.config, [stream.topic], stream.systems, once=True)
     metrics = StreamMetrics(ingesting, registry, stuck_seconds=3)
     with serving(("127.0.0.1", 0), registry, {"/healthz": metrics.stuck}) as url:
