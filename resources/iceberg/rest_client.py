@@ -71,25 +71,31 @@ class VendedFiles(PyArrowFileIO):
         self._renew_at = self._next_renewal()
 
     def new_input(self, location: str) -> Any:
-        self._renew()
+        self.renew()
         return super().new_input(location)
 
     def new_output(self, location: str) -> Any:
-        self._renew()
+        self.renew()
         return super().new_output(location)
 
     def delete(self, location: Any) -> None:
-        self._renew()
+        self.renew()
         super().delete(location)
 
-    def _renew(self) -> None:
+    def renew(self) -> float:
+        """Renew the credentials if they end soon, and return the seconds until they end."""
         if time.time() > self._renew_at:
             self.properties = self._renewed()
             self.fs_by_scheme = lru_cache(self._initialize_fs)
             self._renew_at = self._next_renewal()
+        return self._expiry - time.time()
+
+    @property
+    def _expiry(self) -> float:
+        return float(self.properties.get(EXPIRY) or "inf") / 1000
 
     def _next_renewal(self) -> float:
-        expiry, now = float(self.properties.get(EXPIRY) or "inf") / 1000, time.time()
+        expiry, now = self._expiry, time.time()
         return max(expiry - RENEWAL_SECONDS, (now + expiry) / 2)
 
 

@@ -24,6 +24,7 @@ from lakehouse.core.offsets.batch import Batch
 from lakehouse.pipeline.engine_values import Decoding, JobFailed
 from lakehouse.pipeline.row_files import FAILED, NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SPILLED_BYTES, SpilledRecords
+from resources.iceberg.rest_client import VendedFiles
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
@@ -58,11 +59,12 @@ MAX_SECONDS = 240
 """Maximum duration of a request. A task handles several if there are more of them than cores: an operation of Spark
 without a task that ended is cancelled after `stall_seconds`, and the reference decoder reads the batch then."""
 
-STORAGE = ("s3.endpoint", "s3.region", "s3.role-arn", "s3.role-session-name")
-"""Properties of files that tasks get. Credentials are those of the environment of the executors."""
-
-SECRETS = ("s3.access-key-id", "s3.secret-access-key", "s3.session-token")
-"""Properties of files that the catalog issues, and that tasks do not get."""
+STORAGE = (
+    *("s3.endpoint", "s3.region", "client.region", "s3.role-arn", "s3.role-session-name"),
+    *("s3.access-key-id", "s3.secret-access-key", "s3.session-token"),
+)
+"""Properties of files that tasks get. Without credentials that the catalog issues, the environment of the executors has
+them."""
 
 PARQUET, PROVIDER = "write.parquet.", "write.py-location-provider.impl"
 SETTINGS: Mapping[str, str] = {"write.parquet.compression-codec": "zstd"}
@@ -91,7 +93,7 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "the table is sorted": not table.sort_order().is_unsorted,
         "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
         "the table has its own provider of locations": PROVIDER in properties,
-        "the catalog issues credentials of files": bool({*SECRETS} & table.io.properties.keys()),
+        f"the catalog issues credentials of files for less than {MAX_SECONDS} s": _valid_seconds(table) < MAX_SECONDS,
     }
     if reason := next((reason for reason, applies in reasons.items() if applies), None):
         raise Unsupported(reason)
@@ -107,6 +109,11 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "most_seconds": MAX_SECONDS,
     }
     return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]
+
+
+def _valid_seconds(table: Table) -> float:
+    """Return the seconds until the credentials of a table's files end, after a renewal if it is necessary."""
+    return table.io.renew() if isinstance(table.io, VendedFiles) else math.inf
 
 
 _VERSIONS: WeakKeyDictionary[SparkSession, str | None] = WeakKeyDictionary()
@@ -195,8 +202,10 @@ def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: 
     storage = {name: str(table.io.properties[name]) for name in STORAGE if name in table.io.properties}
     # Spark shows the values of a local relation in no plan, in its UI and its event log neither. It does not redact
     # settings of sessions in its event log.
-    tasks = spark.createDataFrame(pa.table({"id": range(len(requests)), "login": [login] * len(requests)}))
-    outcomes = tasks.mapInArrow(task.write(requests, places, storage, batch.topic), task.OUTCOME_SCHEMA).toArrow()
+    secrets = {"login": login, "storage": json.dumps(storage)}
+    columns = {name: [secret] * len(requests) for name, secret in secrets.items()}
+    tasks = spark.createDataFrame(pa.table({"id": range(len(requests)), **columns}))
+    outcomes = tasks.mapInArrow(task.write(requests, places, batch.topic), task.OUTCOME_SCHEMA).toArrow()
     rows = outcomes.to_pylist()
     if fault := next((row["fault"] for row in rows if row["fault"]), None):
         raise JobFailed(fault)

@@ -1,11 +1,13 @@
 """The tasks of the compiled decoder, which run in Spark's Python workers.
 
 A worker loads this module, the decoder, pyarrow and pyiceberg's client of files, which reads credentials of storage
-from the worker's own environment. The login at the brokers is in the rows that a task gets, which Spark shows nowhere.
+from the worker's own environment if the catalog issues none. These and the login at the brokers are in the rows that a
+task gets, which Spark shows nowhere.
 """
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -74,30 +76,33 @@ def _installed() -> str | None:
     return str(lakehouse_native.__version__)
 
 
-def write(requests: Sequence[str], places: Places, storage: Mapping[str, str], topic: str) -> Task:
-    """Return the function that handles requests, given by their places and the login at the brokers: `id`, `login`.
+def write(requests: Sequence[str], places: Places, topic: str) -> Task:
+    """Return the function that handles requests.
+
+    Its rows have the place of a request (`id`), the login at the brokers (`login`), and pyiceberg's properties of the
+    files (`storage`), both as JSON texts with secrets.
 
     Args:
         requests: JSON texts for the decoder (native/src/range.rs).
         places: The locations of data files. Each task attempt writes files of other names.
-        storage: pyiceberg's properties of the files, without credentials.
         topic: The Kafka topic.
     """
 
     def handle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                outcome = _outcome(requests[row["id"]], row["login"], places, storage, topic)
+                storage = json.loads(row["storage"])
+                outcome = _outcome(requests[row["id"]], row["login"], storage, places, topic)
                 yield pa.RecordBatch.from_pylist([outcome], OUTCOME)
 
     return handle
 
 
-def _outcome(request: str, login: str, places: Places, storage: Mapping[str, str], topic: str) -> dict[str, Any]:
+def _outcome(request: str, login: str, storage: dict[str, str], places: Places, topic: str) -> dict[str, Any]:
     import lakehouse_native
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    io = PyArrowFileIO(dict(storage))
+    io = PyArrowFileIO(storage)
     paths: list[str] = []
     folders: list[str] = []
     files: list[Any] = []

@@ -5,7 +5,9 @@ import threading
 import time
 from contextlib import closing
 from dataclasses import replace
+from importlib.util import find_spec
 
+import psutil
 import pytest
 
 from lakehouse.core.tables.naming import TableRef
@@ -16,6 +18,7 @@ from lakehouse.local.servers import spark_server
 from lakehouse.pipeline.clients import Clients
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.maintenance import maintain
+from lakehouse.pipeline.row_files import COMPILED
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 from tests.integration.test_kafka_sasl import crawl, events
@@ -109,6 +112,35 @@ def test_ingest_with_credentials_that_expire_renews_them(clients, stream, server
     assert published_rows(clients, stream) == stream.expected_rows()
 
 
+def compiled(clients, spark):
+    """Return the clients with a session that requires the compiled decoder."""
+    pytest.importorskip("lakehouse_native")
+    return replace(clients, engines=SparkEngines(Connect(remote=spark[0].remote, native="require")))
+
+
+def test_compiled_decoder_writes_with_issued_credentials(clients, stream, server, spark):
+    used = len(server.storage.tokens)
+    stream.produce_trades(range(100, 130))
+
+    [published] = ingest(stream.namespace, stream.topic, compiled(clients, spark))
+
+    table = clients.catalog.load(TableRef(stream.namespace, stream.topic.table))
+    assert published.decoder == COMPILED
+    assert table.metadata.current_snapshot().summary["lakehouse.decoder"] == COMPILED
+    assert published_rows(clients, stream) == stream.expected_rows()
+    assert len(server.storage.tokens) > used
+
+
+def test_credentials_that_end_too_early_use_reference_decoder(clients, stream, server, spark):
+    server.lifetime = 200.0
+    stream.produce_trades(range(130, 140))
+
+    [published] = ingest(stream.namespace, stream.topic, compiled(clients, spark))
+
+    assert published.decoder == "the catalog issues credentials of files for less than 240 s"
+    assert published_rows(clients, stream) == stream.expected_rows()
+
+
 def test_loaded_table_outlives_its_credentials(clients, stream, server, spark):
     """One statement may take longer than its credentials are valid, on the driver and in the tasks."""
     server.lifetime = SHORT
@@ -128,6 +160,11 @@ def test_loaded_table_outlives_its_credentials(clients, stream, server, spark):
 
 def test_spark_output_contains_no_credentials(clients, stream, server, spark):
     connect, home, ui = spark
+    is_installed = find_spec("lakehouse_native") is not None
+    if is_installed:
+        stream.produce_trades(range(140, 150))
+        [published] = ingest(stream.namespace, stream.topic, compiled(clients, spark))
+        assert published.decoder == COMPILED
     session = connect.session(clients.catalog.spark_settings())
     path = TableRef(stream.namespace, stream.topic.table).spark_path()
     texts = [session.table(path)._explain_string(extended=True)]
@@ -139,6 +176,8 @@ def test_spark_output_contains_no_credentials(clients, stream, server, spark):
     pages, event_log = crawl(ui), events(home)
     assert {"/connect/", "/environment/", "/SQL/"} <= set(pages)
     assert "SparkListenerConnectOperationStarted" in event_log and "ICEBERG_CATALOG_CREDENTIAL" in event_log
+    assert ("MapInArrow" in event_log) >= is_installed
+    texts += [" ".join(running.info["cmdline"] or []) for running in psutil.process_iter(["cmdline"])]
     texts += [*pages.values(), event_log, home.log("spark").read_text(errors="replace"), head.model_dump_json()]
     secrets = (SECRET, os.environ["AWS_SECRET_ACCESS_KEY"], *server.storage.tokens)
     for text in texts:

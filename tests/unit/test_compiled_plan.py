@@ -76,7 +76,8 @@ def with_provider(table):
 
 
 def test_request_names_topic_and_ranges_without_credentials(catalog):
-    [request] = planned(catalog, secrets={"s3.endpoint": "http://s3:9000", "uri": f"postgresql://me:{CANARY}@db/"})
+    secrets = {"s3.secret-access-key": CANARY, "uri": f"postgresql://me:{CANARY}@db/"}
+    [request] = planned(catalog, secrets=secrets)
 
     parsed = json.loads(request)
     assert (parsed["topic"], parsed["ranges"], parsed["bootstrap"]) == (
@@ -97,7 +98,6 @@ def test_request_names_topic_and_ranges_without_credentials(catalog):
         ("sorted", {"prepare": in_order}),
         ("settings of Parquet files", {"properties": {"write.parquet.compression-codec": "gzip"}}),
         ("provider of locations", {"prepare": with_provider}),
-        ("issues credentials", {"secrets": {"s3.secret-access-key": CANARY}}),
     ],
 )
 def test_request_for_unsupported_batch_is_refused_with_reason(catalog, reason, arguments):
@@ -130,8 +130,8 @@ def test_task_that_fails_states_the_reason_without_folders(monkeypatch):
     schema = Schema(NestedField(1, "c", StringType(), required=False))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c"))
     places = Places(SimpleLocationProvider("file:///dev/null/lake", {}), spec, schema)
-    attempt = task.write(["a request"], places, {}, "trades")
-    ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}"}])
+    attempt = task.write(["a request"], places, "trades")
+    ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}", "storage": "{}"}])
 
     [[invalid]] = [batch.to_pylist() for batch in attempt([ids])]
     monkeypatch.setattr(lakehouse_native, "decide", lambda request, login, create: create([CANARY.encode()]))
