@@ -12,4 +12,5 @@ pub mod partitions;
 #[cfg(feature = "python")]
 mod python;
 pub mod range;
+pub mod sorting;
 pub mod wire;

@@ -1,4 +1,4 @@
-//! Values of partition fields, and the partition of a row.
+//! Values of partition fields, which those of sort orders have as well, and the partition of a row.
 //!
 //! Source: Iceberg table specification, Partition Transforms, and its appendices B (32-bit hash requirements) and D
 //! (single-value serialization). Whatever has no value in the type of its field is an error.
@@ -41,6 +41,41 @@ enum Transform {
     Truncate { width: u32 },
 }
 
+/// A value of a transform.
+pub(crate) enum Value<'a> {
+    Boolean(bool),
+    Int(i32),
+    Long(i64),
+    /// The unscaled value.
+    Decimal(i128),
+    Bytes(&'a [u8]),
+}
+
+impl Value<'_> {
+    /// Return the single-value serialization.
+    fn serialized(&self) -> Vec<u8> {
+        match *self {
+            Self::Boolean(value) => vec![value.into()],
+            Self::Int(value) => value.to_le_bytes().to_vec(),
+            Self::Long(value) => value.to_le_bytes().to_vec(),
+            Self::Decimal(value) => unscaled(value),
+            Self::Bytes(value) => value.to_vec(),
+        }
+    }
+
+    /// Return bytes in whose order values of one transform are sorted.
+    pub(crate) fn ordered(&self) -> Vec<u8> {
+        let number = |value: i128| (value ^ i128::MIN).to_be_bytes().to_vec();
+        match *self {
+            Self::Boolean(value) => vec![value.into()],
+            Self::Int(value) => number(value.into()),
+            Self::Long(value) => number(value.into()),
+            Self::Decimal(value) => number(value),
+            Self::Bytes(value) => value.to_vec(),
+        }
+    }
+}
+
 /// A value of a source column.
 enum Source<'a> {
     Boolean(bool),
@@ -61,39 +96,56 @@ impl PartitionField {
     ///
     /// The transform does not apply to the column, or its result exceeds the type of its values.
     pub fn value(&self, array: &ArrayRef, row: usize) -> Result<Option<Vec<u8>>> {
+        Ok(self.transformed(array, row)?.map(|value| value.serialized()))
+    }
+
+    /// Return whether the values are those of the source column.
+    pub(crate) fn is_identity(&self) -> bool {
+        matches!(self.transform, Transform::Identity)
+    }
+
+    /// Return the value of a row of the source column; none for null.
+    ///
+    /// # Errors
+    ///
+    /// The transform does not apply to the column, or its result exceeds the type of its values.
+    pub(crate) fn transformed<'r>(&self, array: &'r ArrayRef, row: usize) -> Result<Option<Value<'r>>> {
         if matches!(self.transform, Transform::Void) || array.is_null(row) {
             return Ok(None);
         }
-        let int = |number: i64| Ok(i32::try_from(number).map_err(|_| exceeded())?.to_le_bytes().to_vec());
+        let int = |number: i64| Ok(Value::Int(i32::try_from(number).map_err(|_| exceeded())?));
         let truncated = |number: i128, width: u32| number - number.rem_euclid(width.into());
         let value = match (&self.transform, source(array, row)?) {
             (Transform::Bucket { width }, source) => {
                 let hash = murmur3(&hashed(&source)?) & i32::MAX.unsigned_abs();
                 int((hash % width).into())
             }
-            (Transform::Identity, Source::Boolean(value)) => Ok(vec![value.into()]),
-            (Transform::Identity, Source::Int(value) | Source::Days(value)) => int(value.into()),
-            (Transform::Identity, Source::Long(value) | Source::Micros(value)) => Ok(value.to_le_bytes().to_vec()),
-            (Transform::Identity, Source::Decimal(value, _)) => Ok(unscaled(value)),
-            (Transform::Identity, Source::Text(value)) => Ok(value.into()),
-            (Transform::Identity, Source::Bytes(value)) => Ok(value.into()),
+            (Transform::Identity, Source::Boolean(value)) => Ok(Value::Boolean(value)),
+            (Transform::Identity, Source::Int(value) | Source::Days(value)) => Ok(Value::Int(value)),
+            (Transform::Identity, Source::Long(value) | Source::Micros(value)) => Ok(Value::Long(value)),
+            (Transform::Identity, Source::Decimal(value, _)) => Ok(Value::Decimal(value)),
+            (Transform::Identity, Source::Text(value)) => Ok(Value::Bytes(value.as_bytes())),
+            (Transform::Identity, Source::Bytes(value)) => Ok(Value::Bytes(value)),
             (Transform::Truncate { width }, Source::Int(value)) => {
                 int(i64::try_from(truncated(value.into(), *width)).map_err(|_| exceeded())?)
             }
             (Transform::Truncate { width }, Source::Long(value)) => {
-                let value = i64::try_from(truncated(value.into(), *width)).map_err(|_| exceeded())?;
-                Ok(value.to_le_bytes().to_vec())
+                Ok(Value::Long(i64::try_from(truncated(value.into(), *width)).map_err(|_| exceeded())?))
             }
             (Transform::Truncate { width }, Source::Decimal(value, digits)) => {
                 let value = truncated(value, *width);
-                if value.unsigned_abs() < 10_u128.pow(digits.into()) { Ok(unscaled(value)) } else { Err(exceeded()) }
+                if value.unsigned_abs() < 10_u128.pow(digits.into()) {
+                    Ok(Value::Decimal(value))
+                } else {
+                    Err(exceeded())
+                }
             }
             (Transform::Truncate { width }, Source::Text(value)) => {
                 let end = value.char_indices().nth(*width as usize).map_or(value.len(), |(end, _)| end);
-                Ok(value[..end].into())
+                Ok(Value::Bytes(&value.as_bytes()[..end]))
             }
             (Transform::Truncate { width }, Source::Bytes(value)) => {
-                Ok(value[..value.len().min(*width as usize)].into())
+                Ok(Value::Bytes(&value[..value.len().min(*width as usize)]))
             }
             (Transform::Year, Source::Days(value)) => int(months(value.into()).div_euclid(12)),
             (Transform::Year, Source::Micros(value)) => int(months(days(value)).div_euclid(12)),
@@ -102,14 +154,14 @@ impl PartitionField {
             (Transform::Day, Source::Days(value)) => int(value.into()),
             (Transform::Day, Source::Micros(value)) => int(days(value)),
             (Transform::Hour, Source::Micros(value)) => int(value.div_euclid(MICROS_AN_HOUR)),
-            _ => bail!("a partition transform does not apply to its column"),
+            _ => bail!("a transform does not apply to its column"),
         };
         value.map(Some)
     }
 }
 
 fn exceeded() -> anyhow::Error {
-    anyhow!("a partition value exceeds its type")
+    anyhow!("a transformed value exceeds its type")
 }
 
 fn source(array: &ArrayRef, row: usize) -> Result<Source<'_>> {
@@ -122,7 +174,7 @@ fn source(array: &ArrayRef, row: usize) -> Result<Source<'_>> {
         DataType::Decimal128(digits, _) => Source::Decimal(array.as_primitive::<Decimal128Type>().value(row), *digits),
         DataType::Utf8 => Source::Text(array.as_string::<i32>().value(row)),
         DataType::Binary => Source::Bytes(array.as_binary::<i32>().value(row)),
-        other => bail!("a table is partitioned by a column of the type {other}"),
+        other => bail!("no transform applies to columns of the type {other}"),
     })
 }
 

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::connection::Login;
-use crate::files::Written;
+use crate::files::{Target, Written};
 use crate::partitions::Partition;
 use crate::range::{self, Request, Spilled};
 
@@ -20,6 +20,15 @@ const PARTITION_WRITE_BYTES: usize = 256 << 10;
 
 /// A Python file.
 struct File(Py<PyAny>);
+
+/// A Python file with a buffer.
+impl Target for BufWriter<File> {
+    fn close(&mut self) -> io::Result<()> {
+        self.flush()?;
+        Python::attach(|py| self.get_ref().0.call_method0(py, "close")).map_err(io::Error::other)?;
+        Ok(())
+    }
+}
 
 impl Write for File {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -38,8 +47,8 @@ impl Write for File {
 /// Args:
 ///     request: JSON text; see `spark/native/task.py`.
 ///     login: JSON text with secrets; see `resources/kafka/connection.py`.
-///     open: Called for each partition of the table once there are rows of it, with the list of its values in Iceberg's
-///         single-value serialization, or None for null; returns a file that is open for writing.
+///     open: Called for each file once there are rows of it, with the list of the values of its partition in Iceberg's
+///         single-value serialization, or None for null; returns a file that is open for writing. It is closed here.
 ///
 /// Returns:
 ///     `files` in the order in which they were opened, each as a dictionary: the `partition` as it was given to `open`,
@@ -102,6 +111,8 @@ fn decide_values<'py>(
     });
     Ok((files.collect::<PyResult<_>>()?, decided.spilled.iter().map(|record| record.offset).collect()))
 }
+
+impl Target for Memory {}
 
 /// A file in memory.
 #[derive(Clone, Default)]

@@ -1,15 +1,14 @@
 //! Ranges of a topic, decided and written in one pass: rows to Parquet files, all other records to the caller.
 
 use std::collections::HashMap;
-use std::io::Write;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, ensure};
-use arrow_array::RecordBatch;
+use arrow_array::{Array, RecordBatch};
 use arrow_schema::{Schema, SchemaRef};
 use parquet::basic::{Compression, ZstdLevel};
-use parquet::file::properties::{EnabledStatistics, WriterProperties};
+use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterPropertiesBuilder};
 use parquet::schema::types::ColumnPath;
 use serde::Deserialize;
 
@@ -17,8 +16,9 @@ use crate::avro::{Datum, Node, append_record, check};
 use crate::batches::{Aborted, Headers, Record, Walk};
 use crate::columns::{Column, ColumnSchema};
 use crate::connection::{Login, Security};
-use crate::files::{Files, Written};
+use crate::files::{Files, Target, Written};
 use crate::partitions::{Partition, PartitionField};
+use crate::sorting::SortField;
 use crate::wire::Topic;
 
 /// Bytes of a message in the Confluent wire format before its body: a zero byte and the schema id.
@@ -33,8 +33,6 @@ const MAX_MESSAGE_BYTES: usize = 2 << 20;
 /// Number of rows, and bytes of messages, after which the bytes of columns are examined.
 const EXAMINED_ROWS: usize = 64;
 const EXAMINED_BYTES: usize = 64 << 10;
-/// A quarter of Iceberg's row groups, which the writer keeps in memory.
-const ROW_GROUP_BYTES: usize = 32 << 20;
 /// Settings of Iceberg's writer (Iceberg, Configuration: write properties).
 const PAGE_ROWS: usize = 20_000;
 const DICTIONARY_BYTES: usize = 2 << 20;
@@ -60,7 +58,7 @@ pub struct Request {
 impl Request {
     /// Return whether the rows may be in several files.
     pub fn is_partitioned(&self) -> bool {
-        !self.layout.partition.is_empty()
+        !self.layout.partition.is_empty() || !self.layout.sort.is_empty()
     }
 }
 
@@ -76,6 +74,9 @@ pub struct Layout {
     /// The fields of the table's partition spec.
     #[serde(default)]
     partition: Vec<PartitionField>,
+    /// The fields of the table's sort order.
+    #[serde(default)]
+    sort: Vec<SortField>,
 }
 
 /// Metadata of a record (`lakehouse/core/tables/metadata_columns.py`).
@@ -129,14 +130,15 @@ pub struct Decided {
 
 /// Read the ranges, write the rows, and return the other records.
 ///
-/// `open` is called for each partition of the table once there are rows of it.
+/// `open` is called for each file once there are rows of it: one of each partition of the table, or several if the rows
+/// are sorted.
 ///
 /// # Errors
 ///
 /// A broker cannot be reached, the log does not have exactly what its batches announce, too many records do not become
 /// rows, rows are of too many partitions, a file cannot be written, or all of it takes too long. What was written until
 /// then is of no use.
-pub fn decide<W: Write + Send>(
+pub fn decide<W: Target>(
     request: &Request,
     login: Login,
     open: impl FnMut(&Partition) -> Result<W>,
@@ -163,7 +165,7 @@ pub fn decide<W: Write + Send>(
 /// # Errors
 ///
 /// The rows cannot be written.
-pub fn decide_values<W: Write + Send>(
+pub fn decide_values<W: Target>(
     layout: &Layout,
     values: &[Option<Vec<u8>>],
     open: impl FnMut(&Partition) -> Result<W>,
@@ -176,7 +178,7 @@ pub fn decide_values<W: Write + Send>(
     rows.finish()
 }
 
-struct Rows<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> {
+struct Rows<'a, W: Target, O: FnMut(&Partition) -> Result<W>> {
     layout: &'a Layout,
     topic: &'a str,
     most_spilled_bytes: usize,
@@ -190,13 +192,18 @@ struct Rows<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> {
     files: Files<'a, W, O>,
 }
 
-impl<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
+impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
     fn new(layout: &'a Layout, topic: &'a str, most_spilled_bytes: usize, open: O) -> Result<Self> {
         let fields: Vec<_> = layout.columns.iter().map(ColumnSchema::field).collect();
-        ensure!(layout.partition.iter().all(|field| field.column < fields.len()), "a partition field has no column");
+        let of_order = layout.sort.iter().map(|field| &field.source);
+        let mut sources = layout.partition.iter().chain(of_order);
+        ensure!(
+            sources.all(|field| field.column < fields.len()),
+            "a field of the partitions or the order has no column"
+        );
         let columns = fields.iter().map(|field| Column::empty(field.data_type())).collect();
         let schema = Arc::new(Schema::new(fields));
-        let files = Files::new(&layout.partition, schema.clone(), properties(layout, &schema)?, open);
+        let files = Files::new(&layout.partition, &layout.sort, schema.clone(), properties(layout, &schema)?, open)?;
         Ok(Self {
             layout,
             topic,
@@ -267,10 +274,12 @@ impl<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
     }
 
     fn write(&mut self) -> Result<()> {
-        let arrays = self.columns.iter_mut().map(Column::finish).collect::<Result<_>>()?;
+        let mut arrays = self.columns.iter_mut().map(Column::finish).collect::<Result<Vec<_>>>()?;
+        // Rows may be kept until a file is written, and columns have up to twice the bytes of their values.
+        arrays.iter_mut().for_each(Array::shrink_to_fit);
         let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
         ensure!(batch.num_rows() == self.pending_rows, "a column has another number of values than the others");
-        self.files.write(&batch)?;
+        self.files.write(batch)?;
         self.rows += self.pending_rows;
         self.pending_rows = 0;
         Ok(())
@@ -284,11 +293,10 @@ impl<'a, W: Write + Send, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
     }
 }
 
-fn properties(layout: &Layout, schema: &Schema) -> Result<WriterProperties> {
+fn properties(layout: &Layout, schema: &Schema) -> Result<WriterPropertiesBuilder> {
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(ZSTD_LEVEL)?))
         .set_statistics_enabled(EnabledStatistics::Page)
-        .set_max_row_group_bytes(Some(ROW_GROUP_BYTES))
         .set_dictionary_page_size_limit(DICTIONARY_BYTES)
         .set_data_page_row_count_limit(PAGE_ROWS);
     for &(place, metadata) in &layout.metadata {
@@ -298,7 +306,7 @@ fn properties(layout: &Layout, schema: &Schema) -> Result<WriterProperties> {
             properties = properties.set_column_dictionary_enabled(path, false);
         }
     }
-    Ok(properties.build())
+    Ok(properties)
 }
 
 fn append_metadata(

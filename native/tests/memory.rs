@@ -35,13 +35,18 @@ fn layout(columns: &[&str], nodes: &[&str]) -> Layout {
 }
 
 fn partitioned(columns: &[&str], nodes: &[&str], partition: &str) -> Layout {
+    arranged(columns, nodes, partition, "")
+}
+
+/// Return the layout of a partitioned and sorted table.
+fn arranged(columns: &[&str], nodes: &[&str], partition: &str, sort: &str) -> Layout {
     let columns: Vec<_> =
         columns.iter().enumerate().map(|(n, c)| format!(r#"{{"name":"c{n}","id":{n},{c}}}"#)).collect();
     let nodes: Vec<_> =
         nodes.iter().enumerate().map(|(n, node)| format!(r#"{{"node":{node},"column":{n}}}"#)).collect();
     let record = format!(r#"{{"kind":"record","fields":[{}],"absent":[]}}"#, nodes.join(","));
     let text = format!(
-        r#"{{"writers":{{"1":{record}}},"columns":[{}],"metadata":[],"partition":[{partition}]}}"#,
+        r#"{{"writers":{{"1":{record}}},"columns":[{}],"metadata":[],"partition":[{partition}],"sort":[{sort}]}}"#,
         columns.join(",")
     );
     serde_json::from_str(&text).expect("the layout is valid")
@@ -86,17 +91,32 @@ fn text(length: usize, seed: u64) -> String {
 
 #[test]
 fn a_million_records_are_within_the_limit() {
-    require_limit_for_a_million("");
-    require_limit_for_a_million(r#"{"column":1,"transform":"bucket","width":16}"#);
+    require_limit_for_a_million("", "");
+    require_limit_for_a_million(BUCKETS, "");
 }
 
-fn require_limit_for_a_million(partition: &str) {
+#[test]
+fn a_million_sorted_records_are_within_the_limit() {
+    require_limit_for_a_million("", &ascending(&[2, 0]));
+    require_limit_for_a_million(BUCKETS, &ascending(&[2, 0]));
+}
+
+const BUCKETS: &str = r#"{"column":1,"transform":"bucket","width":16}"#;
+
+/// Return the fields of a sort order by columns.
+fn ascending(columns: &[usize]) -> String {
+    let rest = r#""transform":"identity","width":1,"descending":false,"nulls_first":true"#;
+    columns.iter().map(|column| format!(r#"{{"column":{column},{rest}}}"#)).collect::<Vec<_>>().join(",")
+}
+
+fn require_limit_for_a_million(partition: &str, sort: &str) {
     let string = r#"{"kind":"string"}"#;
     let long = r#"{"kind":"long"}"#;
-    let layout = partitioned(
+    let layout = arranged(
         &[r#""type":"long""#, r#""type":"string""#, r#""type":"string""#, r#""type":"string""#, r#""type":"long""#],
         &[long, string, string, string, long],
         partition,
+        sort,
     );
     let value = |n: i64| {
         let account = format!("account-{n}");
@@ -116,8 +136,9 @@ fn records_of_a_megabyte_are_within_the_limit() {
 #[test]
 fn records_of_the_largest_size_are_within_the_limit() {
     let value = |n| framed(&sized(text((2 << 20) - 9, n).as_bytes()));
-    for partition in ["", r#"{"column":0,"transform":"bucket","width":16}"#] {
-        let layout = partitioned(&[r#""type":"binary""#], &[r#"{"kind":"bytes"}"#], partition);
+    let buckets = r#"{"column":0,"transform":"bucket","width":16}"#;
+    for (partition, sort) in [("", ""), (buckets, ""), ("", &ascending(&[0])), (buckets, &ascending(&[0]))] {
+        let layout = arranged(&[r#""type":"binary""#], &[r#"{"kind":"bytes"}"#], partition, sort);
         assert_eq!(decided(&layout, [framed(&sized(&vec![0; 2 << 20]))]), Some(0));
         assert_eq!(decided(&layout, (0..48).map(value)), Some(48));
     }
@@ -132,6 +153,20 @@ fn records_of_many_small_items_are_within_the_limit() {
     let layout = layout(&[of_items], &[&format!(r#"{{"kind":"array","items":{items}}}"#)]);
     let body = [varint(2_000_000), vec![0; 2_000_000], varint(0)].concat();
     assert_eq!(decided(&layout, [framed(&body), framed(&body)]), None);
+}
+
+#[test]
+fn records_of_the_most_items_are_within_the_limit() {
+    let of_items = r#""type":"list","element":{"name":"element","id":9,"type":"long"}"#;
+    let long = r#"{"kind":"long"}"#;
+    let nodes = [long, &format!(r#"{{"kind":"array","items":{long}}}"#)];
+    let items = [varint(1_900_000), (0..1_900_000).map(|n| (n % 127) as u8).collect(), varint(0)].concat();
+    let buckets = r#"{"column":0,"transform":"bucket","width":16}"#;
+    for (partition, sort) in [("", ""), (buckets, ""), ("", &ascending(&[0])), (buckets, &ascending(&[0]))] {
+        let layout = arranged(&[r#""type":"long""#, of_items], &nodes, partition, sort);
+        let values = (0..16).map(|n| framed(&[varint(n), items.clone()].concat()));
+        assert_eq!(decided(&layout, values), Some(16));
+    }
 }
 
 #[test]

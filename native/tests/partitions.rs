@@ -115,12 +115,12 @@ fn nulls_and_void_fields_are_null() {
 #[test]
 fn values_that_exceed_their_type_are_refused() {
     let refused = |transform: &str, array: ArrayRef| value(transform, array, 0).unwrap_err().to_string();
-    let reason = "a partition value exceeds its type";
+    let reason = "a transformed value exceeds its type";
     assert_eq!(refused("hour", moment(i64::MAX)), reason);
     assert_eq!(refused("truncate/10", Arc::new(Int32Array::from(vec![i32::MIN]))), reason);
     assert_eq!(refused("truncate/10", Arc::new(Int64Array::from(vec![i64::MIN]))), reason);
     assert_eq!(refused("truncate/10", decimal(-99, 2)), reason);
-    let reason = "a partition transform does not apply to its column";
+    let reason = "a transform does not apply to its column";
     assert_eq!(refused("hour", day(0)), reason);
     assert_eq!(refused("day", Arc::new(Int64Array::from(vec![0]))), reason);
 }

@@ -90,7 +90,6 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "message keys are decoded": decoding.key is not None,
         "checks quarantine rows": bool(decoding.quarantine),
         "schema ids are in headers": decoding.reads_header_ids,
-        "the table is sorted": not table.sort_order().is_unsorted,
         "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
         "the table has its own provider of locations": PROVIDER in properties,
         f"the catalog issues credentials of files for less than {MAX_SECONDS} s": _valid_seconds(table) < MAX_SECONDS,
@@ -99,12 +98,16 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         raise Unsupported(reason)
     if not isinstance(codec, AvroCodec):
         raise Unsupported("the values are not in Avro")
-    layout = plan.layout(codec.writers, codec.reader, table.schema(), decoding.metadata, decoding.key_columns)
+    schema = table.schema()
+    layout = plan.layout(codec.writers, codec.reader, schema, decoding.metadata, decoding.key_columns) | {
+        "partition": plan.partition_fields(table.spec(), schema),
+        "sort": plan.sort_fields(table.sort_order(), schema),
+    }
     common = {
         "bootstrap": servers.split(","),
         "topic": batch.topic,
         "topic_id": base64.urlsafe_b64decode(batch.topic_id + "==").hex(),
-        "layout": layout | {"partition": plan.partition_fields(table.spec(), table.schema())},
+        "layout": layout,
         "most_spilled_bytes": MAX_SPILLED_BYTES,
         "most_seconds": MAX_SECONDS,
     }
@@ -267,7 +270,7 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
         file_format=FileFormat.PARQUET,
         partition=places.partition(file["partition"]),
         file_size_in_bytes=file["bytes"],
-        sort_order_id=None,
+        sort_order_id=table.sort_order().order_id or None,
         spec_id=table.metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,

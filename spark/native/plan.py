@@ -2,7 +2,8 @@
 
 The rules of schema resolution are those of lakehouse.formats.avro.avro_resolution. The plan contains the part of them
 that the decoder implements; whatever else a schema has is `Unsupported`, and Spark's own decoder reads its topic.
-`native/src/avro.rs`, `native/src/columns.rs` and `native/src/partitions.rs` have the form of a plan.
+`native/src/avro.rs`, `native/src/columns.rs`, `native/src/partitions.rs` and `native/src/sorting.rs` have the form of a
+plan.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform, UnknownTransform, VoidTransform
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+from pyiceberg.transforms import (
+    BucketTransform,
+    IdentityTransform,
+    Transform,
+    TruncateTransform,
+    UnknownTransform,
+    VoidTransform,
+)
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -141,29 +150,62 @@ def partition_fields(spec: PartitionSpec, schema: Schema) -> list[dict[str, Any]
     Raises:
         Unsupported: The decoder has no certain values of a field.
     """
-    places = {column.field_id: place for place, column in enumerate(schema.fields)}
-    return [_partition_field(field, places, schema) for field in spec.fields]
+    return [_partition_field(field, schema) for field in spec.fields]
 
 
-def _partition_field(field: PartitionField, places: Mapping[int, int], schema: Schema) -> dict[str, Any]:
-    transform, place = field.transform, places.get(field.source_id)
-    if place is None:
-        raise Unsupported(f"the source of partition field '{field.name}' is not a column")
-    type_ = schema.fields[place].field_type
-    name, width = str(transform).partition("[")[0], 1
+def _partition_field(field: PartitionField, schema: Schema) -> dict[str, Any]:
+    name = f"partition field '{field.name}'"
+    transformed = _transformed(field.source_id, field.transform, schema, name)
+    type_ = schema.fields[transformed["column"]].field_type
     # Numbers that are equal or NaN may differ in their bits.
-    is_uncertain = isinstance(transform, UnknownTransform) or (
-        isinstance(transform, IdentityTransform) and isinstance(type_, FloatType | DoubleType)
-    )
+    if isinstance(field.transform, IdentityTransform) and isinstance(type_, FloatType | DoubleType):
+        raise Unsupported(f"the {name} is {field.transform} of {type_}")
+    return transformed
+
+
+def sort_fields(order: SortOrder, schema: Schema) -> list[dict[str, Any]]:
+    """Return the fields of a sort order for the decoder (native/src/sorting.rs).
+
+    Args:
+        order: The order of rows in files.
+        schema: The columns of the table.
+
+    Raises:
+        Unsupported: The decoder does not know the order of a field's values.
+    """
+    return [
+        _transformed(field.source_id, field.transform, schema, f"sort field {number}")
+        | {
+            "descending": field.direction is SortDirection.DESC,
+            "nulls_first": field.null_order is NullOrder.NULLS_FIRST,
+        }
+        for number, field in enumerate(order.fields, 1)
+        if not isinstance(field.transform, VoidTransform)
+    ]
+
+
+def _transformed(source_id: int, transform: Transform[Any, Any], schema: Schema, name: str) -> dict[str, Any]:
+    """Return a column and its transform.
+
+    Args:
+        source_id: The field id of the column.
+        transform: The transform.
+        schema: The columns of the table.
+        name: The field of the partition spec or sort order, for messages.
+    """
+    place = next((place for place, column in enumerate(schema.fields) if column.field_id == source_id), None)
+    if place is None:
+        raise Unsupported(f"the source of {name} is not a column")
+    type_, width = schema.fields[place].field_type, 1
     match transform:
         case BucketTransform():
             width = transform.num_buckets
         case TruncateTransform():
             width = transform.width
-    applies = isinstance(transform, VoidTransform) or transform.can_transform(type_)
-    if is_uncertain or not applies or not 0 < width <= MAX_WIDTH:
-        raise Unsupported(f"the partition field '{field.name}' is {transform} of {type_}")
-    return {"column": place, "transform": name, "width": width}
+    is_known = isinstance(transform, VoidTransform) or transform.can_transform(type_)
+    if isinstance(transform, UnknownTransform) or not is_known or not 0 < width <= MAX_WIDTH:
+        raise Unsupported(f"the {name} is {transform} of {type_}")
+    return {"column": place, "transform": str(transform).partition("[")[0], "width": width}
 
 
 def _column(field: NestedField) -> dict[str, Any]:

@@ -105,18 +105,14 @@ def _outcome(request: str, login: str, storage: dict[str, str], places: Places, 
     io = PyArrowFileIO(storage)
     paths: list[str] = []
     folders: list[str] = []
-    files: list[Any] = []
 
     def create(values: Sequence[bytes | None]) -> Any:
         folders.append(places.folder(values))
         paths.append(places.location(f"{uuid.uuid4().hex}.parquet", folders[-1]))
-        files.append(io.new_output(paths[-1]).create(overwrite=True))
-        return files[-1]
+        return io.new_output(paths[-1]).create(overwrite=True)
 
     try:
         decided = lakehouse_native.decide(request, login, create)
-        for file in files:
-            file.close()
         written = [{"path": path, **file} for path, file in zip(paths, decided["files"], strict=True)]
         return {"files": written, "spilled": _as_stream(decided["spilled"], topic)}
     except (ArithmeticError, OSError, RuntimeError, ValueError) as error:

@@ -67,11 +67,11 @@ def test_compare_paths_of_equal_outcomes_passes(resources, tmp_path, monkeypatch
     assert stream.table() is None
 
 
-def test_compare_paths_of_a_partitioned_table_passes(resources):
+def test_compare_paths_of_a_partitioned_and_sorted_table_passes(resources):
     terms = ["side", "truncate(100, price)", "day(at)", "bucket(3, rate_id)"]
     added = {"name": "rate_id", "type": ["null", "long"], "default": None}
     schema = json.dumps(json.loads(NEWER) | {"fields": [*json.loads(NEWER)["fields"], added]})
-    stream = Stream(resources, settings={"errors": "log", "partition_by": terms})
+    stream = Stream(resources, settings={"errors": "log", "partition_by": terms, "sort_by": ["rate_id desc"]})
     schema_id = stream.schema(schema)
     for n in range(12):
         row = trade(n, price=-n * 20, at=(None, -1, 2**50)[n % 3], rate=None, tags={}, rate_id=-n if n % 2 else None)
@@ -81,6 +81,7 @@ def test_compare_paths_of_a_partitioned_table_passes(resources):
 
     assert {name: message for name, (passed, message) in results.items() if not passed} == {}
     assert results["partition_values"][1].count("Record[") > 4
+    assert results["sort_order"][1] == "equal: sort order 1"
 
 
 def test_compare_paths_names_differing_places_and_columns(resources):
@@ -116,14 +117,14 @@ def test_compare_paths_names_differing_places_and_columns(resources):
 
 
 def test_compare_paths_of_unsupported_topic_states_the_reason(resources, tmp_path, monkeypatch):
-    stream = Stream(resources, settings={"sort_by": ["price"]})
+    stream = Stream(resources, settings={"mode": "dedup"})
     stream.produce_trades(range(10))
     monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
 
-    with pytest.raises(LakehouseError, match=r"the table is sorted\. Nothing was compared"):
+    with pytest.raises(LakehouseError, match=r"the mode is dedup\. Nothing was compared"):
         compared(stream)
     result = CliRunner().invoke(main, ["dry-run", stream.name, "--compare-paths"])
 
     assert result.exit_code == 2
-    assert "the table is sorted" in result.output
+    assert "the mode is dedup" in result.output
     assert stream.table() is None

@@ -210,6 +210,34 @@ def test_partitions_equal_those_of_spark(resources, layout):
     assert all(f"/data/{compiled[4].spec().fields[0].name}=" in path for path in paths) and names[0] == names[1]
 
 
+SORTED = {
+    "columns": {"sort_by": ["letters desc", "raw", "kafka_offset"]},
+    "transforms": {"sort_by": ["truncate(3, amount) desc", "bucket(2, letters)", "year(at)", "kafka_offset desc"]},
+    "partitions": {"sort_by": ["large desc", "kafka_offset"], "partition_by": ["bucket(2, small)"]},
+}
+
+
+def offsets_by_partition(table):
+    """Return the sort order and the offsets, in their order, of the only file of each partition."""
+    files = [task.file for task in table.scan().plan_files()]
+    offsets = [pq.read_table(table.io.new_input(file.file_path).open())["kafka_offset"].to_pylist() for file in files]
+    return {tuple(file.partition): (file.sort_order_id, of) for file, of in zip(files, offsets, strict=True)}
+
+
+@pytest.mark.parametrize("layout", SORTED)
+def test_order_of_rows_equals_that_of_spark(resources, layout):
+    stream = Stream(resources, partitions=1, settings={"key": [], **SORTED[layout]})
+    number = produce_boundaries(stream)
+
+    compiled, reference = both(stream)
+
+    assert (compiled[3], reference[3]) == ({"parquet-rs"}, {"parquet-mr"})
+    assert offsets_by_partition(compiled[4]) == offsets_by_partition(reference[4])
+    assert {order for order, _ in offsets_by_partition(compiled[4]).values()} == {1}
+    assert files_by_partition(compiled[4]) == files_by_partition(reference[4])
+    assert compiled[1] == reference[1] and len(compiled[1]) == number
+
+
 def test_changed_partition_spec_with_a_void_field_is_written(resources):
     stream = Stream(resources, partitions=1, settings={"partition_by": ["side"]})
     stream.produce_trades(range(12))

@@ -129,7 +129,7 @@ def test_rows_of_too_many_partitions_are_refused():
     "name, value, transform", [("int", -(2**31), "truncate[10]"), ("long", -(2**63), "truncate[3]")]
 )
 def test_partition_value_beyond_its_type_is_refused_without_it(name, value, transform):
-    with pytest.raises(RuntimeError, match="^a partition value exceeds its type$"):
+    with pytest.raises(RuntimeError, match="^a transformed value exceeds its type$"):
         decided(name, [value], [transform])
 
 

@@ -10,6 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.locations import SimpleLocationProvider
+from pyiceberg.table.sorting import NullOrder
 from pyiceberg.transforms import BucketTransform, IdentityTransform
 from pyiceberg.types import NestedField, StringType
 
@@ -56,7 +57,7 @@ def planned(catalog, settings=(), properties=(), prepare=lambda table: None, sec
 
 def in_order(table):
     with table.update_sort_order() as update:
-        update.asc("side", IdentityTransform())
+        update.desc("side", IdentityTransform(), NullOrder.NULLS_FIRST).asc("userid", BucketTransform(4))
 
 
 def with_changed_partitions(table):
@@ -95,7 +96,6 @@ def test_request_names_topic_and_ranges_without_credentials(catalog):
         ("the mode is dedup", {"settings": {"mode": "dedup"}}),
         ("message keys are decoded", {"settings": {"key_format": "string"}}),
         ("quarantine", {"settings": {"checks": {"c": {"type": "range", "column": "price", "severity": "quarantine"}}}}),
-        ("sorted", {"prepare": in_order}),
         ("settings of Parquet files", {"properties": {"write.parquet.compression-codec": "gzip"}}),
         ("provider of locations", {"prepare": with_provider}),
     ],
@@ -111,6 +111,17 @@ def test_request_has_the_fields_of_the_current_partition_spec(catalog):
     layout = json.loads(request)["layout"]
     [userid] = [place for place, column in enumerate(layout["columns"]) if column["name"] == "userid"]
     assert layout["partition"] == [{"column": userid, "transform": "bucket", "width": 4}]
+
+
+def test_request_has_the_fields_of_the_sort_order(catalog):
+    [request] = planned(catalog, prepare=in_order)
+
+    layout = json.loads(request)["layout"]
+    places = {column["name"]: place for place, column in enumerate(layout["columns"])}
+    assert layout["sort"] == [
+        {"column": places["side"], "transform": "identity", "width": 1, "descending": True, "nulls_first": True},
+        {"column": places["userid"], "transform": "bucket", "width": 4, "descending": False, "nulls_first": False},
+    ]
 
 
 @pytest.mark.parametrize("size, number", [(1_000_000, 1), (3, 4), (1, 10), (4, 4), (5, 2)])
