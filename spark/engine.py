@@ -172,6 +172,9 @@ class _Jobs:
             return dead_letters.waiting(self._session, records)
         if isinstance(records, SpilledRecords):
             return kafka_records.spilled(self._session, records.table)
+        if records.kept:
+            kept = self._session.table(records.kept)
+            return kept if headers else kept.drop("headers")
         assert self.kafka is not None
         frame = kafka_records.read_range(self._session, self.kafka.spark_options(), records.batch, headers=headers)
         return frame.filter(~places.in_log().is_one_of(records.left_out)) if records.left_out else frame
@@ -367,6 +370,12 @@ class SparkEngine(_Jobs):
         """Compaction, expiry and clean-up."""
         return SparkMaintenance(self.client, self.settings, self.kafka)
 
+    def keep(self, records: LogRange) -> LogRange:
+        return replace(records, kept=kafka_records.keep(self._session, self._records(records, headers=True)))
+
+    def release(self, records: LogRange) -> None:
+        kafka_records.release(self._session, records.kept)
+
     def decide(
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> SparkDecided:
@@ -396,9 +405,10 @@ class SparkEngine(_Jobs):
         on_begin: Callable[[], None],
         *,
         required: bool = False,
+        others: bool = False,
     ) -> RowFiles | NoRowFiles:
         files = self._compiled(batch, decoding, table, on_begin, "require" if required else self.client.native)
-        if isinstance(files, RowFiles) or required:
+        if isinstance(files, RowFiles) or required or not others:
             return files
         if not row_files.is_supported(batch, decoding, table, self.settings):
             return files

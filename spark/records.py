@@ -88,6 +88,26 @@ def spilled(spark: SparkSession, records: pa.Table) -> DataFrame:
     return frame.repartition(max(1, math.ceil(records.num_rows / SPILLED_A_TASK)))
 
 
+def keep(spark: SparkSession, records: DataFrame) -> str:
+    """Keep records in memory, or on disk if they do not fit, from their first use until `release`.
+
+    Spark finds kept records by the plan of their view, because each other read of the log has a plan of its own. If it
+    loses some, it reads them from the log again.
+
+    Returns:
+        The name of the temporary view with the records.
+    """
+    name = f"kept_{secrets.token_hex(16)}"
+    records.createTempView(name)
+    spark.catalog.cacheTable(name)
+    return name
+
+
+def release(spark: SparkSession, name: str) -> None:
+    """Drop the view of records that are kept, and with it their memory and disk space."""
+    spark.catalog.dropTempView(name)
+
+
 def is_readable(records: DataFrame) -> bool:
     """Return whether Spark's Kafka source can read the records; it fails on timestamps that it cannot represent.
 

@@ -148,6 +148,7 @@ NIGHT = (
     "tests/faults/test_rest_commits.py",
     "tests/faults/test_table_changes.py",
     "tests/faults/test_unresponsive_systems.py",
+    "tests/integration/test_broker_bytes.py",
     "tests/integration/test_change_events.py",
     "tests/integration/test_debezium_connector.py",
     "tests/integration/test_external_maintenance.py",

@@ -22,6 +22,7 @@ from lakehouse.pipeline.engine_values import (
     CheckedRows,
     Decoding,
     LetterSet,
+    LogRange,
     Mode,
     Place,
     Question,
@@ -216,6 +217,16 @@ class Engine(Protocol):
     @property
     def maintenance(self) -> Maintenance: ...
 
+    def keep(self, records: LogRange) -> LogRange:
+        """Keep records from their first use until `release`, so that further uses do not read the log again.
+
+        Returns:
+            The records as the engine keeps them. It may read those that it has lost, or all of them, again.
+        """
+
+    def release(self, records: LogRange) -> None:
+        """Release the memory and disk space of records that are kept."""
+
     def decide(
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> Decided:
@@ -236,6 +247,7 @@ class Engine(Protocol):
         on_begin: Callable[[], None],
         *,
         required: bool = False,
+        others: bool = False,
     ) -> RowFiles | NoRowFiles:
         """Write the rows of a batch to data files that no snapshot has, and return the other records of the batch.
 
@@ -245,6 +257,7 @@ class Engine(Protocol):
             table: The table.
             on_begin: Called before the engine reads the batch.
             required: Whether the files are needed whatever the environment declares.
+            others: Whether records that become no rows are likely.
 
         Raises:
             ConfigError: The files are needed, and the engine lacks what writes them.

@@ -91,6 +91,8 @@ class LogRange:
     batch: Batch
     left_out: Sequence[Place] = ()
     """Records that are not read."""
+    kept: str = field(default="", compare=False)
+    """The name by which the engine keeps the records; empty if they are read from the log."""
 
 
 @dataclass(frozen=True)
@@ -555,8 +557,7 @@ class FirstRows:
 
 @dataclass(frozen=True)
 class RowsInColumnsOf:
-    """The rows of an earlier table in the columns of another; columns that it lacks, or has with values of another
-    type, are null."""
+    """The rows of an earlier table in the columns of another; those that it lacks, or has in another type, are null."""
 
     rows: Rows
     columns_of: Rows

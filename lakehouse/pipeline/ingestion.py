@@ -159,7 +159,8 @@ def _published(context: BatchContext, refusals: Refusals | None) -> Published:
 def publish(context: BatchContext) -> Published:
     """Publish a batch by the steps of its plan (lakehouse/pipeline/batches/batch_plan.py), and measure it."""
     began = time.monotonic()
-    batch, table = BatchPlan.of(context).execute()
+    with context.read_once() as read:
+        batch, table = BatchPlan.of(read).execute()
     snapshot = table.current_snapshot()
     assert snapshot is not None
     summary = summary_of(snapshot)

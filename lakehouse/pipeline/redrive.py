@@ -160,27 +160,23 @@ def _replace_rows(
     """
     first = dict(context.batch.end) | attempt.first_offsets()
     since = {p: max(o, log.start[p]) for p, o in first.items()}
-    rewrite, aborting = _write_since(replace(context, batch=replace(context.batch, start=since)), poison)
-    topic = context.topic
-    confirmed = Confirmed(attempt, rewrite.pieces, context.ref, topic.key, topic.metadata.place)
-    return context.engine.letters.attempt(confirmed), aborting
+    return _write_since(replace(context, batch=replace(context.batch, start=since)), attempt, poison)
 
 
-def _write_since(context: BatchContext, poison: bool) -> tuple[Rewrite, list[Place]]:
+def _write_since(context: BatchContext, attempt: LetterAttempt, poison: bool) -> tuple[LetterAttempt, list[Place]]:
     """Write the rows of a range again, in each partition after the last record whose decoding aborts the Spark job.
 
     An operator skipped such a record, which may have the key of any record before it.
 
     Returns:
-        What was read, and those records.
+        The dead letters that have become rows, and those records.
     """
     aborting: list[Place] = []
     context = context if poison else replace(context, left_out=letters.poisonous_records(context))
     while True:
         try:
-            decoding_context, rewrite = rewriting.of_range(context)
-            if rewrite.pieces:
-                rewriting.publish_range(decoding_context, rewrite)
+            with context.keeping_records() as kept:
+                return _written(kept, attempt), aborting
         except JobFailed:
             place = None if poison else aborting_record(context)
             if place is None:
@@ -189,5 +185,13 @@ def _write_since(context: BatchContext, poison: bool) -> tuple[Rewrite, list[Pla
             aborting.append(place)
             batch = context.batch
             context = replace(context, batch=replace(batch, start={**batch.start, partition: offset + 1}))
-        else:
-            return rewrite, aborting
+
+
+def _written(context: BatchContext, attempt: LetterAttempt) -> LetterAttempt:
+    """Write the rows of a range again, and return the dead letters that have become rows."""
+    context, rewrite = rewriting.of_range(context)
+    if rewrite.pieces:
+        rewriting.publish_range(context, rewrite)
+    topic = context.topic
+    confirmed = Confirmed(attempt, rewrite.pieces, context.ref, topic.key, topic.metadata.place)
+    return context.engine.letters.attempt(confirmed)

@@ -118,10 +118,11 @@ def read_again(context: BatchContext, branch: str | None) -> Replayed:
     whole = context.batch
     if not whole.offsets:
         return Replayed(whole, Counts(), None)
-    context, rewrite = rewriting.of_range(replace(context, left_out=letters.poisonous_records(context)))
-    if branch is None:
-        written, audited = rewriting.publish_range(context, rewrite)
-    else:
-        staged = rewriting.stage(context, rewrite, branch)
-        written, audited = staged.written, rewriting.audit(context, rewrite, staged)
+    with replace(context, left_out=letters.poisonous_records(context)).keeping_records() as kept:
+        context, rewrite = rewriting.of_range(kept)
+        if branch is None:
+            written, audited = rewriting.publish_range(context, rewrite)
+        else:
+            staged = rewriting.stage(context, rewrite, branch)
+            written, audited = staged.written, rewriting.audit(context, rewrite, staged)
     return Replayed(whole, written.counts, audited.snapshot_id, written.quarantined, audited.findings)

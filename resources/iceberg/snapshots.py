@@ -123,10 +123,9 @@ def counts_by_snapshot(table: Table) -> dict[int, dict[str, int]]:
     return {id_: counts for id_, counts in stored.items() if id_ in existing}
 
 
-def had_dead_letters(table: Table) -> bool:
-    """Return whether the newest ingested batch had dead letters."""
-    newest = next(reversed(counts_by_snapshot(table).values()), {})
-    return bool(newest.get("dead_letters"))
+def newest_counts(table: Table) -> dict[str, int] | None:
+    """Return the records by outcome of the newest ingested batch; None if there is none."""
+    return next(reversed(counts_by_snapshot(table).values()), None)
 
 
 def with_counts(table: Table, snapshot_id: int, counts: Mapping[str, int]) -> str:

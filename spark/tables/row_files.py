@@ -28,7 +28,6 @@ from lakehouse.core.tables.naming import PRIVATE_CATALOG
 from lakehouse.pipeline.engine_values import CountsLost, Decoding
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SpilledRecords, is_small
-from resources.iceberg.snapshots import had_dead_letters
 from spark.decoding.decoded import PREFIX, record
 from spark.native.task import SPILLED
 from spark.tables import dead_letters
@@ -56,7 +55,7 @@ A column of the batch's table must never get one of the ids, because readers wou
 
 
 def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: Mapping[str, str]) -> bool:
-    """Return whether the rows of a batch can be written in one pass, and other records are likely.
+    """Return whether the rows of a batch can be written in one pass.
 
     Args:
         batch: The offsets.
@@ -65,9 +64,7 @@ def is_supported(batch: Batch, decoding: Decoding[Any], table: Table, settings: 
         settings: The settings of the session.
     """
     has_catalog = f"spark.sql.catalog.{PRIVATE_CATALOG}" in settings
-    if is_small(batch) or decoding.mode != "append" or not has_catalog or table.format_version != 2:
-        return False
-    return bool(decoding.quarantine) or had_dead_letters(table)
+    return not is_small(batch) and decoding.mode == "append" and has_catalog and table.format_version == 2
 
 
 def write(spark: SparkSession, decoded: DataFrame, table: Table, batch: Batch, reason: str) -> RowFiles | NoRowFiles:

@@ -73,7 +73,7 @@ def rows(
         keeping = None
     match mode:
         case "append":
-            return append(decoded, target, keeping)
+            return append(decoded, target)
         case "dedup":
             return dedup(decoded, target, key, empty, keeping)
         case _:
@@ -85,24 +85,16 @@ def nothing(spark: SparkSession, target: Target) -> None:
     commits.append(spark.table(commits.path(target)).limit(0), target)
 
 
-def append(decoded: DataFrame, target: Target, keeping: Batch | None = None) -> Written:
+def append(decoded: DataFrame, target: Target) -> Written:
     """Append the good rows.
 
     Args:
         decoded: The decoded records; see spark.decoding.decode.
         target: The branch.
-        keeping: The range of the records, to keep the dead letters; see `rows`.
     """
-    observation, records = _with_dead(decoded, keeping)
-    counted = Observation()
-    dead = F.when(record("reason").isNotNull(), dead_letters.source_record(keeping.topic)) if keeping else None
-    frame = _rows_of(target, records, decoded.schema, *([] if dead is None else [dead.alias(RECORD)]))
-    with merge.cached(frame) if keeping else nullcontext(frame) as cache:
-        rows = _rows_in(cache, keeping).observe(counted, F.count(F.lit(1)).alias("rows"))
-        commits.append(rows, target)
-        others = _others_in(cache, keeping)
-    counts = observed_counts(observation)
-    return replace(written(counts, rows=observed_counts(counted)["rows"]), others=others)
+    observation, records = _observe(decoded)
+    added = merge.add(_rows_of(target, records, decoded.schema), target)
+    return written(observed_counts(observation), rows=added)
 
 
 def dedup(

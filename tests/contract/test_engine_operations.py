@@ -314,6 +314,20 @@ def test_decided_records_have_faults_and_ids(make_site: Any) -> None:
         engine.completes(Reading(records))
 
 
+def test_kept_records_are_those_of_the_log(make_site: Any) -> None:
+    site = make_site("append")
+    site.produce(Sent("a", 1), Sent("b", GARBAGE), Sent("c", 3))
+    run(site)
+    engine, decoding = site.clients.engine, decoding_of(site)
+    records = LogRange(batch_of(site), left_out=[(0, 0)])
+    kept = engine.keep(records)
+    of_log, of_kept = (engine.decide(log, decoding, headers=True).first_faults() for log in (records, kept))
+    assert of_kept == of_log
+    assert [offset for _, offset, _ in of_kept] == [1]
+    engine.release(kept)
+    assert engine.decide(records, decoding).first_faults() == of_log
+
+
 def test_checks_of_a_snapshot(make_site: Any) -> None:
     site = make_site("append")
     site.produce(Sent("a", 8), Sent("b", 5))

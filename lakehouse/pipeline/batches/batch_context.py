@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
 from pyiceberg.table import Table
 
 from lakehouse.config.model import Topic
+from lakehouse.core.errors import LakehouseError
 from lakehouse.core.log_entry import IN_PROGRESS
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.tables.naming import TableRef
@@ -18,16 +20,18 @@ from lakehouse.pipeline.commits.staged_commit import OnPhase, Phase, StagedCommi
 from lakehouse.pipeline.engine import Decided, Engine
 from lakehouse.pipeline.engine_values import (
     Decoding,
+    JobFailed,
     KnownRows,
     LogRange,
     Place,
     Side,
 )
 from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
 from lakehouse.pipeline.spilled_records import SpilledRecords, is_small
-from resources.iceberg.snapshots import had_dead_letters
+from resources.iceberg.snapshots import newest_counts
 
 _LOG = logging.getLogger(__name__)
 
@@ -49,6 +53,7 @@ class BatchContext:
         left_out: Records that are not read again.
         others: The records that files of rows lack, or the dead letters that the write of the rows kept; None if there
             are neither, and each record is decided.
+        kept: The records of the batch as the engine keeps them; None if each use reads the log.
     """
 
     topic: Topic
@@ -62,6 +67,7 @@ class BatchContext:
     on_phase: OnPhase = no_report
     left_out: Sequence[Place] = ()
     others: SpilledRecords | None = None
+    kept: LogRange | None = None
 
     @property
     def engine(self) -> Engine:
@@ -83,7 +89,7 @@ class BatchContext:
     def decided(self, *, headers: bool = False) -> Decided:
         """Return the decided records of the batch, or the other ones if the write of its rows kept them.
 
-        All dead letters are among the other ones. Each use of the records of the batch reads Kafka again.
+        All dead letters are among the other ones.
 
         Args:
             headers: Whether the message headers are needed.
@@ -102,7 +108,8 @@ class BatchContext:
         if self.is_poison or self.left_out:
             return NoRowFiles("a record aborts decoding")
         on_begin = partial(self.report, "write")
-        return self.engine.row_files(self.batch, self.decoding(), table, on_begin, required=required)
+        likely = self.expects_others(table)
+        return self.engine.row_files(self.batch, self.decoding(), table, on_begin, required=required, others=likely)
 
     def decoding(self, *, again: bool = False) -> Decoding[Side]:
         """Return the instructions that decode the records.
@@ -115,16 +122,62 @@ class BatchContext:
             return decoding
         return replace(decoding, known=KnownRows(self.ref, self.base, self.topic.metadata.place, self.batch, again))
 
+    def expects_others(self, table: Table | None) -> bool:
+        """Return whether the batch probably has records that do not become rows at once: checks quarantine rows, the
+        newest batch had records that did not decode, or schema ids are probably unknown."""
+        newest = newest_counts(table) if table else None
+        is_rejecting = self.topic.quarantine or (newest and newest.keys() & {"dead_letters", "skipped"})
+        return bool(is_rejecting) or self._expects_unknown_ids(table)
+
+    def _expects_unknown_ids(self, table: Table | None) -> bool:
+        """Return whether the batch probably has schema ids that are not known yet, or in headers: it is the first one,
+        or the table has records of schemas of other subjects."""
+        is_first = table is None or newest_counts(table) is None
+        return is_first or schema_fingerprints.has_others(table, self.schemas)
+
+    def read_once(self) -> AbstractContextManager[BatchContext]:
+        """Return `keeping_records` for a batch that several passes probably read, else the context itself.
+
+        A large batch in mode `append` is written to files of rows instead, in one pass. A merge keeps its dead letters,
+        so only schema ids that were not known make it read records again.
+        """
+        match self.topic.mode:
+            case "append":
+                is_read_again = is_small(self.batch) and self.expects_others(self.table)
+            case "debezium":
+                is_read_again = True
+            case _:
+                is_read_again = self._expects_unknown_ids(self.table)
+        return self.keeping_records() if is_read_again else nullcontext(self)
+
     def keeps_dead_letters(self, table: Table) -> bool:
         """Return whether the write of all records of the batch should keep the dead letters in a cache of the rows.
 
-        Some are likely, and the batch is merged, for which its rows are cached, or small. Change events are decided
-        with regard to each other, so their dead letters alone may be decided otherwise.
+        Some are likely, and the batch is merged, for which its rows are cached. Change events are decided with regard
+        to each other, so their dead letters alone may be decided otherwise.
         """
-        mode = self.topic.mode
-        is_cached = mode in ("dedup", "upsert") or (mode == "append" and is_small(self.batch))
-        is_likely = bool(self.topic.quarantine) or had_dead_letters(table)
-        return self.others is None and not self.is_poison and is_cached and is_likely
+        is_merged = self.topic.mode in ("dedup", "upsert")
+        return is_merged and self.others is None and not self.is_poison and self.expects_others(table)
+
+    @contextmanager
+    def keeping_records(self) -> Iterator[BatchContext]:
+        """Yield the context of the batch whose records the engine keeps within the block, so the log is read once.
+
+        The records of a longer range than a batch are not kept, because they may exceed the disk.
+        """
+        if self.batch.offsets > self.topic.max_records_per_batch:
+            yield self
+            return
+        kept = self.engine.keep(self.records(self.batch))
+        try:
+            yield replace(self, kept=kept)
+        finally:
+            try:
+                self.engine.release(kept)
+            except (JobFailed, LakehouseError) as error:
+                # The batch is published by now, or another error has interrupted it.
+                cause = type(error).__name__
+                _LOG.warning("%s: Spark may keep the records of a batch until it restarts (%s)", self.topic.name, cause)
 
     def with_others(self, others: SpilledRecords | None) -> BatchContext:
         """Return the context of a batch whose rows were written, with its dead letters if the write kept them."""
@@ -147,4 +200,5 @@ class BatchContext:
 
     def records(self, batch: Batch) -> LogRange:
         """Return the records of a part of the batch, except those that are left out."""
-        return LogRange(batch, tuple(self.left_out))
+        records = LogRange(batch, tuple(self.left_out))
+        return self.kept if self.kept == records else records

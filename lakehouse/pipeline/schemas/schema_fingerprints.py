@@ -49,6 +49,11 @@ def properties(table: Table | None, schemas: TopicSchemas) -> dict[str, str]:
     return {} if newest == stored else {SCHEMAS: json.dumps(newest, separators=(",", ":"))}
 
 
+def has_others(table: Table | None, schemas: TopicSchemas) -> bool:
+    """Return whether records of a table were decoded with other schemas than those of the topic's subjects."""
+    return not _stored(table).keys() <= schemas.fingerprints.keys()
+
+
 def known_ids(table: Table) -> frozenset[int]:
     """Return the ids of the schemas that records of a table may have been decoded with."""
     return frozenset(map(int, _stored(table)))

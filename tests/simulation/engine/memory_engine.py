@@ -84,6 +84,13 @@ class MemoryEngine(MemoryTables):
     def maintenance(self) -> MemoryMaintenance:
         return MemoryMaintenance(self)
 
+    def keep(self, records: LogRange) -> LogRange:
+        """Keep nothing: an engine that has lost all records reads the log again."""
+        return records
+
+    def release(self, records: LogRange) -> None:
+        """Release nothing."""
+
     def decide(
         self, records: Records, decoding: Decoding[Side], *, headers: bool = False, refused: str | None = None
     ) -> MemoryDecided:
@@ -97,6 +104,7 @@ class MemoryEngine(MemoryTables):
         on_begin: Callable[[], None],
         *,
         required: bool = False,
+        others: bool = False,
     ) -> RowFiles | NoRowFiles:
         """Write the rows that need no further decision; a failed job leaves the batch to `decide`.
 
