@@ -65,7 +65,7 @@ def run(idle_seconds: float = IDLE_SECONDS) -> None:
             import_module(module)
     # Before each task, PySpark asks importers to read again what they cache, and one of an archive, such as that of
     # PySpark itself, reads the list of its files at once: 0.1 s of each task. These archives do not change.
-    zipimporter.invalidate_caches = _keep  # type: ignore[method-assign]
+    zipimporter.invalidate_caches = _keep  # type: ignore[method-assign]  # PySpark calls it
     # The collector does not visit these objects, so that workers do not copy their pages.
     gc.freeze()
     _IdleTimer(idle_seconds)

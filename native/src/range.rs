@@ -40,6 +40,7 @@ const ZSTD_LEVEL: i32 = 3;
 
 /// What to read and how to decide about it, as `spark/native/task.py` describes it.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Request {
     bootstrap: Vec<String>,
     topic: String,
@@ -64,6 +65,7 @@ impl Request {
 
 /// How values become rows, as `spark/native/plan.py` describes it.
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Layout {
     /// The plans of values by the schema id that they were written with.
     writers: HashMap<u32, Node>,

@@ -153,6 +153,15 @@ def test_task_that_fails_states_the_reason_without_folders(monkeypatch):
     assert {outcome["files"] for outcome in (invalid, failed)} == {None}
 
 
+def test_layout_with_a_field_of_another_version_is_refused():
+    lakehouse_native = pytest.importorskip("lakehouse_native")
+    layout = {"writers": {}, "columns": [], "metadata": []}
+    lakehouse_native.decide_values(json.dumps(layout), [])
+
+    with pytest.raises(RuntimeError, match="the layout is not valid: unknown field `clustering`"):
+        lakehouse_native.decide_values(json.dumps(layout | {"clustering": []}), [])
+
+
 def test_crate_has_the_version_of_the_package():
     crate = tomllib.loads((PROJECT / "native/Cargo.toml").read_text())["package"]["version"]
     assert crate == tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
