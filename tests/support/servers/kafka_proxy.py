@@ -29,7 +29,7 @@ class KafkaProxy:
         own_port = self._listener.getsockname()[1]
         self.address = f"127.0.0.1:{own_port}"
         self._advertised = host.encode() + FRAME.pack(int(port))
-        self._own = host.encode() + FRAME.pack(own_port)
+        self._substitute = host.encode() + FRAME.pack(own_port)
         self._lock, self.sent = threading.Lock(), 0
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -57,7 +57,7 @@ class KafkaProxy:
     def _forward_responses(self, client: socket.socket, broker: socket.socket) -> None:
         with suppress(OSError), client, broker.makefile("rb") as responses:
             while size := responses.read(FRAME.size):
-                response = responses.read(FRAME.unpack(size)[0]).replace(self._advertised, self._own)
+                response = responses.read(FRAME.unpack(size)[0]).replace(self._advertised, self._substitute)
                 with self._lock:
                     self.sent += len(size) + len(response)
                 client.sendall(size + response)
