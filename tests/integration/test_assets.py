@@ -7,6 +7,7 @@ from assets.topics.kafka_asset import topic_offsets_sensor
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
 from resources.build import build_resources
+from resources.spark.servers import Connect
 from resources.spark.spark import Spark
 from spark.engine import SparkEngines
 from tests.support.intercepted import InterceptedEngines, miscounted
@@ -35,7 +36,7 @@ def evaluations(result):
 
 def miscounting(server):
     """Return the client of an engine that counts more rows than it writes."""
-    return InterceptedEngines(SparkEngines(server), {"write": miscounted})
+    return InterceptedEngines(SparkEngines(Connect(remote=server.remote, native="off")), {"write": miscounted})
 
 
 @pytest.fixture

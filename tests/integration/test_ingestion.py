@@ -1,10 +1,14 @@
 """Ingestion: the rows of a table equal the records that an independent consumer reads, each once."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from lakehouse.core.errors import SchemaError
+from lakehouse.pipeline.ingestion import ingest
+from resources.spark.servers import Connect
+from spark.engine import SparkEngines
 from tests.support.topics import METADATA, TRADES, Stream, framed, register, trade
 
 
@@ -38,8 +42,9 @@ def test_ingest_small_batch_writes_one_file_per_task(resources, monkeypatch, mos
     monkeypatch.setattr("spark.records.PARTITIONS_A_TASK", most)
     stream = Stream(resources, partitions=6)
     stream.produce_trades(range(600))
+    engines = SparkEngines(Connect(remote=resources.spark.remote, native="off"))
 
-    [published] = stream.ingest()
+    [published] = ingest(stream.namespace, stream.topic, replace(stream.systems, engines=engines))
 
     assert published.data_files == files
     assert stream.rows() == stream.expected_rows() and len(stream.rows()) == 600
