@@ -29,6 +29,7 @@ SCHEMA = 'syntax = "proto3"; message Seat { int64 number = 1; string holder = 2;
 def one_record_per_task(monkeypatch):
     """Divide the small batches of these tests into several tasks, as Spark divides large batches."""
     monkeypatch.setattr("spark.records.RECORDS_A_TASK", 1)
+    monkeypatch.setattr("spark.native.job.OFFSETS_A_TASK", 100)
 
 
 @pytest.fixture
