@@ -56,6 +56,8 @@ class RelatedEvents:
             before = Before(self._rows, self._letters, has_events=known is not None and known.has_batch)
             names = decode.omittable(self._types, self.decoding)
             events = change_events.completed(events, self.decoding.key_columns, names, before)
+            # A plan with all steps until a merge nests deeper than the messages of Spark Connect may.
+            events = events.localCheckpoint()
         return decode.checked(events, self.decoding)
 
     @cached_property
@@ -95,7 +97,7 @@ class RelatedEvents:
         letters = letters.withColumn("value", F.lit(None).cast("binary"))
         keyed = decode.decode(letters, replace(self.decoding, reads_header_ids=True))
         key = [F.col(SPARK.identifier(name)) for name in self.decoding.key_columns]
-        # A plan with all of these steps nests deeper than the messages of Spark Connect may.
+        # The same as for completed events.
         return keyed.select(*key, *_place(places.in_decoded())).localCheckpoint()
 
 
