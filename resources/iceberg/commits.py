@@ -109,12 +109,26 @@ def add_files(table: Table, branch: str, files: Sequence[DataFile], summary: Map
     from pyiceberg.table.update.snapshot import ManageSnapshots
 
     age_limit = table.metadata.refs[branch].max_ref_age_ms
-    with table.transaction() as transaction:
+    with _without_history(table).transaction() as transaction:
         with transaction.update_snapshot(dict(summary), branch).fast_append() as append:
             for file in files:
                 append.append_data_file(file)
         added = transaction.table_metadata.refs[branch].snapshot_id
         ManageSnapshots(transaction).create_branch(added, branch, max_ref_age_ms=age_limit).commit()
+
+
+def _without_history(table: Table) -> Table:
+    """Return a table with the snapshots that its branches and tags name.
+
+    A transaction of pyiceberg copies the metadata about twenty times, and a snapshot takes 50 µs each time. Its commit
+    consists of requirements and updates, which the catalog applies to the whole metadata.
+    """
+    from pyiceberg.table import Table
+
+    named = {reference.snapshot_id for reference in table.metadata.refs.values()}
+    snapshots = [snapshot for snapshot in table.metadata.snapshots if snapshot.snapshot_id in named]
+    metadata = table.metadata.model_copy(update={"snapshots": snapshots, "snapshot_log": [], "metadata_log": []})
+    return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
 
 
 def _may_repeat(table: Table, batch: Batch) -> bool:
