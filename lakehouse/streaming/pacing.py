@@ -8,7 +8,7 @@ MIN_RECORDS = 20_000
 TARGET_SECONDS = 2.0
 """Target duration of a batch, for which other topics wait."""
 
-EVERY_SECONDS = 2.0
+EVERY_SECONDS = 1.5
 """Minimum time between two batches of a topic, since each commit adds a file and a snapshot."""
 
 FIRST_PAUSE_SECONDS = 1.0
