@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable
 from functools import partial
 
@@ -16,22 +17,26 @@ from peers.contender import NAMESPACE, PythonContender, Stack, Work, idle
 
 
 def work(native: str, stack: Stack) -> Work:
-    """Return a function that repeats the ingestion of a topic, with a setting of the compiled decoder."""
+    """Return a function that repeats the ingestion of a topic, with a setting of the compiled decoder.
+
+    Clients are opened once, as those of a stream are.
+    """
     from lakehouse.pipeline.clients import Clients
     from lakehouse.pipeline.ingestion import ingest
+
+    config = loader.load()
+    local = config.environments["local"]
+    environments = config.environments | {"local": local | {"spark": local["spark"] | {"native": native}}}
+    opened = open_clients(config.model_copy(update={"environments": environments}))
+    systems = Clients.of(opened.__enter__())
+    atexit.register(opened.__exit__, None, None, None)
 
     def keep_up(name: str, table: str, ended: Callable[[], bool]) -> None:
         metadata = {"columns": ["partition", "offset"]}
         topic = Topic.model_validate({"name": name, "table": table, "key": "userid", "metadata": metadata})
-        config = loader.load()
-        local = config.environments["local"]
-        spark = local["spark"] | {"native": native}
-        environments = config.environments | {"local": local | {"spark": spark}}
-        with open_clients(config.model_copy(update={"environments": environments})) as resources:
-            systems = Clients.of(resources)
-            while not ended():
-                if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
-                    idle()
+        while not ended():
+            if not sum(1 for _ in ingest(NAMESPACE, topic, systems)):
+                idle()
 
     return keep_up
 
