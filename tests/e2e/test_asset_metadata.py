@@ -75,8 +75,11 @@ def test_spark_query_reports_finished_tasks(resources, monkeypatch):
     spark = resources.spark.session(resources.catalog.spark_settings())
     progress = Progress(lines.append)
     spark.registerProgressHandler(progress)
+    # The server reports every two seconds, and a fast machine ends the query before.
+    spark.conf.set("spark.connect.progress.reportInterval", "20ms")
     try:
         spark.range(0, 20_000_000, 1, 16).selectExpr("sum(hash(id, cast(id as string)))").collect()
     finally:
+        spark.conf.unset("spark.connect.progress.reportInterval")
         spark.removeProgressHandler(progress)
     assert lines and re.search(r"\d+ of \d+ tasks done", lines[0]), lines
