@@ -71,7 +71,7 @@ from lakehouse.pipeline.engine_values import (
     Written,
     WrongNewest,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import LetterTable, NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SpilledRecords
 from resources.protocols import KafkaClient, SparkClient
 from spark import avro_schema, column_lineage, derive, user_modules
@@ -79,6 +79,7 @@ from spark import records as kafka_records
 from spark.decoding import control, decode, explain
 from spark.decoding.decode import Codec
 from spark.native import job
+from spark.native.letters import LetterWriter
 from spark.native.plan import Unsupported
 from spark.tables import (
     dead_letters,
@@ -406,8 +407,10 @@ class SparkEngine(_Jobs):
         *,
         required: bool = False,
         others: bool = False,
+        letters: LetterTable | None = None,
     ) -> RowFiles | NoRowFiles:
-        files = self._compiled(batch, decoding, table, on_begin, "require" if required else self.client.native)
+        choice = "require" if required else self.client.native
+        files = self._compiled(batch, decoding, table, on_begin, choice, letters)
         if isinstance(files, RowFiles) or required or not others:
             return files
         if not row_files.is_supported(batch, decoding, table, self.settings):
@@ -417,14 +420,21 @@ class SparkEngine(_Jobs):
         return row_files.write(self._session, decided.frame, table, batch, files.reason)
 
     def _compiled(
-        self, batch: Batch, decoding: Decoding[Side], table: Table, on_begin: Callable[[], None], choice: str
+        self,
+        batch: Batch,
+        decoding: Decoding[Side],
+        table: Table,
+        on_begin: Callable[[], None],
+        choice: str,
+        letters: LetterTable | None,
     ) -> RowFiles | NoRowFiles:
         """Write the rows of a batch by the compiled decoder, unless `choice` is `off`, or it does not support them."""
         assert self.kafka is not None
         if choice == "off":
             return NoRowFiles("lakehouse.yaml has `native: off`")
+        instructions: Any = with_codecs(decoding)
         try:
-            requests = job.requests(self.kafka.servers, batch, with_codecs(decoding), table)
+            requests = job.requests(self.kafka.servers, batch, instructions, table)
         except Unsupported as error:
             return NoRowFiles(str(error))
         if reason := job.missing(self._session):
@@ -435,8 +445,10 @@ class SparkEngine(_Jobs):
                     f"(docs/native.md), or do not require it"
                 )
             return NoRowFiles(reason)
+        writes = letters is not None and job.writes_letters(letters.table)
+        of_letters = (letters.table, LetterWriter.of(letters, instructions)) if letters and writes else None
         on_begin()
-        return job.row_files(self._session, requests, self.kafka.native_login, batch, table)
+        return job.row_files(self._session, requests, self.kafka.native_login, batch, table, of_letters)
 
     def completes(self, trial: Trial) -> bool:
         match trial:

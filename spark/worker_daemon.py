@@ -23,7 +23,7 @@ from pyspark import daemon
 IDLE_SECONDS = 60.0
 """Seconds between examinations for workers. Spark ends a worker that has had no task for a minute."""
 
-IMPORTED = ("pyiceberg.io.pyarrow", "pandas", "lakehouse_native")
+IMPORTED = ("pyiceberg.io.pyarrow", "pandas", "lakehouse_native", "spark.native.letters")
 """Modules that workers share. The compiled decoder is optional."""
 
 

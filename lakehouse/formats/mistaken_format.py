@@ -3,6 +3,7 @@
 import json
 
 from lakehouse.formats.avro.avro_format import AvroFormat
+from lakehouse.formats.json.json_format import JsonFormat
 from lakehouse.formats.schema import schema_id
 
 
@@ -16,9 +17,10 @@ def frame_fault(data: bytes) -> str | None:
     )
 
 
-def is_document(data: bytes) -> bool:
-    """Return whether a value is the text of a JSON object or list."""
+def document_fault(data: bytes) -> str | None:
+    """Return that a value without a schema id is the text of a JSON object or list; None if it is not."""
     try:
-        return data.lstrip()[:1] in (b"{", b"[") and json.loads(data.decode()) is not None
+        is_document = data.lstrip()[:1] in (b"{", b"[") and json.loads(data.decode()) is not None
     except (ValueError, RecursionError):
-        return False
+        return None
+    return f"it is JSON text: write 'value_format: {JsonFormat.name}'" if is_document else None

@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 class DeadLetterReasons:
     """Adds the dead letters of each published batch to a metric, by reason.
 
-    Labels are the names in REASONS (lakehouse/pipeline/engine_values.py), or UNKNOWN.
+    Labels are the names in REASONS (lakehouse/core/tables/letter_columns.py), or UNKNOWN.
     """
 
     def __init__(self, catalog: Catalog, namespace: str, metric: Counter) -> None:

@@ -36,7 +36,7 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import LetterTable, NoRowFiles, RowFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -248,6 +248,7 @@ class Engine(Protocol):
         *,
         required: bool = False,
         others: bool = False,
+        letters: LetterTable | None = None,
     ) -> RowFiles | NoRowFiles:
         """Write the rows of a batch to data files that no snapshot has, and return the other records of the batch.
 
@@ -258,6 +259,7 @@ class Engine(Protocol):
             on_begin: Called before the engine reads the batch.
             required: Whether the files are needed whatever the environment declares.
             others: Whether records that become no rows are likely.
+            letters: The table of dead letters, of which the engine may write files; None if it must not.
 
         Raises:
             ConfigError: The files are needed, and the engine lacks what writes them.

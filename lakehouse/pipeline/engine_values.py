@@ -14,7 +14,7 @@ from lakehouse.core.offsets.batch import Batch, Counts, Positions
 from lakehouse.core.offsets.ledger import LogContents, OffsetRange, RangeContents
 from lakehouse.core.patterns import Matches
 from lakehouse.core.table_protocol import PART, PARTS
-from lakehouse.core.tables.naming import TableRef
+from lakehouse.core.tables.naming import CATALOG, TableRef
 from lakehouse.formats.format import MessageSchema
 from lakehouse.formats.schema import Guids
 from lakehouse.pipeline.spilled_records import SpilledRecords
@@ -34,29 +34,6 @@ Place = tuple[int, int]
 
 Transform = Callable[[Any], Any]
 """A user's function that derives rows from rows, in the engine's own form of a table (Spark's: a DataFrame)."""
-
-
-REASONS = {
-    "null_value": "The value is null, which is no row, and no deletion unless the mode is upsert and keys are decoded",
-    "not_framed": "The value is not in the Confluent wire format (a zero byte, then an id), nor is an id in its header",
-    "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
-    "undecodable": "The value cannot be decoded with its schema",
-    "bad_key": "A key column is missing: the message key cannot be read or does not fit the column, or the column is "
-    "null in the value",
-    "no_row": "The change event has no row after the change",
-    "poison": "Decoding the record aborted the Spark job",
-    "unknown_operation": "The operation of the change event is not one that changes a single row",
-    "check": "The row fails a check that quarantines it",
-    "unfit_schema": "The value does not decode, and its schema does not fit the table",
-    "schema_limit": "The value's schema id was not looked up, because the batch has too many ids that the topic does "
-    "not have. `lakehouse redrive` looks it up",
-    "other_type": "The value has another record type than the topic, by the name in its schema",
-    "key_mismatch": "The message key differs from the columns of `key` in the value",
-    "truncate": "The source truncated the table, but partitions have no order. Set 'debezium: {truncate: ignore}'",
-    "unchanged_value": "The change event omits an unchanged value, which neither the table nor an earlier event has",
-    "out_of_range": "A date or time of the change event is infinite, or outside of years 1 to 9999",
-}
-"""Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
 
 
 class JobFailed(Exception):
@@ -200,13 +177,16 @@ class Target:
         """Return the target for a commit that adds some of the rows and that another commit completes."""
         return replace(self, properties={PART: ADDS_ROWS})
 
-    def completing(self) -> Target:
-        """Return the target for the commit that completes the deleting or the adding one.
+    def completing(self, parts: int = 2) -> Target:
+        """Return the target for the commit that completes deleting and adding ones.
 
-        The audit requires both commits: if another writer drops the branch between them, Iceberg creates it again
-        without the first.
+        The audit requires all commits: if another writer drops the branch between them, Iceberg creates it again
+        without the earlier ones.
+
+        Args:
+            parts: The number of commits with this one.
         """
-        return replace(self, properties={**self.properties, PARTS: "2"})
+        return replace(self, properties={**self.properties, PARTS: str(parts)}) if parts > 1 else self
 
 
 @dataclass(frozen=True)
@@ -298,6 +278,19 @@ class LetterOrigin:
     """The table that lacks the records."""
     only_quarantined: bool = False
     """Whether records that do not decode are no dead letters."""
+
+    @property
+    def columns(self) -> Mapping[str, str]:
+        """The columns of dead letters that have the same value in all of them."""
+        return {
+            "processor": "lakehouse",
+            "statement_name": self.entry,
+            "affected_type": "table",
+            "affected_catalog": CATALOG,
+            "affected_database": self.ref.namespace,
+            "affected_name": self.ref.name,
+            "topic_id": self.topic_id,
+        }
 
 
 @dataclass(frozen=True)

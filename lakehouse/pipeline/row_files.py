@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lakehouse.pipeline.engine_values import Written
+from lakehouse.pipeline.engine_values import LetterOrigin, Written
 from lakehouse.pipeline.spilled_records import SpilledRecords
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table
 
 
 COMPILED, FAILED = "compiled", "the compiled decoder failed"
@@ -38,3 +39,19 @@ class RowFiles:
     """`compiled`, or the reason why the reference decoder decided the rows."""
     written: Written | None = None
     """The outcomes of all records of the batch; None if the others were not decided."""
+    letters: Sequence[DataFile] = ()
+    """Files of the table of dead letters, which no snapshot has yet. Their records are not among the others."""
+
+    @property
+    def letter_count(self) -> int:
+        """The number of dead letters in files."""
+        return sum(file.record_count for file in self.letters)
+
+
+@dataclass(frozen=True, eq=False)
+class LetterTable:
+    """The table of dead letters, of which an engine may write files."""
+
+    table: Table
+    origin: LetterOrigin
+    """The origin of the dead letters."""

@@ -27,8 +27,8 @@ def record(field: str) -> Column:
             schema_id: the registry id of the schema that decoded the value, or null.
             filtered: true if the record belongs to another table.
             tombstone: true if the record deletes the row of its key.
-            reason: why the record is a dead letter, a key of REASONS (lakehouse.pipeline.engine_values); null if it is
-                not one.
+            reason: why the record is a dead letter, a key of REASONS (lakehouse.core.tables.letter_columns); null if it
+                is not one.
             check: the quarantining check that the row fails, or null.
             snapshot_start: true if the record is the first change event of a snapshot of the source.
             truncate: true if the record deletes all rows.

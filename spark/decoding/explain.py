@@ -12,11 +12,11 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from lakehouse.core.sql import SPARK
+from lakehouse.core.tables.letter_columns import REASONS
 from lakehouse.formats.avro.avro_format import AvroFormat
-from lakehouse.formats.json.json_format import JsonFormat
-from lakehouse.formats.mistaken_format import is_document
+from lakehouse.formats.mistaken_format import document_fault
 from lakehouse.formats.schema import guid, schema_id
-from lakehouse.pipeline.engine_values import REASONS, Decoding
+from lakehouse.pipeline.engine_values import Decoding
 from spark.decoding.decode import Codec
 from spark.decoding.decoded import record
 
@@ -103,8 +103,8 @@ def _explanation(decoding: Decoding[Codec], reason: str | None, key: bytes | Non
             return f"schema id {schema_id(value)}"
         if reason in OF_VALUE and value is not None:
             return decoding.conflicts.get(schema_id(value) or 0) or decoding.value.explain(value)
-        if reason == NOT_FRAMED and value is not None and is_document(value):
-            return f"it is JSON text: write 'value_format: {JsonFormat.name}'"
+        if reason == NOT_FRAMED and value is not None:
+            return document_fault(value)
         if reason == OF_KEY and key is not None and decoding.key:
             if decoding.key.is_text and (id_ := schema_id(key)) is not None:
                 remedy = f"write 'key_format: {AvroFormat.name}', or the format of that schema"

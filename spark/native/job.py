@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from lakehouse import DISTRIBUTION
 from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Batch
+from lakehouse.core.tables import letter_columns
 from lakehouse.pipeline.engine_values import Decoding, JobFailed
 from lakehouse.pipeline.row_files import FAILED, NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SPILLED_BYTES, SpilledRecords
@@ -28,6 +29,7 @@ from resources.iceberg.rest_client import VendedFiles
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
+from spark.native.letters import LetterWriter
 from spark.native.places import Places
 from spark.native.plan import Unsupported
 
@@ -66,7 +68,7 @@ STORAGE = (
 """Properties of files that tasks get. Without credentials that the catalog issues, the environment of the executors has
 them."""
 
-PARQUET, PROVIDER = "write.parquet.", "write.py-location-provider.impl"
+PARQUET, PROVIDER, MODES = "write.parquet.", "write.py-location-provider.impl", "write.metadata.metrics"
 SETTINGS: Mapping[str, str] = {"write.parquet.compression-codec": "zstd"}
 """Properties of tables for Parquet files that the decoder implements."""
 
@@ -83,18 +85,14 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
     Raises:
         Unsupported: Only Spark's own decoder reads such a batch, or writes such a table.
     """
-    properties, codec = table.properties, decoding.value
-    settings = {name: value for name, value in properties.items() if name.startswith(PARQUET)}
+    codec = decoding.value
     reasons = {
         f"the mode is {decoding.mode}": decoding.mode != "append",
         "message keys are decoded": decoding.key is not None,
         "checks quarantine rows": bool(decoding.quarantine),
         "schema ids are in headers": decoding.reads_header_ids,
-        "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
-        "the table has its own provider of locations": PROVIDER in properties,
-        f"the catalog issues credentials of files for less than {MAX_SECONDS} s": _valid_seconds(table) < MAX_SECONDS,
     }
-    if reason := next((reason for reason, applies in reasons.items() if applies), None):
+    if reason := next((reason for reason, applies in reasons.items() if applies), _unwritable(table)):
         raise Unsupported(reason)
     if not isinstance(codec, AvroCodec):
         raise Unsupported("the values are not in Avro")
@@ -112,6 +110,26 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "most_seconds": MAX_SECONDS,
     }
     return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]
+
+
+def writes_letters(table: Table) -> bool:
+    """Return whether tasks write files of a table of dead letters: it has the columns of this release, and no
+    partitions, order or settings that another program declared."""
+    columns = letter_columns.letter_schema().as_struct()
+    is_plain = table.spec().is_unpartitioned() and table.sort_order().is_unsorted
+    return is_plain and table.schema().as_struct() == columns and not _unwritable(table)
+
+
+def _unwritable(table: Table) -> str | None:
+    """Return why tasks do not write files of a table."""
+    settings = {name: value for name, value in table.properties.items() if name.startswith(PARQUET)}
+    if settings.items() - SETTINGS.items():
+        return "the table has settings of Parquet files"
+    if PROVIDER in table.properties:
+        return "the table has its own provider of locations"
+    if _valid_seconds(table) < MAX_SECONDS:
+        return f"the catalog issues credentials of files for less than {MAX_SECONDS} s"
+    return None
 
 
 def _valid_seconds(table: Table) -> float:
@@ -166,7 +184,12 @@ _FAILURES: WeakKeyDictionary[SparkSession, dict[str, tuple[float, str]]] = WeakK
 
 
 def row_files(
-    spark: SparkSession, requests: Sequence[str], login: Callable[[], str], batch: Batch, table: Table
+    spark: SparkSession,
+    requests: Sequence[str],
+    login: Callable[[], str],
+    batch: Batch,
+    table: Table,
+    letters: tuple[Table, LetterWriter] | None,
 ) -> RowFiles | NoRowFiles:
     """Write the rows of a batch to data files. After a failure of a topic, it is not tried for RETRY_SECONDS.
 
@@ -176,6 +199,7 @@ def row_files(
         login: Returns the login as JSON text (native/src/connection.rs).
         batch: The offsets.
         table: The table.
+        letters: The table of dead letters and what writes its files; None if dead letters are among the other records.
 
     Returns:
         The files, or the reason why there are none: a task failed, or too many records do not become rows.
@@ -185,7 +209,7 @@ def row_files(
     if time.monotonic() - at < RETRY_SECONDS:
         return NoRowFiles(failure)
     try:
-        return _row_files(spark, requests, login(), batch, table)
+        return _row_files(spark, requests, login(), batch, table, letters)
     except (JobFailed, LakehouseError, PySparkException) as error:
         failure = f"{FAILED}: {_cause(error)}"
         failures[batch.topic] = time.monotonic(), failure
@@ -200,15 +224,23 @@ def _cause(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0][:MAX_CAUSE]
 
 
-def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: Batch, table: Table) -> RowFiles:
+def _row_files(
+    spark: SparkSession,
+    requests: Sequence[str],
+    login: str,
+    batch: Batch,
+    table: Table,
+    letters: tuple[Table, LetterWriter] | None,
+) -> RowFiles:
     places = Places(table.location_provider(), table.spec(), table.schema())
-    storage = {name: str(table.io.properties[name]) for name in STORAGE if name in table.io.properties}
+    letter_table, writer = letters or (table, None)
     # Spark shows the values of a local relation in no plan, in its UI and its event log neither. It does not redact
     # settings of sessions in its event log.
-    secrets = {"login": login, "storage": json.dumps(storage)}
+    secrets = {"login": login, "storage": _storage(table), "letter_storage": _storage(letter_table)}
     columns = {name: [secret] * len(requests) for name, secret in secrets.items()}
     tasks = spark.createDataFrame(pa.table({"id": range(len(requests)), **columns}))
-    outcomes = tasks.mapInArrow(task.write(requests, places, batch.topic), task.OUTCOME_SCHEMA).toArrow()
+    work = task.write(requests, places, batch.topic, writer)
+    outcomes = tasks.mapInArrow(work, task.OUTCOME_SCHEMA).toArrow()
     rows = outcomes.to_pylist()
     if fault := next((row["fault"] for row in rows if row["fault"]), None):
         raise JobFailed(fault)
@@ -218,7 +250,13 @@ def _row_files(spark: SparkSession, requests: Sequence[str], login: str, batch: 
         raise JobFailed(f"records with more than {SPILLED_BYTES:,} bytes do not become rows")
     spilled = pa.concat_tables([pa.ipc.open_stream(row["spilled"]).read_all() for row in rows])
     files = [_data_file(table, places, file) for row in rows for file in row["files"]]
-    return RowFiles(files, sum(file.record_count for file in files), SpilledRecords(batch, spilled))
+    of_letters = [_data_file(letter_table, writer.places, file) for row in rows for file in row["letters"] if writer]
+    number = sum(file.record_count for file in files)
+    return RowFiles(files, number, SpilledRecords(batch, spilled), letters=of_letters)
+
+
+def _storage(table: Table) -> str:
+    return json.dumps({name: str(table.io.properties[name]) for name in STORAGE if name in table.io.properties})
 
 
 def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFile:
@@ -230,18 +268,29 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
         StatisticsCollector,
         compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
+        match_metrics_mode,
         parquet_path_to_id_mapping,
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
     from pyiceberg.schema import build_position_accessors
-    from pyiceberg.types import PrimitiveType
+    from pyiceberg.table import TableProperties
+    from pyiceberg.types import BinaryType, PrimitiveType, StringType
 
     schema = table.schema()
     columns = build_position_accessors(schema)
 
     def collected(field_id: int, plan: StatisticsCollector) -> StatisticsCollector:
-        # Iceberg's own writer has no statistics of items of lists and maps.
-        return plan if field_id in columns else replace(plan, mode=MetricsMode(MetricModeTypes.NONE))
+        # Iceberg's own writer has no statistics of items of lists and maps, and those of the fields of structs are as
+        # of other columns. pyiceberg counts values of both, without bounds.
+        if field_id not in columns:
+            return replace(plan, mode=MetricsMode(MetricModeTypes.NONE))
+        declared = table.properties.get(f"{MODES}.column.{plan.column_name}") or table.properties.get(
+            f"{MODES}.default"
+        )
+        mode = match_metrics_mode(declared or TableProperties.DEFAULT_WRITE_METRICS_MODE_DEFAULT)
+        is_cut = isinstance(plan.iceberg_type, StringType | BinaryType)
+        is_whole = mode.type == MetricModeTypes.TRUNCATE and not is_cut
+        return replace(plan, mode=MetricsMode(MetricModeTypes.FULL) if is_whole else mode)
 
     plans = {id_: collected(id_, plan) for id_, plan in compute_statistics_plan(schema, table.properties).items()}
     ids = parquet_path_to_id_mapping(schema)

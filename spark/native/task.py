@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 if TYPE_CHECKING:
+    from spark.native.letters import LetterWriter
     from spark.native.places import Places
 
 VERSION_SCHEMA = "version string"
 """The columns of the result of `version`, in Spark SQL."""
 
-OUTCOME_SCHEMA = (
-    "files array<struct<path:string,partition:array<binary>,rows:bigint,bytes:bigint,footer:binary,"
-    "bounds:array<struct<path:string,lower:double,upper:double,nans:bigint>>>>, spilled binary, fault string"
+FILES_SCHEMA = (
+    "array<struct<path:string,partition:array<binary>,rows:bigint,bytes:bigint,footer:binary,"
+    "bounds:array<struct<path:string,lower:double,upper:double,nans:bigint>>>>"
 )
+OUTCOME_SCHEMA = f"files {FILES_SCHEMA}, letters {FILES_SCHEMA}, spilled binary, fault string"
 """The columns of the result of `write`, in Spark SQL.
 
 The data files with their partitions (Places.partition), sizes in bytes and footers, and with the bounds of columns of
-floating-point numbers, which pyarrow does not read from the footer; the records that do not become rows as an Arrow
-stream; and the reason why a task could not read or write its ranges, else null.
+floating-point numbers, which pyarrow does not read from the footer; the files of dead letters; the other records that
+do not become rows as an Arrow stream; and the reason why a task could not read or write its ranges, else null.
 """
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
@@ -57,7 +59,8 @@ FILE = pa.struct(
         ("bounds", pa.list_(BOUNDS)),
     ]
 )
-OUTCOME = pa.schema([("files", pa.list_(FILE)), ("spilled", pa.binary()), ("fault", pa.string())])
+FILES = pa.list_(FILE)
+OUTCOME = pa.schema([("files", FILES), ("letters", FILES), ("spilled", pa.binary()), ("fault", pa.string())])
 
 Task = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -76,33 +79,35 @@ def _installed() -> str | None:
     return str(lakehouse_native.__version__)
 
 
-def write(requests: Sequence[str], places: Places, topic: str) -> Task:
+def write(requests: Sequence[str], places: Places, topic: str, letters: LetterWriter | None) -> Task:
     """Return the function that handles requests.
 
     Its rows have the place of a request (`id`), the login at the brokers (`login`), and pyiceberg's properties of the
-    files (`storage`), both as JSON texts with secrets.
+    files of both tables (`storage`, `letter_storage`), all as JSON texts with secrets.
 
     Args:
         requests: JSON texts for the decoder (native/src/range.rs).
         places: The locations of data files. Each task attempt writes files of other names.
         topic: The Kafka topic.
+        letters: Writes dead letters; None if they are among the records that do not become rows.
     """
 
     def handle(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for row in batch.to_pylist():
-                storage = json.loads(row["storage"])
-                outcome = _outcome(requests[row["id"]], row["login"], storage, places, topic)
+                outcome = _outcome(requests[row["id"]], row, places, topic, letters)
                 yield pa.RecordBatch.from_pylist([outcome], OUTCOME)
 
     return handle
 
 
-def _outcome(request: str, login: str, storage: dict[str, str], places: Places, topic: str) -> dict[str, Any]:
+def _outcome(
+    request: str, secrets: Mapping[str, str], places: Places, topic: str, letters: LetterWriter | None
+) -> dict[str, Any]:
     import lakehouse_native
     from pyiceberg.io.pyarrow import PyArrowFileIO
 
-    io = PyArrowFileIO(storage)
+    io = PyArrowFileIO(json.loads(secrets["storage"]))
     paths: list[str] = []
     folders: list[str] = []
 
@@ -112,9 +117,14 @@ def _outcome(request: str, login: str, storage: dict[str, str], places: Places, 
         return io.new_output(paths[-1]).create(overwrite=True)
 
     try:
-        decided = lakehouse_native.decide(request, login, create)
+        decided = lakehouse_native.decide(request, secrets["login"], create)
         written = [{"path": path, **file} for path, file in zip(paths, decided["files"], strict=True)]
-        return {"files": written, "spilled": _as_stream(decided["spilled"], topic)}
+        rejected, others = letters.divided(decided["spilled"]) if letters else ([], decided["spilled"])
+        of_letters = []
+        if letters and rejected:
+            storage = PyArrowFileIO(json.loads(secrets["letter_storage"]))
+            of_letters.append(letters.write(rejected, f"{uuid.uuid4().hex}.parquet", storage))
+        return {"files": written, "letters": of_letters, "spilled": _as_stream(others, topic)}
     except (ArithmeticError, OSError, RuntimeError, ValueError) as error:
         # A file that was begun is an orphan. Its upload is completed, because pyarrow cannot abort one.
         fault = str(error) or type(error).__name__

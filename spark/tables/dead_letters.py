@@ -9,8 +9,8 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from lakehouse.core.offsets.batch import Batch, Positions
-from lakehouse.core.tables import letter_columns, naming
-from lakehouse.pipeline.engine_values import REASONS, Decoding, LetterOrigin, LetterSet, Target, WaitingLetters
+from lakehouse.core.tables import letter_columns
+from lakehouse.pipeline.engine_values import Decoding, LetterOrigin, LetterSet, Target, WaitingLetters
 from spark.decoding import framing_columns
 from spark.decoding.conditions import is_true
 from spark.decoding.decode import Codec
@@ -19,9 +19,6 @@ from spark.decoding.explain import message
 from spark.derive import published
 from spark.tables import commits, places
 from spark.tables.observed_counts import digest
-
-CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}
-"""Value of `error_code` by reason."""
 
 
 def of_records(decoded: DataFrame, decoding: Decoding[Codec], origin: LetterOrigin) -> DataFrame:
@@ -279,24 +276,17 @@ def _columns(decoding: Decoding[Codec], origin: LetterOrigin) -> list[Column]:
     details = F.create_map(
         F.lit("bytes"), F.octet_length(value).cast("string"), F.lit("check"), record("check").cast("string")
     )
-    codes = F.create_map(*[F.lit(part) for code in CODES.items() for part in code])
+    numbers = F.create_map(*[F.lit(part) for number in letter_columns.REASON_NUMBERS.items() for part in number])
     named = F.conv(F.hex(framing_columns.id_bytes(framed)), 16, 10).try_cast("int")
-    values = {
+    values = {name: F.lit(value) for name, value in origin.columns.items()} | {
         "error_timestamp": F.current_timestamp(),
-        "error_code": codes[reason],
+        "error_code": numbers[reason],
         "error_reason": reason,
         "error_message": message(decoding),
         "error_details": F.map_filter(details, lambda _, value: value.isNotNull()),
-        "processor": F.lit("lakehouse"),
-        "statement_name": F.lit(origin.entry),
-        "affected_type": F.lit("table"),
-        "affected_catalog": F.lit(naming.CATALOG),
-        "affected_database": F.lit(origin.ref.namespace),
-        "affected_name": F.lit(origin.ref.name),
         "source_record": source_record(origin.topic),
         "schema_id": F.when(framing_columns.is_framed(framed, may_be_empty=True), named),
         "attempts": F.lit(1),
         "redriven_timestamp": F.lit(None).cast("timestamp"),
-        "topic_id": F.lit(origin.topic_id),
     }
     return [values[column.name].alias(column.name) for column in letter_columns.COLUMNS]

@@ -1,8 +1,7 @@
 """Documentation and messages about records that cannot be decoded."""
 
 from lakehouse.core.errors import BadRecords
-from lakehouse.core.tables.letter_columns import letter_schema
-from lakehouse.pipeline.engine_values import REASONS
+from lakehouse.core.tables.letter_columns import REASONS, letter_schema
 from tools.repository import PROJECT
 
 

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from lakehouse.formats.json.json_format import reader
-from lakehouse.formats.mistaken_format import is_document
+from lakehouse.formats.mistaken_format import document_fault
 from lakehouse.formats.schema import RegisteredSchema
 from spark.codecs.json_codec import JsonCodec
 from spark.codecs.plain_codecs import JsonTextCodec
@@ -114,4 +114,4 @@ def test_explain_text_with_a_frame_names_the_schema_id_and_the_format():
     [(b' {"a": 1}', True), (b"[]", True), (b"5", False), (b"{", False), (b'{"\xff": 1}', False), (b"[" * 10**5, False)],
 )
 def test_document_is_an_object_or_a_list(data, is_json):
-    assert is_document(data) is is_json
+    assert bool(document_fault(data)) is is_json

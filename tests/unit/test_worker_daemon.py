@@ -5,6 +5,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 
 import psutil
@@ -15,10 +16,16 @@ LONGEST = 60.0
 
 
 @pytest.fixture
-def daemon(tmp_path):
-    """Start the process, and yield it with the path of its socket."""
+def daemon():
+    """Start the process, and yield it with the path of its socket, which has at most about a hundred characters."""
+    with tempfile.TemporaryDirectory() as folder:
+        yield from started(folder)
+
+
+def started(folder):
+    """Start the process, whose socket is in a folder."""
     code = f"from spark import worker_daemon; worker_daemon.run({IDLE_SECONDS})"
-    environment = {**os.environ, "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": str(tmp_path)}
+    environment = {**os.environ, "PYTHON_UNIX_DOMAIN_ENABLED": "true", "PYTHON_WORKER_FACTORY_SOCK_DIR": folder}
     command = [sys.executable, "-c", code, "pyspark.worker"]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
     [length] = struct.unpack("!i", process.stdout.read(4))

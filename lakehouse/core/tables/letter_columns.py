@@ -80,6 +80,31 @@ COLUMNS: Sequence[LetterColumn] = (
     LetterColumn("topic_id", "string", "Kafka's id of the topic"),
 )
 
+REASONS = {
+    "null_value": "The value is null, which is no row, and no deletion unless the mode is upsert and keys are decoded",
+    "not_framed": "The value is not in the Confluent wire format (a zero byte, then an id), nor is an id in its header",
+    "unknown_schema": "The registry has no schema with the value's schema id that this table could use",
+    "undecodable": "The value cannot be decoded with its schema",
+    "bad_key": "A key column is missing: the message key cannot be read or does not fit the column, or the column is "
+    "null in the value",
+    "no_row": "The change event has no row after the change",
+    "poison": "Decoding the record aborted the Spark job",
+    "unknown_operation": "The operation of the change event is not one that changes a single row",
+    "check": "The row fails a check that quarantines it",
+    "unfit_schema": "The value does not decode, and its schema does not fit the table",
+    "schema_limit": "The value's schema id was not looked up, because the batch has too many ids that the topic does "
+    "not have. `lakehouse redrive` looks it up",
+    "other_type": "The value has another record type than the topic, by the name in its schema",
+    "key_mismatch": "The message key differs from the columns of `key` in the value",
+    "truncate": "The source truncated the table, but partitions have no order. Set 'debezium: {truncate: ignore}'",
+    "unchanged_value": "The change event omits an unchanged value, which neither the table nor an earlier event has",
+    "out_of_range": "A date or time of the change event is infinite, or outside of years 1 to 9999",
+}
+"""Reasons for dead letters: a stable code and a sentence. Append new ones, because tables store their numbers."""
+
+REASON_NUMBERS = {reason: number for number, reason in enumerate(REASONS, start=1)}
+"""Values of the column `error_code` of dead letters."""
+
 PLACE = ("source_record.partition", "source_record.offset")
 """The columns that identify a record within its topic, whose id is in `topic_id`."""
 

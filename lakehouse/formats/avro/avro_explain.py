@@ -42,15 +42,22 @@ class Explainer:
             The path of the field, with `[n]` for the nth item of an array or entry of a map, the rule, and the index of
             the byte in the message.
         """
+        first = self._first(data, start)
+        return str(first) if first else None
+
+    def fault(self, data: bytes, start: int) -> str | None:
+        """Return the result of `explain`; None also if the message has more values than are read."""
+        first = self._first(data, start)
+        return None if first is None or isinstance(first, _Unread) else str(first)
+
+    def _first(self, data: bytes, start: int) -> _Fault | None:
         walk = _Walk(data, start, self._pairs)
         try:
             walk.place(self._wrote, self._reads, "")
             if walk.at < len(data):
                 raise _Fault("", "bytes follow the record", walk.at)
         except _Fault as fault_:
-            path, rule, at = fault_.args
-            field = f"'{path.lstrip('.')}'" if path else "the record"
-            return f"{field}: {rule} (byte {at})"
+            return fault_
         return None
 
 
@@ -79,6 +86,15 @@ class _Pairs:
 class _Fault(Exception):
     """A path, the rule that the value there breaks, and the index of the byte."""
 
+    def __str__(self) -> str:
+        path, rule, at = self.args
+        field = f"'{path.lstrip('.')}'" if path else "the record"
+        return f"{field}: {rule} (byte {at})"
+
+
+class _Unread(_Fault):
+    """More values than are read."""
+
 
 class _Walk:
     """A decoder of one message, from start to end."""
@@ -94,7 +110,7 @@ class _Walk:
         start, branch = self.at, wrote
         self.remaining -= 1
         if not self.remaining:
-            raise _Fault("", f"the fault is after its first {MAX_VALUES:,} values", start)
+            raise _Unread("", f"the fault is after its first {MAX_VALUES:,} values", start)
         if wrote.kind == "union":
             index = self.number(path, INT_BYTES)
             if not 0 <= index < len(wrote.inner):

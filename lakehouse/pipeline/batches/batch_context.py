@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 from pyiceberg.table import Table
 
@@ -26,7 +27,7 @@ from lakehouse.pipeline.engine_values import (
     Place,
     Side,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import LetterTable, NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import schema_fingerprints
 from lakehouse.pipeline.schemas.decoding import TopicSchemas
 from lakehouse.pipeline.schemas.foreign_writers import BATCH, Lookup, with_foreign_writers
@@ -98,18 +99,22 @@ class BatchContext:
         records = self.others or self.records(self.batch)
         return self.engine.decide(records, self.decoding(), headers=headers, refused=refused)
 
-    def row_files(self, table: Table, *, required: bool = False) -> RowFiles | NoRowFiles:
+    def row_files(
+        self, table: Table, *, required: bool = False, letters: LetterTable | None = None
+    ) -> RowFiles | NoRowFiles:
         """Write the rows of the batch to files that no snapshot has, if the engine can.
 
         Args:
             table: The table.
             required: Whether the files are needed whatever the environment declares.
+            letters: The table of dead letters, of which the engine may write files; None if it must not.
         """
         if self.is_poison or self.left_out:
             return NoRowFiles("a record aborts decoding")
         on_begin = partial(self.report, "write")
         likely = self.expects_others(table)
-        return self.engine.row_files(self.batch, self.decoding(), table, on_begin, required=required, others=likely)
+        settings: Any = {"required": required, "others": likely, "letters": letters}
+        return self.engine.row_files(self.batch, self.decoding(), table, on_begin, **settings)
 
     def decoding(self, *, again: bool = False) -> Decoding[Side]:
         """Return the instructions that decode the records.

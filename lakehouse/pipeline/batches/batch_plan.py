@@ -5,9 +5,10 @@ A step has what is known before the batch begins; what the steps before it have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
@@ -26,6 +27,9 @@ from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
 
 ROWS: Mapping[Mode, str] = {
     "append": "append a row for each record",
@@ -54,6 +58,8 @@ class StagedBatch:
     """The result of the write."""
     counts: Counts
     """Outcomes of the records according to the topic's policy."""
+    letters: Sequence[DataFile]
+    """Files of dead letters, which the write did not decide about."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,10 @@ class StageRows:
         Raises:
             BadRecords: Records cannot be decoded, and the topic's policy is to stop.
         """
-        return self.stage(table, self.context.row_files(table))
+        context, letter_table = self.context, None
+        if self.branch is None and context.topic.errors == "log" and context.expects_others(table):
+            letter_table = letters.existing(context)
+        return self.stage(table, context.row_files(table, letters=letter_table))
 
     def stage(self, table: Table, files: RowFiles | NoRowFiles) -> StagedBatch:
         """Return the batch on its branch, with the rows that are in files and the other records decoded.
@@ -133,7 +142,11 @@ class StageRows:
                 stage, written = self._write(known, context.clients.catalog.refreshed(table), files)
             context = known
         context = context.with_others(written.others)
-        return StagedBatch(context, stage, written, self._counts(context, written))
+        counts = self._counts(context, written)
+        if isinstance(files, NoRowFiles):
+            return StagedBatch(context, stage, written, counts, ())
+        in_files = Counts(consumed=files.letter_count, dead_letters=files.letter_count)
+        return StagedBatch(context, stage, written, counts + in_files, files.letters)
 
     def _write(self, context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
         def decided_rows(target: Target) -> Written:
@@ -243,7 +256,7 @@ class ReplaceDeadLetters:
         """
         batch.context.report("dead_letters")
         expected = batch.written.dead if batch.context.topic.errors == "log" else batch.written.failing
-        letters.keep(batch.context, expected, batch.audited.branch)
+        letters.keep(batch.context, expected, batch.letters, batch.audited.branch)
 
 
 @dataclass(frozen=True)

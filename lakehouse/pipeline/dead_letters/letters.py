@@ -3,7 +3,10 @@
 A batch defines its dead letters. Those of an earlier attempt at the same offsets are replaced.
 """
 
+from __future__ import annotations
+
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
@@ -28,7 +31,11 @@ from lakehouse.pipeline.engine_values import (
     Target,
     WaitingLetters,
 )
+from lakehouse.pipeline.row_files import LetterTable
 from resources.iceberg.catalog import Catalog
+
+if TYPE_CHECKING:
+    from pyiceberg.manifest import DataFile
 
 
 def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
@@ -48,12 +55,24 @@ def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
     return table
 
 
-def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
+def existing(context: BatchContext) -> LetterTable | None:
+    """Return the table of a batch's dead letters; None if it does not exist.
+
+    Raises:
+        UnclearState: The dead letters do not record their topic id.
+        Unreachable: The catalog does not answer.
+    """
+    table = load(context.clients.catalog, context.topic, context.ref.dead_letters)
+    return None if table is None else LetterTable(table, _origin(context))
+
+
+def keep(context: BatchContext, expected: LetterSet, files: Sequence[DataFile], branch: str) -> None:
     """Replace the dead letters of a batch's offsets by exactly those that were decided on.
 
     Args:
         context: The batch.
-        expected: Its dead letters.
+        expected: Its dead letters, except those in files.
+        files: Files of dead letters, which no snapshot has.
         branch: The branch on which the batch is staged.
 
     Raises:
@@ -63,30 +82,39 @@ def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
     """
     topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
     table = load(catalog, topic, ref)
-    if table is None and not expected.count:
+    number = expected.count + sum(file.record_count for file in files)
+    if table is None and not number:
         return
     table = catalog.ensure_table(ref, letter_schema(), existing=table)
     previous, engine = LetterSet(), context.engine
     if may_hold(catalog, table, batch):
         previous = engine.count(LettersOf(ref, batch))
-    if previous == expected:
+    if previous == expected and not files:
         return
 
     def replace_letters(target: Target) -> None:
+        parts = 1
         if previous.count:
             engine.letters.discard(target, batch)
+            parts += 1
         if expected.count:
-            target = target.completing() if previous.count else target
-            engine.letters.put(Rejected(context.decided(headers=True), _origin(context)), target)
+            rejected = Rejected(context.decided(headers=True), _origin(context))
+            engine.letters.put(rejected, target.adding() if files else target.completing(parts))
+            parts += 1
+        if files:
+            catalog.append_files(ref, target.branch, files, target.completing(parts).properties)
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch, place=PLACE)
     stage, _ = commit.stage(table, replace_letters, {})
 
     def same_decision(*_: object) -> list[CheckResult]:
-        written = engine.count(LettersOf(ref, batch, stage.target.branch))
-        if written != expected:
+        # Those in files were decided once, and the audit has counted them.
+        is_one_part = bool(files) and not expected.count and not previous.count
+        written = expected if is_one_part else engine.count(LettersOf(ref, batch, stage.target.branch))
+        is_same = is_one_part or (written.count == number if files else written == expected)
+        if not is_same:
             raise UnclearState(
-                f"{expected.count:,} records of '{topic.name}' were dead letters when their batch was written, but "
+                f"{number:,} records of '{topic.name}' were dead letters when their batch was written, but "
                 f"{written.count:,} (or others) when the dead letters were written. The batch was not published. Retry "
                 f"the run or command, because a schema or the log may have changed; if it fails again, correct "
                 f"the quarantining check that is not deterministic (`lakehouse dead-letters {topic.name}`)"
@@ -95,7 +123,7 @@ def keep(context: BatchContext, expected: LetterSet, branch: str) -> None:
         _require_not_excluded(context, branch)
         return []
 
-    writes = [Counts(consumed=expected.count, rows=expected.count)] if expected.count else []
+    writes = [Counts(consumed=number, rows=number)] if number else []
     commit.publish(commit.audit(stage, writes, batch.offsets, same_decision, since=batch.start))
 
 

@@ -30,7 +30,7 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import LetterTable, NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SpilledRecords
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import RAISING, checked_rows, fails
@@ -48,7 +48,7 @@ from tests.simulation.engine.decisions import (
 from tests.simulation.engine.derived_rows import MemoryDerivation, MemoryDerived
 from tests.simulation.engine.letters import MemoryLetters
 from tests.simulation.engine.maintenance import MemoryMaintenance
-from tests.simulation.engine.tables import MemoryTables, Row, branch_at, data_file
+from tests.simulation.engine.tables import Letter, MemoryTables, Row, branch_at, data_file
 from tests.simulation.systems.kafka import Record
 
 if TYPE_CHECKING:
@@ -105,8 +105,9 @@ class MemoryEngine(MemoryTables):
         *,
         required: bool = False,
         others: bool = False,
+        letters: LetterTable | None = None,
     ) -> RowFiles | NoRowFiles:
-        """Write the rows that need no further decision; a failed job leaves the batch to `decide`.
+        """Write the rows and dead letters that need no further decision; a failed job leaves the batch to `decide`.
 
         If a check quarantines rows, or the offsets are odd, all records are decided, as Spark does in one pass.
         """
@@ -122,7 +123,10 @@ class MemoryEngine(MemoryTables):
             good = [record for record in records if is_row(record, known)]
             files = [data_file(self.world, table, [Row(record) for record in good])] if good else []
             others = MemoryRecords(record for record in records if record not in good)
-            return RowFiles(files, len(good), SpilledRecords(batch, others))
+            dead = [letter for record in others if (letter := certain_letter(record, known))] if letters else []
+            of_letters = [data_file(self.world, letters.table, dead)] if letters and dead else []
+            left = MemoryRecords(record for record in others if all(letter.record != record for letter in dead))
+            return RowFiles(files, len(good), SpilledRecords(batch, left), letters=of_letters)
 
         try:
             files: RowFiles = self.job("row_files", write)
@@ -245,6 +249,14 @@ class MemoryEngine(MemoryTables):
             self.job("commit", lambda: self.commit(target.completing(), None, rows))
         tombstones = len(newest) - len(rows)
         return _written(decisions, rows=len(rows), tombstones=tombstones, superseded=len(good) - len(newest))
+
+
+def certain_letter(record: Record, known: Collection[int]) -> Letter | None:
+    """Return a record as a dead letter; None if it needs a further decision."""
+    if record.value is None:
+        return Letter(record, "null_value")
+    is_garbage = record.is_garbage and not record.is_poison and record.schema_id in known
+    return Letter(record, "undecodable") if is_garbage else None
 
 
 def is_row(record: Record, known: Collection[int]) -> bool:
