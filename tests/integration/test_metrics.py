@@ -20,9 +20,11 @@ from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.polling import poll
 from lakehouse.metrics.server import serving
 from lakehouse.metrics.stream_metrics import StreamMetrics, serve_metrics
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.readers.reader import Registration
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished
+from lakehouse.streaming.stream_events import TopicBackedOff
 from tests.support.topics import CHEAP, Stream, trade, with_checks
 from tools.repository import PROJECT
 
@@ -133,6 +135,20 @@ def test_consecutive_publication_failures_end_with_a_publication(resources):
             labels = {"topic": stream.name, "reader": "glue"}
             failures.append(value(scraped(url), "consecutive_publication_failures", **labels))
     assert failures == [1, 2, 0]
+
+
+def test_check_that_blocks_a_batch_has_failed_for_it(resources):
+    stream = Stream(resources)
+    service = StreamService(stream.config, [stream.topic], resources, lambda _: None, None)
+    results = [CheckResult("cheap", False, "2 of 3 rows fail"), CheckResult("key_not_null", True, "0 null keys")]
+    blocked = AuditFailed(stream.name, "ingest_1", results, "the next run replaces the branch")
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        [observe] = service.observers
+        observe(TopicBackedOff(stream.name, blocked, 1.0))
+        text = scraped(url)
+    failed = {check: value(text, "check_failed", topic=stream.name, check=check) for check in ("cheap", "key_not_null")}
+    assert failed == {"cheap": 1, "key_not_null": 0}
+    assert value(text, "failures_total", topic=stream.name, error="AuditFailed") == 1
 
 
 def test_blocked_operation_of_spark_is_unhealthy_until_it_ends(resources):
