@@ -17,6 +17,7 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from lakehouse.core import log_entry
+from lakehouse.core.errors import Paused, Yielded
 from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.metrics.dead_letter_reasons import DeadLetterReasons
@@ -116,6 +117,8 @@ class StreamMetrics(Collector):
             case Commit(topic, published):
                 self._observe_batch(topic.name, published)
                 self.reasons.observe(event)
+            case TopicBackedOff(_, Paused() | Yielded()):
+                pass
             case TopicBackedOff(topic, error):
                 self._failures.labels(topic or KAFKA, type(error).__name__).inc()
                 if isinstance(error, AuditFailed):

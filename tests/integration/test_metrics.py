@@ -15,7 +15,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assets.streaming.service import StreamService
 from lakehouse.cli.main import main
-from lakehouse.core.errors import TransientError
+from lakehouse.core.errors import Paused, TransientError, Yielded
 from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.polling import poll
 from lakehouse.metrics.server import serving
@@ -149,6 +149,17 @@ def test_check_that_blocks_a_batch_has_failed_for_it(resources):
     failed = {check: value(text, "check_failed", topic=stream.name, check=check) for check in ("cheap", "key_not_null")}
     assert failed == {"cheap": 1, "key_not_null": 0}
     assert value(text, "failures_total", topic=stream.name, error="AuditFailed") == 1
+
+
+def test_pause_and_waiting_command_are_no_failures(resources):
+    stream = Stream(resources)
+    service = StreamService(stream.config, [stream.topic], resources, lambda _: None, None)
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        [observe] = service.observers
+        for error in (Paused(stream.name, "paused"), Yielded(stream.name, "waiting for a redrive")):
+            observe(TopicBackedOff(stream.name, error, 5.0))
+        text = scraped(url)
+    assert not [name for name, _ in samples(text) if name == "lakehouse_failures_total"]
 
 
 def test_blocked_operation_of_spark_is_unhealthy_until_it_ends(resources):
