@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -230,6 +231,16 @@ def test_metrics_command_serves_until_it_is_terminated(resources, tmp_path):
         healthy = requests.get(f"{url}/healthz", timeout=30).status_code
         process.send_signal(signal.SIGTERM)
         assert (healthy, process.wait(60)) == (200, 0)
+
+
+def test_connection_without_request_is_closed_and_prints_nothing(monkeypatch, capsys):
+    monkeypatch.setattr("lakehouse.metrics.server.REQUEST_SECONDS", 1)
+    with (
+        serving(("127.0.0.1", 0), CollectorRegistry(), {}) as url,
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection,
+    ):
+        assert connection.recv(1) == b""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
