@@ -127,6 +127,14 @@ def test_command_in_undeclared_environment_names_the_declared_ones(command, monk
     assert message in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_command_names_unset_variables_of_its_environment(command, monkeypatch, tmp_path):
+    systems = {"kafka": {"bootstrap_servers": {"env": "NO_BROKERS"}}, "spark": {"remote": {"env": "NO_SPARK"}}}
+    declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {}}, systems=systems)
+    result = CliRunner().invoke(main, ["--env", "here", command])
+    assert result.exit_code == 1 and "NO_BROKERS, NO_SPARK not set, or empty" in result.stderr
+
+
 def test_commands_name_a_server_with_another_protocol(monkeypatch, tmp_path):
     monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 2)
     with RegistryServer().listening() as server:
