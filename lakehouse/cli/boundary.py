@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from lakehouse.core import errors, log_entry
-from lakehouse.core.terminal import echo, print_traceback, traceback_text, visible
+from lakehouse.core.terminal import echo, traceback_text, visible
 
 MAX_BYTES = 4 * 1024**2
 """Size of the log from which on it begins again."""
@@ -88,7 +88,7 @@ def to_click(error: Exception, exit_code: int = 1) -> click.ClickException | Non
     context = click.get_current_context(silent=True)
     root = context.find_root() if context else None
     if root and root.params.get("debug"):
-        print_traceback(type(error), error, error.__traceback__)
+        log_entry.write_traceback(type(error), error, error.__traceback__)
     command = root.invoked_subcommand if root else None
     text = str(error) if isinstance(error, errors.LakehouseError) else _unexpected(error, command or "")
     shown = click.ClickException(visible(text))

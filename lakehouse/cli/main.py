@@ -16,7 +16,7 @@ from lakehouse.config import discovery
 from lakehouse.core import extras, log_entry
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.log_entry import LogEntry
-from lakehouse.core.terminal import print_traceback, visible
+from lakehouse.core.terminal import visible
 from lakehouse.core.text import did_you_mean
 
 COMMANDS = {
@@ -88,7 +88,7 @@ class _Commands(click.Group):
             formatter.write_dl(sorted((name, summary) for name, (_, summary) in COMMANDS.items()))
 
     def invoke(self, ctx: click.Context) -> object:
-        sys.excepthook = print_traceback
+        sys.excepthook = log_entry.write_traceback
         try:
             with boundary.traces_in_log(), progress.shown(), extras.explained():
                 return super().invoke(ctx)

@@ -286,6 +286,15 @@ def test_known_error_with_debug_has_its_cause():
     assert "Traceback" not in CliRunner().invoke(main, ["plan", "orders"]).output
 
 
+@pytest.mark.usefixtures("broken")
+def test_traceback_with_logs_as_json_is_an_entry(monkeypatch):
+    monkeypatch.setenv(FORMAT, "text")
+    result = CliRunner().invoke(main, ["--log-format", "json", "--debug", "broken"])
+    traceback, message = [json.loads(line) for line in result.stderr.splitlines()]
+    assert (traceback["error"], message["error"]) == ("KeyError", "KeyError")
+    assert "in failing" in traceback["message"] and "stopped with an unexpected error" in message["message"]
+
+
 @pytest.mark.parametrize(("command", "kind"), [("status", "Unreachable"), ("statsu", "NoSuchCommand")])
 @pytest.mark.usefixtures("project")
 def test_error_with_logs_as_json_is_one_entry(monkeypatch, command, kind):
