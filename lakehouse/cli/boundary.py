@@ -67,15 +67,16 @@ def _records_as_json() -> Iterator[None]:
         root.removeHandler(handler)
 
 
-def shown(error: click.ClickException, cause: Exception) -> click.ClickException:
+def shown(error: click.ClickException, cause: BaseException | None = None) -> click.ClickException:
     """Return the error of a command, which click prints as JSON if logs are.
 
     Args:
         error: The error that click prints.
-        cause: The error that it was made of.
+        cause: The error that it was made of, if it was; wrong arguments are named by click's own classes.
     """
     if log_entry.is_json():
-        entry = log_entry.LogEntry(error.format_message(), logging.ERROR, error=type(cause).__name__)
+        kind = type(error if cause is None or isinstance(error, click.UsageError) else cause)
+        entry = log_entry.LogEntry(error.format_message(), logging.ERROR, error=kind.__name__)
         vars(error)["show"] = lambda file=None: log_entry.write(entry, err=True)  # noqa: ARG005 (click's signature)
     return error
 

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import click
 
@@ -87,6 +88,14 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted((name, summary) for name, (_, summary) in COMMANDS.items()))
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            raise boundary.shown(error) from error.__cause__
+
     def invoke(self, ctx: click.Context) -> object:
         sys.excepthook = log_entry.write_traceback
         try:
@@ -94,7 +103,7 @@ class _Commands(click.Group):
                 return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message + self._place_of_option(ctx, error))
-            raise boundary.shown(error, error) from error.__cause__
+            raise boundary.shown(error, error.__cause__) from error.__cause__
         except KeyboardInterrupt:
             log_entry.write(LogEntry("Interrupted"), err=True)
             ctx.exit(INTERRUPTED)

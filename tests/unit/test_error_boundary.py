@@ -295,11 +295,19 @@ def test_traceback_with_logs_as_json_is_an_entry(monkeypatch):
     assert "in failing" in traceback["message"] and "stopped with an unexpected error" in message["message"]
 
 
-@pytest.mark.parametrize(("command", "kind"), [("status", "Unreachable"), ("statsu", "NoSuchCommand")])
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (["status"], "Unreachable"),
+        (["plan", "orders"], "Unreachable"),
+        (["statsu"], "NoSuchCommand"),
+        (["--formats", "json"], "NoSuchOption"),
+    ],
+)
 @pytest.mark.usefixtures("project")
 def test_error_with_logs_as_json_is_one_entry(monkeypatch, command, kind):
-    monkeypatch.setenv(FORMAT, "text")
-    result = CliRunner().invoke(main, ["--log-format", "json", command])
+    monkeypatch.setenv(FORMAT, "json")
+    result = CliRunner().invoke(main, command)
     [entry] = [json.loads(line) for line in result.stderr.splitlines()]
     assert (entry["level"], entry["error"]) == ("ERROR", kind)
     assert result.exit_code and "time" in entry and "Error:" not in entry["message"]
