@@ -149,10 +149,18 @@ def _name(evaluation: dg.AssetCheckEvaluation) -> str:
 def _message(evaluation: dg.AssetCheckEvaluation) -> tuple[str, list[str], str]:
     """Return headline, lines and link of the message for a check whose verdict changed."""
     change = "Check recovered" if evaluation.passed else f"Check failed ({evaluation.severity.value})"
-    lines = [line for line in (plain(evaluation.description or ""), _numbers(evaluation)) if line]
+    lines = [line for line in (plain(evaluation.description or ""), _numbers(evaluation), _command(evaluation)) if line]
     page = urlencode({"view": "checks", "checkDetail": evaluation.check_name})
     path = "/".join(quote(part, safe="") for part in evaluation.asset_key.path)
     return f"{change}: {_name(evaluation)}", lines, f"/assets/{path}?{page}"
+
+
+def _command(evaluation: dg.AssetCheckEvaluation) -> str:
+    """Return the commands that show the cause of a failed check of a topic; empty if its description names one."""
+    match evaluation.asset_key.path:
+        case [topic, _] if not evaluation.passed and evaluation.check_name != STREAMING:
+            return f"See `lakehouse check {evaluation.partition or topic}`, and `lakehouse status` for the cause"
+    return ""
 
 
 def _numbers(evaluation: dg.AssetCheckEvaluation) -> str:

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from lakehouse.core import errors, log_entry
-from lakehouse.core.terminal import echo, print_traceback, traceback_text, visible
+from lakehouse.core.terminal import echo, traceback_text, visible
 
 MAX_BYTES = 4 * 1024**2
 """Size of the log from which on it begins again."""
@@ -67,15 +67,16 @@ def _records_as_json() -> Iterator[None]:
         root.removeHandler(handler)
 
 
-def shown(error: click.ClickException, cause: Exception) -> click.ClickException:
+def shown(error: click.ClickException, cause: BaseException | None = None) -> click.ClickException:
     """Return the error of a command, which click prints as JSON if logs are.
 
     Args:
         error: The error that click prints.
-        cause: The error that it was made of.
+        cause: The error that it was made of, if it was; wrong arguments are named by click's own classes.
     """
     if log_entry.is_json():
-        entry = log_entry.LogEntry(error.format_message(), logging.ERROR, error=type(cause).__name__)
+        kind = type(error if cause is None or isinstance(error, click.UsageError) else cause)
+        entry = log_entry.LogEntry(error.format_message(), logging.ERROR, error=kind.__name__)
         vars(error)["show"] = lambda file=None: log_entry.write(entry, err=True)  # noqa: ARG005 (click's signature)
     return error
 
@@ -88,7 +89,7 @@ def to_click(error: Exception, exit_code: int = 1) -> click.ClickException | Non
     context = click.get_current_context(silent=True)
     root = context.find_root() if context else None
     if root and root.params.get("debug"):
-        print_traceback(type(error), error, error.__traceback__)
+        log_entry.write_traceback(type(error), error, error.__traceback__)
     command = root.invoked_subcommand if root else None
     text = str(error) if isinstance(error, errors.LakehouseError) else _unexpected(error, command or "")
     shown = click.ClickException(visible(text))

@@ -7,6 +7,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 from pkgutil import resolve_name
+from typing import Any
 
 import click
 
@@ -16,7 +17,7 @@ from lakehouse.config import discovery
 from lakehouse.core import extras, log_entry
 from lakehouse.core.errors import ConfigError
 from lakehouse.core.log_entry import LogEntry
-from lakehouse.core.terminal import print_traceback, visible
+from lakehouse.core.terminal import visible
 from lakehouse.core.text import did_you_mean
 
 COMMANDS = {
@@ -87,14 +88,22 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted((name, summary) for name, (_, summary) in COMMANDS.items()))
 
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.ClickException as error:
+            raise boundary.shown(error) from error.__cause__
+
     def invoke(self, ctx: click.Context) -> object:
-        sys.excepthook = print_traceback
+        sys.excepthook = log_entry.write_traceback
         try:
             with boundary.traces_in_log(), progress.shown(), extras.explained():
                 return super().invoke(ctx)
         except click.ClickException as error:
             vars(error)["message"] = visible(error.message + self._place_of_option(ctx, error))
-            raise boundary.shown(error, error) from error.__cause__
+            raise boundary.shown(error, error.__cause__) from error.__cause__
         except KeyboardInterrupt:
             log_entry.write(LogEntry("Interrupted"), err=True)
             ctx.exit(INTERRUPTED)

@@ -255,7 +255,7 @@ def logged_reason(failure: str, error: BaseException) -> str:
         failure: What failed, as a sentence without a full stop.
     """
     if where := trace(error):
-        _LOG.error("%s. %s", failure, where)
+        _LOG.error("%s. %s", failure, where, extra={"error": type(error).__name__})
     return reason(error)
 
 

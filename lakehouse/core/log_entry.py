@@ -3,13 +3,15 @@
 import json
 import logging
 import os
+import sys
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import TracebackType
 
 from lakehouse.core.errors import redact_credentials
 from lakehouse.core.offsets.batch import Batch
-from lakehouse.core.terminal import echo
+from lakehouse.core.terminal import echo, traceback_text
 
 FORMAT = "LAKEHOUSE_LOG_FORMAT"
 """The variable that requests JSON, which processes that a command starts inherit."""
@@ -60,13 +62,22 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return one line of JSON. Of an error only the class is shown, because its text may quote a row."""
-        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else ""
+        error = record.exc_info[0].__name__ if record.exc_info and record.exc_info[0] else getattr(record, "error", "")
         return LogEntry(record.getMessage(), record.levelno, error=error).to_json()
 
 
 def is_json() -> bool:
     """Return whether logs are requested as JSON."""
     return os.environ.get(FORMAT) == "json"
+
+
+def write_traceback(type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:  # noqa: ARG001 (the signature of `sys.excepthook`)
+    """Print an unexpected error with its traceback, as Python does or as an entry: for `sys.excepthook`."""
+    text = traceback_text(error)
+    if is_json():
+        write(LogEntry(text, logging.ERROR, error=type_.__name__), err=True)
+    else:
+        sys.stderr.write(text)
 
 
 def write(entry: LogEntry, *, err: bool = False) -> None:

@@ -7,7 +7,6 @@ override can disguise a line as another one.
 import re
 import sys
 import traceback
-from types import TracebackType
 
 import click
 
@@ -28,11 +27,6 @@ def echo(text: str, *, nl: bool = True, err: bool = False) -> None:
     """Print as click does, with control characters replaced on a terminal; files and pipes get the exact text."""
     stream = sys.stderr if err else sys.stdout
     click.echo(visible(text) if stream.isatty() else text, nl=nl, err=err)
-
-
-def print_traceback(type_: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an unexpected error as Python does, with control characters replaced: for `sys.excepthook`."""
-    sys.stderr.write(visible("".join(traceback.format_exception(type_, error, trace))))
 
 
 def traceback_text(error: BaseException) -> str:

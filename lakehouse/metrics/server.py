@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
@@ -13,7 +14,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-from lakehouse.core.errors import LakehouseError
+from lakehouse.core.errors import LakehouseError, logged_reason
 
 REQUEST_SECONDS = 10
 """Time limit for a request to arrive."""
@@ -25,9 +26,15 @@ Problems = Callable[[], Iterable[str]]
 class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
+    def handle_error(self, request: object, client_address: object) -> None:  # noqa: ARG002 (the standard library's)
+        """Log what failed, unless the client sent no request: a probe of the port may only connect."""
+        error = sys.exception()
+        if error and not isinstance(error, ConnectionError | TimeoutError):
+            logged_reason("A request for metrics failed", error)
+
 
 class _Handler(WSGIRequestHandler):
-    timeout, server_version, sys_version = REQUEST_SECONDS, "lakehouse", ""
+    server_version, sys_version = "lakehouse", ""
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the name of the standard library)
         """Log nothing: Prometheus sends a request every few seconds."""
@@ -61,8 +68,9 @@ def serving(address: tuple[str, int], registry: CollectorRegistry, probes: Mappi
 
     host, port = address
     listening = type("Server", (_Server,), {"address_family": socket.AF_INET6 if ":" in host else socket.AF_INET})
+    handler = type("Handler", (_Handler,), {"timeout": REQUEST_SECONDS})
     try:
-        server = listening(address, _Handler)
+        server = listening(address, handler)
     except OSError as error:
         raise LakehouseError(
             f"Metrics cannot be served on {host}:{port} ({error.strerror})",

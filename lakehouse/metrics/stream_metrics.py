@@ -17,10 +17,12 @@ from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from lakehouse.core import log_entry
+from lakehouse.core.errors import Paused, Yielded
 from lakehouse.core.log_entry import LogEntry
 from lakehouse.core.offsets.batch import Counts
 from lakehouse.metrics.dead_letter_reasons import DeadLetterReasons
 from lakehouse.metrics.server import serving
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished
 from lakehouse.streaming.stream import Stream
 from lakehouse.streaming.stream_events import Commit, Event, TableCompacted, TopicBackedOff
@@ -115,8 +117,12 @@ class StreamMetrics(Collector):
             case Commit(topic, published):
                 self._observe_batch(topic.name, published)
                 self.reasons.observe(event)
+            case TopicBackedOff(_, Paused() | Yielded()):
+                pass
             case TopicBackedOff(topic, error):
                 self._failures.labels(topic or KAFKA, type(error).__name__).inc()
+                if isinstance(error, AuditFailed):
+                    self._observe_checks(topic, error.findings)
             case TableCompacted(topic):
                 self._compactions.labels(topic).inc()
             case TablePublished(reader, topic, seconds=seconds):
@@ -136,8 +142,11 @@ class StreamMetrics(Collector):
             self._phases.labels(topic, phase).inc(seconds)
         self._bytes.labels(topic).inc(published.data_bytes)
         self._committed.labels(topic).set(time.time())
-        for finding in published.findings:
-            self._checks.labels(topic, finding.check).set(not finding.passed)
+        self._observe_checks(topic, published.findings)
+
+    def _observe_checks(self, topic: str, results: Iterable[CheckResult]) -> None:
+        for result in results:
+            self._checks.labels(topic, result.check).set(not result.passed)
 
     def collect(self) -> Iterator[Metric]:
         """Yield the state of topics and threads."""

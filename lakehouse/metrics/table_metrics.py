@@ -6,6 +6,7 @@ not be measured has no sample, except in the metric that says so.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from prometheus_client.registry import Collector
 
 from lakehouse.config.model import Config, Topic
 from lakehouse.core.errors import logged_reason
+from lakehouse.core.log_entry import LogEntry
 from lakehouse.pipeline.dead_letters.dead_letter_queries import pending_dead_letters
 from lakehouse.pipeline.maintenance import size
 from lakehouse.readers.freshness import StageLag
@@ -104,14 +106,15 @@ class TableMetrics(Collector):
         samples["measured_timestamp_seconds"][()] = time.time()
         self._samples, self._measured_at = samples, time.monotonic()
 
-    def try_measure(self) -> str:
-        """Measure every topic, and return why not even their list could be read; empty if it could be."""
+    def try_measure(self) -> LogEntry | None:
+        """Measure every topic, and return the entry about why not even their list could be read; None if it was."""
         try:
             self.measure()
         except Exception as error:
             self._samples = {"measurement_succeeded": {(): 0}}
-            return logged_reason("The topics could not be measured", error)
-        return ""
+            message = logged_reason("The topics could not be measured", error)
+            return LogEntry(message, logging.WARNING, error=type(error).__name__)
+        return None
 
     def problems(self, seconds: float) -> Iterator[str]:
         """Yield a sentence if no measurement has ended for too long.

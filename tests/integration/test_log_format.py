@@ -7,12 +7,15 @@ import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import dagster as dg
 
 from assets.topics.topic_chain import topic_definitions
 from lakehouse.config.loader import load
+from lakehouse.core.errors import Unreachable
 from lakehouse.core.log_entry import FORMAT, LogEntry
+from lakehouse.metrics.table_metrics import TableMetrics
 from resources.build import build_resources
 from tests.support.topics import Stream
 from tools.repository import PROJECT
@@ -72,6 +75,15 @@ def test_run_logs_batch_and_failure_with_run_id(resources, capsys, monkeypatch):
     [failure] = [entry for entry in logged if entry["level"] == "ERROR"]
     assert (failure["topic"], failure["error"]) == (stream.name, "BadRecords")
     assert (failure["batch"], failure["phase"]) == ({"0": [20, 21]}, "write")
+
+
+def test_failed_measurement_is_an_entry_with_its_error():
+    def status(*_):
+        raise Unreachable("Kafka", "broker:9092", "that it is up")
+
+    metrics = TableMetrics(load(PROJECT / "lakehouse.yaml"), SimpleNamespace(), status)
+    entry = metrics.try_measure()
+    assert (entry.level, entry.error) == (logging.WARNING, "Unreachable") and "broker:9092" in entry.message
 
 
 def test_entry_has_no_credentials_of_urls():

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -15,14 +16,16 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from assets.streaming.service import StreamService
 from lakehouse.cli.main import main
-from lakehouse.core.errors import TransientError
+from lakehouse.core.errors import Paused, TransientError, Yielded
 from lakehouse.core.offsets.batch import OUTCOMES
 from lakehouse.core.polling import poll
 from lakehouse.metrics.server import serving
 from lakehouse.metrics.stream_metrics import StreamMetrics, serve_metrics
+from lakehouse.pipeline.commits.audit import AuditFailed, CheckResult
 from lakehouse.readers.reader import Registration
 from lakehouse.streaming import stream as streams
 from lakehouse.streaming.publishers import PublicationFailed, TablePublished
+from lakehouse.streaming.stream_events import TopicBackedOff
 from tests.support.topics import CHEAP, Stream, trade, with_checks
 from tools.repository import PROJECT
 
@@ -135,6 +138,31 @@ def test_consecutive_publication_failures_end_with_a_publication(resources):
     assert failures == [1, 2, 0]
 
 
+def test_check_that_blocks_a_batch_has_failed_for_it(resources):
+    stream = Stream(resources)
+    service = StreamService(stream.config, [stream.topic], resources, lambda _: None, None)
+    results = [CheckResult("cheap", False, "2 of 3 rows fail"), CheckResult("key_not_null", True, "0 null keys")]
+    blocked = AuditFailed(stream.name, "ingest_1", results, "the next run replaces the branch")
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        [observe] = service.observers
+        observe(TopicBackedOff(stream.name, blocked, 1.0))
+        text = scraped(url)
+    failed = {check: value(text, "check_failed", topic=stream.name, check=check) for check in ("cheap", "key_not_null")}
+    assert failed == {"cheap": 1, "key_not_null": 0}
+    assert value(text, "failures_total", topic=stream.name, error="AuditFailed") == 1
+
+
+def test_pause_and_waiting_command_are_no_failures(resources):
+    stream = Stream(resources)
+    service = StreamService(stream.config, [stream.topic], resources, lambda _: None, None)
+    with serve_metrics(service, ("127.0.0.1", 0), 900) as url:
+        [observe] = service.observers
+        for error in (Paused(stream.name, "paused"), Yielded(stream.name, "waiting for a redrive")):
+            observe(TopicBackedOff(stream.name, error, 5.0))
+        text = scraped(url)
+    assert not [name for name, _ in samples(text) if name == "lakehouse_failures_total"]
+
+
 def test_blocked_operation_of_spark_is_unhealthy_until_it_ends(resources):
     stream, registry = Stream(resources), CollectorRegistry()
     stream.produce_trades(range(3))
@@ -203,6 +231,16 @@ def test_metrics_command_serves_until_it_is_terminated(resources, tmp_path):
         healthy = requests.get(f"{url}/healthz", timeout=30).status_code
         process.send_signal(signal.SIGTERM)
         assert (healthy, process.wait(60)) == (200, 0)
+
+
+def test_connection_without_request_is_closed_and_prints_nothing(monkeypatch, capsys):
+    monkeypatch.setattr("lakehouse.metrics.server.REQUEST_SECONDS", 1)
+    with (
+        serving(("127.0.0.1", 0), CollectorRegistry(), {}) as url,
+        socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2]))) as connection,
+    ):
+        assert connection.recv(1) == b""
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])

@@ -307,10 +307,11 @@ def test_alert_check_without_run_is_sent_per_partition(instance, slack):
     for passed, partition in [(False, "a"), (True, "b"), (False, "c"), (False, None), (False, None), (True, None)]:
         report(instance, "shop/iceberg", passed, partition)
     checks.tick()
+    commands = "See `lakehouse check {}`, and `lakehouse status` for the cause"
     assert slack.texts() == [
-        "*Check failed (WARN): fresh of shop/iceberg [a]*",
-        "*Check failed (WARN): fresh of shop/iceberg [c]*",
-        "*Check failed (WARN): fresh of shop/iceberg*",
+        f"*Check failed (WARN): fresh of shop/iceberg [a]*\n{commands.format('a')}",
+        f"*Check failed (WARN): fresh of shop/iceberg [c]*\n{commands.format('c')}",
+        f"*Check failed (WARN): fresh of shop/iceberg*\n{commands.format('shop')}",
         "*Check recovered: fresh of shop/iceberg*",
     ]
     assert [*json.loads(checks.cursor)["failing"]] == ["fresh of shop/iceberg [a]", "fresh of shop/iceberg [c]"]

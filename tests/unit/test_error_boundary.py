@@ -127,6 +127,14 @@ def test_command_in_undeclared_environment_names_the_declared_ones(command, monk
     assert message in " ".join(result.output.split())
 
 
+@pytest.mark.parametrize("command", ["status", "doctor"])
+def test_command_names_unset_variables_of_its_environment(command, monkeypatch, tmp_path):
+    systems = {"kafka": {"bootstrap_servers": {"env": "NO_BROKERS"}}, "spark": {"remote": {"env": "NO_SPARK"}}}
+    declare(monkeypatch, tmp_path, namespace="shop", topics={"orders": {}}, systems=systems)
+    result = CliRunner().invoke(main, ["--env", "here", command])
+    assert result.exit_code == 1 and "NO_BROKERS, NO_SPARK not set, or empty" in result.stderr
+
+
 def test_commands_name_a_server_with_another_protocol(monkeypatch, tmp_path):
     monkeypatch.setattr("resources.kafka.kafka.TIMEOUT_SECONDS", 2)
     with RegistryServer().listening() as server:
@@ -278,11 +286,28 @@ def test_known_error_with_debug_has_its_cause():
     assert "Traceback" not in CliRunner().invoke(main, ["plan", "orders"]).output
 
 
-@pytest.mark.parametrize(("command", "kind"), [("status", "Unreachable"), ("statsu", "NoSuchCommand")])
+@pytest.mark.usefixtures("broken")
+def test_traceback_with_logs_as_json_is_an_entry(monkeypatch):
+    monkeypatch.setenv(FORMAT, "text")
+    result = CliRunner().invoke(main, ["--log-format", "json", "--debug", "broken"])
+    traceback, message = [json.loads(line) for line in result.stderr.splitlines()]
+    assert (traceback["error"], message["error"]) == ("KeyError", "KeyError")
+    assert "in failing" in traceback["message"] and "stopped with an unexpected error" in message["message"]
+
+
+@pytest.mark.parametrize(
+    ("command", "kind"),
+    [
+        (["status"], "Unreachable"),
+        (["plan", "orders"], "Unreachable"),
+        (["statsu"], "NoSuchCommand"),
+        (["--formats", "json"], "NoSuchOption"),
+    ],
+)
 @pytest.mark.usefixtures("project")
 def test_error_with_logs_as_json_is_one_entry(monkeypatch, command, kind):
-    monkeypatch.setenv(FORMAT, "text")
-    result = CliRunner().invoke(main, ["--log-format", "json", command])
+    monkeypatch.setenv(FORMAT, "json")
+    result = CliRunner().invoke(main, command)
     [entry] = [json.loads(line) for line in result.stderr.splitlines()]
     assert (entry["level"], entry["error"]) == ("ERROR", kind)
     assert result.exit_code and "time" in entry and "Error:" not in entry["message"]

@@ -19,7 +19,22 @@ Find the heading of the [alert](#alert-rules-of-prometheus), or the class of the
 line of the stream's log (in JSON, the field `error`), among the [error classes](#error-classes). The message of an
 error names the problem, its effect on data and the command that resolves it: this page adds where to look.
 
+A class that is not there is of a library, such as `ConnectionResetError`: an error that this project does not expect.
+Streams and runs retry it as a [TransientError](#transienterror). If it lasts, look at the system that its message
+names, and report it with the log.
+
 No error loses or duplicates records: what was published stays, and the next attempt continues behind it.
+"""
+_MESSAGES = """\
+[Messages](monitoring.md#alerts) of Dagster's sensors name the problem and a command. `… recovered` and `Resolved: …`
+need no action.
+
+- `Run failed`, `Check failed (…): streaming of …`: follow the remedy in the message. If it has the class of an
+  unexpected error only, the log of the run or of the stream has the rest.
+- `Check failed (…): fresh of …`: see [LakehouseStageStale](#lakehousestagestale).
+- `Check failed` of another check: see [LakehouseCheckFailed](#lakehousecheckfailed).
+- `Sensor fails`, `Schedule fails`: follow the remedy. If there is none, the traceback is on the page to which the
+  message links. Runs that it starts do not start until then; streams continue.
 """
 _RULES = """\
 `lakehouse metrics --alerts` prints the rules. Their annotation `runbook_url` is the path of a section of this page in
@@ -51,6 +66,8 @@ def runbook() -> str:
         "## Alert rules of Prometheus",
         _RULES,
         *alerts,
+        "## Messages of Dagster's sensors",
+        _MESSAGES,
         "## Error classes",
         _CLASSES,
         *classes,

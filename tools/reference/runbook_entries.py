@@ -150,7 +150,8 @@ ALERTS: Mapping[str, Entry] = {
     ),
     "LakehouseMeasurementFailed": Entry(
         "Whether the process `lakehouse metrics` runs and is scraped, and its output.",
-        "Start it, or correct the system that it names. Ingestion is not affected, but it is not observed either.",
+        "Start it, or correct the system that it names. If that is Kafka, nothing is ingested either. Otherwise "
+        "ingestion is not affected, but it is not observed.",
     ),
     "LakehouseTopicFailing": Entry(
         "The label `error` of `lakehouse_failures_total`, and the last error of the topic in the stream's log.",

@@ -1,6 +1,5 @@
 """The command `lakehouse metrics`."""
 
-import logging
 import signal
 import threading
 from importlib.resources import files
@@ -52,6 +51,6 @@ def metrics(listen: tuple[str, int] | None, every: int, file: str | None) -> Non
         with serving(listen, measurements.registry, {"/healthz": lambda: measurements.problems(3 * every)}) as url:
             log_entry.write(LogEntry(f"Metrics: {url}/metrics"))
             while not stopping.is_set():
-                if problem := measurements.try_measure():
-                    log_entry.write(LogEntry(problem, logging.WARNING), err=True)
+                if failure := measurements.try_measure():
+                    log_entry.write(failure, err=True)
                 stopping.wait(every)

@@ -82,18 +82,16 @@ def doctor(environment: str | None, as_json: bool) -> None:
     if environment is None and environment_name() != LOCAL:
         environment = environment_name()
     if environment:
-        import dagster as dg
-
         from lakehouse.cli.dagster_doctor import examine_dagster
         from lakehouse.cli.login_doctor import examine_logins
         from lakehouse.cli.spark_doctor import examine_spark
+        from lakehouse.cli.systems import open_clients
         from lakehouse.deploy.verification.role_diagnosis import examine
         from lakehouse.pipeline.bookmark_owners import examine_bookmarks
-        from resources.build import build_resources
 
         os.environ["LAKEHOUSE_ENV"] = environment
         config = loader.load()
-        with dg.build_resources(build_resources(config, environment)) as resources:
+        with open_clients(config) as resources:
             diagnostics = [*examine_logins(config, resources), *examine(config, resources), *examine_spark(resources)]
             diagnostics += examine_bookmarks(config, resources)
         diagnostics += examine_dagster(config)
