@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -31,6 +31,7 @@ FAMILIES = {
     "topic_measured": "1 if the topic's offsets could be read.",
     "stage_lag_seconds": "Age of the oldest record or snapshot that the stage lacks; 0 if it lacks none.",
     "stage_missing": "Records (kafka, iceberg) or snapshots (readers) that the stage lacks.",
+    "stage_snapshot_timestamp_seconds": "Commit time of the snapshot that the stage exposes.",
     "stage_fresh": "1 if the lag is known and within max_lag_seconds.",
     "stage_measured": "1 if the lag could be measured.",
     "topic_paused": "1 if the topic is paused.",
@@ -156,13 +157,13 @@ class TableMetrics(Collector):
         try:
             topic = self.config.topic(name)
             if topic.is_ingested:
-                yield from self._of_table(topic)
+                yield from self._of_table(topic, measured.stages)
                 yield "table_measured", (name,), 1
         except Exception as error:
             logged_reason(f"The table of {name} could not be measured", error)
             yield "table_measured", (name,), 0
 
-    def _of_table(self, topic: Topic) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    def _of_table(self, topic: Topic, stages: Iterable[StageLag]) -> Iterator[tuple[str, tuple[str, ...], float]]:
         name, catalog = topic.name, self.resources.catalog
         ref, table = catalog.chain(topic.table_in(self.config.namespace)).newest
         with catalog.translate_errors():
@@ -172,6 +173,9 @@ class TableMetrics(Collector):
                 yield f"table_{part}", (name,), number
             for _, milliseconds in commits(table)[:1]:
                 yield "table_last_commit_timestamp_seconds", (name,), milliseconds / 1000
+            for stage in stages:
+                if stage.shows and (exposed := table.snapshot_by_id(stage.shows)):
+                    yield "stage_snapshot_timestamp_seconds", (name, stage.stage), exposed.timestamp_ms / 1000
             letters = catalog.load(ref.dead_letters)
         snapshot_id = letters.metadata.current_snapshot_id if letters else None
         if self._dead_letters.get(name, (None, {}))[0] != snapshot_id:

@@ -42,25 +42,33 @@ impl Write for File {
     }
 }
 
-/// Read ranges of a topic, write their rows, and return the other records.
+/// Read ranges of a topic, write their rows, and return the files in the order in which they were opened.
 ///
 /// Args:
 ///     request: JSON text; see `spark/native/task.py`.
 ///     login: JSON text with secrets; see `resources/kafka/connection.py`.
 ///     open: Called for each file once there are rows of it, with the list of the values of its partition in Iceberg's
 ///         single-value serialization, or None for null; returns a file that is open for writing. It is closed here.
+///     spill: Called with lists of the records that do not become rows, in order, each as a dictionary in the columns of
+///         Spark's Kafka source with its timestamp in milliseconds.
 ///
 /// Returns:
-///     `files` in the order in which they were opened, each as a dictionary: the `partition` as it was given to `open`,
-///     the number of `rows`, the `footer`, the size in `bytes`, and the `bounds` of columns of floating-point numbers
-///     (`path`, `lower` and `upper`, which are None without numbers, and the number of `nans`). `spilled` has the records
-///     that do not become rows, each as a dictionary in the columns of Spark's Kafka source.
+///     Each file as a dictionary: the `partition` as it was given to `open`, the number of `rows`, the `footer`, the size
+///     in `bytes`, and the `bounds` of columns of floating-point numbers (`path`, `lower` and `upper`, which are None
+///     without numbers, and the number of `nans`).
 ///
 /// Raises:
-///     RuntimeError: The ranges cannot be read or written. The text has no value of a record.
+///     RuntimeError: The ranges cannot be read or written, or `open` or `spill` failed. The text has no value of a record
+///         but what these raise.
 #[pyfunction]
-fn decide<'py>(py: Python<'py>, request: &str, login: &str, open: Py<PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let decided = py
+fn decide<'py>(
+    py: Python<'py>,
+    request: &str,
+    login: &str,
+    open: Py<PyAny>,
+    spill: Py<PyAny>,
+) -> PyResult<Bound<'py, PyList>> {
+    let files = py
         .detach(|| -> Result<_> {
             let request: Request = serde_json::from_str(request).context("the request is not valid")?;
             // The cause may quote a secret.
@@ -70,15 +78,19 @@ fn decide<'py>(py: Python<'py>, request: &str, login: &str, open: Py<PyAny>) -> 
                 let file = Python::attach(|py| open.call1(py, (values(py, partition)?,))).map_err(io::Error::other)?;
                 Ok(BufWriter::with_capacity(capacity, File(file)))
             };
-            range::decide(&request, login, open)
+            range::decide(&request, login, open, |records| give(&spill, &records))
         })
         .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
-    let outcome = PyDict::new(py);
-    let files = decided.files.iter().map(|file| file_as_dictionary(py, file)).collect::<PyResult<Vec<_>>>()?;
-    outcome.set_item("files", PyList::new(py, files)?)?;
-    let spilled = decided.spilled.iter().map(|record| as_dictionary(py, record)).collect::<PyResult<Vec<_>>>()?;
-    outcome.set_item("spilled", PyList::new(py, spilled)?)?;
-    Ok(outcome)
+    PyList::new(py, files.iter().map(|file| file_as_dictionary(py, file)).collect::<PyResult<Vec<_>>>()?)
+}
+
+/// Call a Python function with records.
+fn give(spill: &Py<PyAny>, records: &[Spilled]) -> Result<()> {
+    Python::attach(|py| {
+        let records = records.iter().map(|record| as_dictionary(py, record)).collect::<PyResult<Vec<_>>>()?;
+        spill.call1(py, (PyList::new(py, records)?,))?;
+        Ok(())
+    })
 }
 
 /// Decode values, and return the rows as Parquet files with their partitions, and the places of the other values.
@@ -96,20 +108,24 @@ fn decide_values<'py>(
     layout: &str,
     values: Vec<Option<Vec<u8>>>,
 ) -> PyResult<(Vec<(Bound<'py, PyList>, Bound<'py, PyBytes>)>, Vec<i64>)> {
-    let mut written = Vec::new();
+    let (mut written, mut spilled) = (Vec::new(), Vec::new());
     let open = |_: &Partition| {
         written.push(Memory::default());
         Ok(written[written.len() - 1].clone())
     };
-    let decided = serde_json::from_str(layout)
+    let spill = |records: Vec<Spilled>| {
+        spilled.extend(records.iter().map(|record| record.offset));
+        Ok(())
+    };
+    let files = serde_json::from_str(layout)
         .context("the layout is not valid")
-        .and_then(|layout| range::decide_values(&layout, &values, open))
+        .and_then(|layout| range::decide_values(&layout, &values, open, spill))
         .map_err(|error| PyRuntimeError::new_err(format!("{error:#}")))?;
-    let files = decided.files.iter().zip(&written).map(|(file, memory)| {
+    let files = files.iter().zip(&written).map(|(file, memory)| {
         let bytes = memory.0.lock().expect("no writer panics");
         Ok((self::values(py, &file.partition)?, PyBytes::new(py, &bytes)))
     });
-    Ok((files.collect::<PyResult<_>>()?, decided.spilled.iter().map(|record| record.offset).collect()))
+    Ok((files.collect::<PyResult<_>>()?, spilled))
 }
 
 impl Target for Memory {}

@@ -30,6 +30,10 @@ const BATCH_ROWS: usize = 32_768;
 const BATCH_BYTES: usize = 4 << 20;
 /// Maximum bytes of the key and the value of a record that becomes a row. Columns, pages and files have copies of them.
 const MAX_MESSAGE_BYTES: usize = 2 << 20;
+/// Bytes of the records that do not become rows, at which they are given away.
+const SPILLED_BYTES: usize = 2 << 20;
+/// Maximum bytes of the key and the value of such a record.
+const MAX_SPILLED_BYTES: usize = 8 << 20;
 /// Number of rows, and bytes of messages, after which the bytes of columns are examined.
 const EXAMINED_ROWS: usize = 64;
 const EXAMINED_BYTES: usize = 64 << 10;
@@ -50,8 +54,6 @@ pub struct Request {
     ranges: Vec<(i32, i64, i64)>,
     /// The topic's values and the table's columns.
     layout: Layout,
-    /// Maximum bytes of keys, values and headers of the records that do not become rows.
-    most_spilled_bytes: usize,
     /// Maximum duration.
     most_seconds: u64,
 }
@@ -120,35 +122,27 @@ pub struct Spilled {
     pub headers: Vec<(String, Option<Vec<u8>>)>,
 }
 
-/// The outcome of a request.
-pub struct Decided {
-    /// Number of rows in all files.
-    pub rows: usize,
-    /// The records that do not become rows, in order of the ranges.
-    pub spilled: Vec<Spilled>,
-    /// The files, in the order in which they were opened.
-    pub files: Vec<Written>,
-}
-
-/// Read the ranges, write the rows, and return the other records.
+/// Read the ranges, write the rows, and return the files in the order in which they were opened.
 ///
 /// `open` is called for each file once there are rows of it: one of each partition of the table, or several if the rows
-/// are sorted.
+/// are sorted. `spill` is called with the records that do not become rows, in order of the ranges, whenever they have a
+/// number of bytes, and at the end.
 ///
 /// # Errors
 ///
-/// A broker cannot be reached, the log does not have exactly what its batches announce, too many records do not become
-/// rows, rows are of too many partitions, a file cannot be written, or all of it takes too long. What was written until
-/// then is of no use.
+/// A broker cannot be reached, the log does not have exactly what its batches announce, rows are of too many partitions,
+/// a file cannot be written, a function that is called fails, or all of it takes too long. What was written until then
+/// is of no use.
 pub fn decide<W: Target>(
     request: &Request,
     login: Login,
     open: impl FnMut(&Partition) -> Result<W>,
-) -> Result<Decided> {
+    spill: impl FnMut(Vec<Spilled>) -> Result<()>,
+) -> Result<Vec<Written>> {
     let began = Instant::now();
     let security = Security::of(login)?;
     let mut topic = Topic::open(request.bootstrap.clone(), security, &request.topic, &request.topic_id)?;
-    let mut rows = Rows::new(&request.layout, &request.topic, request.most_spilled_bytes, open)?;
+    let mut rows = Rows::new(&request.layout, &request.topic, open, spill)?;
     for &(partition, start, end) in &request.ranges {
         rows.partition = partition;
         let mut walk = Walk::from(start);
@@ -162,7 +156,7 @@ pub fn decide<W: Target>(
     rows.finish()
 }
 
-/// Write the rows of values as if they were the records of a partition with one key each, and return the others.
+/// Write the rows of values as if they were the records of a partition with one key each; see `decide`.
 ///
 /// # Errors
 ///
@@ -171,8 +165,9 @@ pub fn decide_values<W: Target>(
     layout: &Layout,
     values: &[Option<Vec<u8>>],
     open: impl FnMut(&Partition) -> Result<W>,
-) -> Result<Decided> {
-    let mut rows = Rows::new(layout, "", usize::MAX, open)?;
+    spill: impl FnMut(Vec<Spilled>) -> Result<()>,
+) -> Result<Vec<Written>> {
+    let mut rows = Rows::new(layout, "", open, spill)?;
     for (offset, value) in values.iter().enumerate() {
         let (offset, value, headers) = (offset as i64, value.as_deref(), Headers::none());
         rows.add(&Record { offset, timestamp: 0, is_log_append_time: false, key: None, value, headers })?;
@@ -180,22 +175,21 @@ pub fn decide_values<W: Target>(
     rows.finish()
 }
 
-struct Rows<'a, W: Target, O: FnMut(&Partition) -> Result<W>> {
+struct Rows<'a, W: Target, O: FnMut(&Partition) -> Result<W>, S: FnMut(Vec<Spilled>) -> Result<()>> {
     layout: &'a Layout,
     topic: &'a str,
-    most_spilled_bytes: usize,
+    on_spill: S,
     schema: SchemaRef,
     columns: Vec<Column>,
     partition: i32,
     pending_rows: usize,
-    rows: usize,
     spilled: Vec<Spilled>,
     spilled_bytes: usize,
     files: Files<'a, W, O>,
 }
 
-impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
-    fn new(layout: &'a Layout, topic: &'a str, most_spilled_bytes: usize, open: O) -> Result<Self> {
+impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>, S: FnMut(Vec<Spilled>) -> Result<()>> Rows<'a, W, O, S> {
+    fn new(layout: &'a Layout, topic: &'a str, open: O, on_spill: S) -> Result<Self> {
         let fields: Vec<_> = layout.columns.iter().map(ColumnSchema::field).collect();
         let of_order = layout.sort.iter().map(|field| &field.source);
         let mut sources = layout.partition.iter().chain(of_order);
@@ -209,12 +203,11 @@ impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
         Ok(Self {
             layout,
             topic,
-            most_spilled_bytes,
+            on_spill,
             schema,
             columns,
             partition: 0,
             pending_rows: 0,
-            rows: 0,
             spilled: Vec::new(),
             spilled_bytes: 0,
             files,
@@ -268,11 +261,18 @@ impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
         };
         let of_headers = spilled.headers.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
         let of_message = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+        ensure!(of_message <= MAX_SPILLED_BYTES, "a record that is no row has more than {MAX_SPILLED_BYTES} bytes");
         self.spilled_bytes += size_of::<Spilled>() + of_message + of_headers.sum::<usize>();
-        let most = self.most_spilled_bytes;
-        ensure!(self.spilled_bytes <= most, "records with more than {most} bytes do not become rows");
         self.spilled.push(spilled);
+        if self.spilled_bytes >= SPILLED_BYTES {
+            self.give_spilled()?;
+        }
         Ok(())
+    }
+
+    fn give_spilled(&mut self) -> Result<()> {
+        self.spilled_bytes = 0;
+        (self.on_spill)(std::mem::take(&mut self.spilled))
     }
 
     fn write(&mut self) -> Result<()> {
@@ -282,16 +282,18 @@ impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>> Rows<'a, W, O> {
         let batch = RecordBatch::try_new(self.schema.clone(), arrays)?;
         ensure!(batch.num_rows() == self.pending_rows, "a column has another number of values than the others");
         self.files.write(batch)?;
-        self.rows += self.pending_rows;
         self.pending_rows = 0;
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Decided> {
+    fn finish(mut self) -> Result<Vec<Written>> {
         if self.pending_rows > 0 {
             self.write()?;
         }
-        Ok(Decided { rows: self.rows, spilled: self.spilled, files: self.files.finish()? })
+        if !self.spilled.is_empty() {
+            self.give_spilled()?;
+        }
+        self.files.finish()
     }
 }
 

@@ -48,9 +48,6 @@ OFFSETS_A_TASK = 1_000_000
 MAX_TASKS = 64
 """Number of requests beyond which they have more offsets."""
 
-MAX_SPILLED_BYTES = 8 << 20
-"""Maximum bytes of the records of a task that do not become rows: the driver collects them."""
-
 RETRY_SECONDS = 600
 """Time after which the decoder is tried again for a topic whose tasks failed."""
 
@@ -106,7 +103,6 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "topic": batch.topic,
         "topic_id": base64.urlsafe_b64decode(batch.topic_id + "==").hex(),
         "layout": layout,
-        "most_spilled_bytes": MAX_SPILLED_BYTES,
         "most_seconds": MAX_SECONDS,
     }
     return [json.dumps({**common, "ranges": ranges}) for ranges in divided(batch)]

@@ -45,11 +45,7 @@ Letter = tuple[Record, str, str | None]
 
 @dataclass(frozen=True)
 class LetterWriter:
-    """Decides which records are dead letters, and writes a file of them.
-
-    It decides about values without a schema id, and about those that do not decode with the schema that they name. All
-    else is left: schemas that are not known, ids in headers, and values that this decoder does not refuse.
-    """
+    """Makes records rows of the table of dead letters."""
 
     origin: LetterOrigin
     places: Places
@@ -67,54 +63,11 @@ class LetterWriter:
             letters: The table, and the origin of the records.
             decoding: The instructions.
         """
-        codec, others = decoding.value, decoding.other_type_ids | decoding.unfit_ids | decoding.conflicts.keys()
-        explainers = {id_: Explainer(wrote, codec.reader) for id_, wrote in codec.writers.items() if id_ not in others}
         table, schema = letters.table, letters.table.schema()
         places = Places(table.location_provider(), table.spec(), schema)
-        return LetterWriter(letters.origin, places, schema.as_arrow(), explainers)
+        return LetterWriter(letters.origin, places, schema.as_arrow(), explainers_of(decoding))
 
-    def divided(self, records: Sequence[Record]) -> tuple[list[Letter], list[Record]]:
-        """Return the dead letters among records, and the records that are left."""
-        letters, left = [], []
-        for record in records:
-            if reason := self._reason(record):
-                letters.append((record, *reason))
-            else:
-                left.append(record)
-        return letters, left
-
-    def write(self, letters: Sequence[Letter], name: str, files: FileIO) -> dict[str, Any]:
-        """Write dead letters to a file, and return it as the tasks of the compiled decoder do (spark.native.task).
-
-        Args:
-            letters: The dead letters, as `divided` returns them.
-            name: The name of the file.
-            files: The client of files.
-        """
-        path, footers = self.places.location(name, ""), list[pq.FileMetaData]()
-        content, footer = io.BytesIO(), io.BytesIO()
-        pq.write_table(self._table(letters), content, compression="zstd", metadata_collector=footers)
-        [metadata] = footers
-        metadata.write_metadata_file(footer)
-        with files.new_output(path).create(overwrite=True) as file:
-            file.write(content.getvalue())
-        size = content.getbuffer().nbytes
-        outcome = {"path": path, "rows": len(letters), "bytes": size, "footer": footer.getvalue()}
-        return {**outcome, "partition": [], "bounds": []}
-
-    def _reason(self, record: Record) -> tuple[str, str | None] | None:
-        """Return the reason why a record certainly is a dead letter, and its explanation."""
-        value = record["value"]
-        if any(header["key"] == HEADERS["value"] for header in record["headers"] or ()):
-            return None
-        if value is None:
-            return "null_value", None
-        if (id_ := schema_id(value)) is None:
-            return "not_framed", document_fault(value)
-        fault = self.explainers[id_].fault(value, FRAME_BYTES) if id_ in self.explainers else None
-        return ("undecodable", fault) if fault else None
-
-    def _table(self, letters: Sequence[Letter]) -> pa.Table:
+    def table(self, letters: Sequence[Letter]) -> pa.Table:
         """Return dead letters as rows of their table, column by column, because rows of Python take long."""
         records, reasons, faults = zip(*letters, strict=True)
         values = [record["value"] for record in records]
@@ -142,3 +95,89 @@ class LetterWriter:
         }
         arrays = [pa.array(columns[field.name], field.type) for field in self.columns]
         return pa.Table.from_arrays(arrays, schema=self.columns)
+
+
+class LetterFile:
+    """A file of dead letters that a task writes, in parts."""
+
+    def __init__(self, writer: LetterWriter, name: str, files: FileIO) -> None:
+        """
+        Args:
+            writer: Makes records rows of the table of dead letters.
+            name: The name of the file, which is created with the first dead letter.
+            files: The client of files.
+        """
+        self._writer, self._rows = writer, 0
+        self._path = writer.places.location(name, "")
+        self._output = files.new_output(self._path)
+        self._footers: list[pq.FileMetaData] = []
+        self._stream: Any = None
+        self._parquet: pq.ParquetWriter | None = None
+
+    def add(self, records: Sequence[Record]) -> list[Record]:
+        """Write the dead letters among records, and return the records that are left.
+
+        Raises:
+            RuntimeError: They cannot be written. The text has no value.
+        """
+        letters, left = [], []
+        for record in records:
+            if reason := reason_of(record, self._writer.explainers):
+                letters.append((record, *reason))
+            else:
+                left.append(record)
+        if letters:
+            try:
+                self._write(self._writer.table(letters))
+            except pa.ArrowException as error:
+                raise RuntimeError(f"dead letters cannot be written ({type(error).__name__})") from None
+        return left
+
+    def _write(self, table: pa.Table) -> None:
+        if self._parquet is None:
+            self._stream = self._output.create(overwrite=True)
+            self._parquet = pq.ParquetWriter(
+                self._stream, table.schema, compression="zstd", metadata_collector=self._footers
+            )
+        self._parquet.write_table(table)
+        self._rows += table.num_rows
+
+    def closed(self) -> list[dict[str, Any]]:
+        """Complete the file, and return it as tasks of the compiled decoder do (spark.native.task); nothing without
+        dead letters."""
+        if self._parquet is None:
+            return []
+        self._parquet.close()
+        size = self._stream.tell()
+        self._stream.close()
+        footer = io.BytesIO()
+        self._footers[0].write_metadata_file(footer)
+        file = {"path": self._path, "rows": self._rows, "bytes": size, "footer": footer.getvalue()}
+        return [{**file, "partition": [], "bounds": []}]
+
+
+def explainers_of(decoding: Decoding[AvroCodec]) -> dict[int, Explainer]:
+    """Return what explains values, by the schema ids of which nothing but the value decides about a record."""
+    codec, others = decoding.value, decoding.other_type_ids | decoding.unfit_ids | decoding.conflicts.keys()
+    return {id_: Explainer(wrote, codec.reader) for id_, wrote in codec.writers.items() if id_ not in others}
+
+
+def reason_of(record: Record, explainers: Mapping[int, Explainer]) -> tuple[str, str | None] | None:
+    """Return the reason why a record certainly is a dead letter, and its explanation; None if it is left.
+
+    It is certain without a value, or a schema id, or if the value does not decode with the schema that it names. All
+    else is left: schemas that are not known, ids in headers, and values that `Explainer` does not refuse.
+
+    Args:
+        record: A record that the compiled decoder does not make a row.
+        explainers: See `explainers_of`.
+    """
+    value = record["value"]
+    if any(header["key"] == HEADERS["value"] for header in record["headers"] or ()):
+        return None
+    if value is None:
+        return "null_value", None
+    if (id_ := schema_id(value)) is None:
+        return "not_framed", document_fault(value)
+    fault = explainers[id_].fault(value, FRAME_BYTES) if id_ in explainers else None
+    return ("undecodable", fault) if fault else None

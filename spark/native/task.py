@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from spark.native.letters import LetterFile, LetterWriter, Record
+
 if TYPE_CHECKING:
-    from spark.native.letters import LetterWriter
     from spark.native.places import Places
 
 VERSION_SCHEMA = "version string"
@@ -32,6 +33,9 @@ The data files with their partitions (Places.partition), sizes in bytes and foot
 floating-point numbers, which pyarrow does not read from the footer; the files of dead letters; the other records that
 do not become rows as an Arrow stream; and the reason why a task could not read or write its ranges, else null.
 """
+
+MAX_LEFT_BYTES = 8 << 20
+"""Maximum bytes of the records of a task that are left to the reference decoder: the driver collects them."""
 
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SPILLED = pa.schema(
@@ -116,14 +120,19 @@ def _outcome(
         paths.append(places.location(f"{uuid.uuid4().hex}.parquet", folders[-1]))
         return io.new_output(paths[-1]).create(overwrite=True)
 
+    letter_io = PyArrowFileIO(json.loads(secrets["letter_storage"]))
+    letter_file = letters and LetterFile(letters, f"{uuid.uuid4().hex}.parquet", letter_io)
+    others: list[Record] = []
+
+    def spill(records: Sequence[Record]) -> None:
+        others.extend(letter_file.add(records) if letter_file else records)
+        if sum(map(_bytes, others)) > MAX_LEFT_BYTES:
+            raise ValueError(f"records with more than {MAX_LEFT_BYTES} bytes are neither rows nor certain dead letters")
+
     try:
-        decided = lakehouse_native.decide(request, secrets["login"], create)
-        written = [{"path": path, **file} for path, file in zip(paths, decided["files"], strict=True)]
-        rejected, others = letters.divided(decided["spilled"]) if letters else ([], decided["spilled"])
-        of_letters = []
-        if letters and rejected:
-            storage = PyArrowFileIO(json.loads(secrets["letter_storage"]))
-            of_letters.append(letters.write(rejected, f"{uuid.uuid4().hex}.parquet", storage))
+        files = lakehouse_native.decide(request, secrets["login"], create, spill)
+        written = [{"path": path, **file} for path, file in zip(paths, files, strict=True)]
+        of_letters = letter_file.closed() if letter_file else []
         return {"files": written, "letters": of_letters, "spilled": _as_stream(others, topic)}
     except (ArithmeticError, OSError, RuntimeError, ValueError) as error:
         # A file that was begun is an orphan. Its upload is completed, because pyarrow cannot abort one.
@@ -134,7 +143,13 @@ def _outcome(
         return {"fault": fault}
 
 
-def _as_stream(spilled: Sequence[Mapping[str, Any]], topic: str) -> bytes:
+def _bytes(record: Record) -> int:
+    """Return the bytes of a record's key, value and headers."""
+    headers = (part for header in record["headers"] or () for part in (header["key"], header["value"]))
+    return sum(len(part) for part in (record["key"], record["value"], *headers) if part is not None)
+
+
+def _as_stream(spilled: Sequence[Record], topic: str) -> bytes:
     records = [{**record, "topic": topic, "timestamp": record["timestamp"] * 1000} for record in spilled]
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, SPILLED) as stream:

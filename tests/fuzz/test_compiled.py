@@ -1,4 +1,5 @@
-"""Generated Avro records: each row that the compiled decoder makes has exactly the expected values."""
+"""Generated Avro records: each row that the compiled decoder makes has exactly the expected values, and what its tasks
+call a dead letter is one."""
 
 from functools import partial
 

@@ -20,6 +20,7 @@ from lakehouse.cli.status import Report, status
 from lakehouse.core.errors import ConfigError
 from lakehouse.pipeline.ingestion import ingest
 from lakehouse.pipeline.ledger.ledger_entries import read_ledger
+from lakehouse.pipeline.row_files import COMPILED
 from resources.kafka.transactions import wait_until_visible
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
@@ -144,6 +145,21 @@ def test_dead_letters_in_files_equal_those_of_reference_decoder(resources):
     stream.produce([*good, *cut[:3], *bad])
     compiled, reference = both(stream)
     assert compiled[:3] == reference[:3]
+
+
+def test_dead_letters_with_more_bytes_than_the_driver_collects_are_written(resources):
+    stream = Stream(resources, partitions=1)
+    good = {"value": framed(stream.schema(), TRADES, trade(1))}
+    stream.produce([good, {"value": b"no frame"}])
+    ingested(stream, "require")
+    large = [{"value": bytes([1 + n]) * 900_000} for n in range(12)]
+    stream.produce([good, *large, good])
+
+    [published] = ingested(stream, "require")
+
+    assert (published.counts.rows, published.counts.dead_letters, published.decoder) == (2, 12, COMPILED)
+    assert [letter["value"] for letter in stream.dead_letters()] == [b"no frame", *(one["value"] for one in large)]
+    oracle.judge(stream)
 
 
 def test_defaults_of_fields_equal_those_of_reference_decoder(resources):

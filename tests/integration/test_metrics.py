@@ -220,6 +220,22 @@ def test_measurement_has_lag_files_and_dead_letters_by_reason(resources, tmp_pat
     assert value(text, "table_last_commit_timestamp_seconds", **of_topic) == committed
 
 
+def test_measurement_has_commit_time_of_what_each_reader_exposes(resources, tmp_path, monkeypatch):
+    stream, committed = Stream(resources), {}
+    monkeypatch.setenv("LAKEHOUSE_CONFIG", str(stream.declare(tmp_path)))
+    for stage in ("glue", "iceberg"):
+        stream.produce_trades(range(5))
+        stream.ingest()
+        committed[stage] = stream.table().current_snapshot().timestamp_ms / 1000
+        if stage == "glue":
+            stream.show("glue")
+    result = CliRunner().invoke(main, ["metrics"])
+    assert result.exit_code == 0, result.output
+    name, of_topic = "stage_snapshot_timestamp_seconds", {"topic": stream.name}
+    assert {stage: value(result.output, name, stage=stage, **of_topic) for stage in committed} == committed
+    assert value(result.output, name, stage="snowflake", **of_topic) is None
+
+
 def test_metrics_command_serves_until_it_is_terminated(resources, tmp_path):
     stream = Stream(resources)
     command = [sys.executable, "-m", "lakehouse.cli.main", "metrics", "--listen", "127.0.0.1:0", "--every", "1"]

@@ -12,9 +12,10 @@ import pyarrow.parquet as pq
 
 from lakehouse.core.errors import LakehouseError
 from spark.native import plan
+from spark.native.letters import explainers_of, reason_of
 from spark.native.plan import Unsupported
 from tests.support.fuzz.cells import of_iceberg, plain
-from tests.support.fuzz.decoding import LEFT, Decoded, columns, instructions
+from tests.support.fuzz.decoding import LEFT, LETTER, Decoded, columns, instructions
 from tests.support.fuzz.model import METADATA_NAMES, Case
 
 
@@ -45,4 +46,8 @@ class CompiledDecoder:
         for place, offset in enumerate(table["kafka_offset"].to_pylist()):
             outcomes[offset] = {name: plain(table[name][place]) for name in types}
         assert [n for n, outcome in enumerate(outcomes) if outcome == LEFT] == left
+        explainers = explainers_of(decoding)
+        for n in left:
+            if reason_of({"value": case.records[n].value, "headers": None}, explainers):
+                outcomes[n] = LETTER
         return Decoded(types, outcomes)
