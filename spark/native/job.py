@@ -8,7 +8,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -28,6 +27,7 @@ from resources.iceberg.rest_client import VendedFiles
 from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
+from spark.native.metrics_modes import MOST_CHARACTERS, collectors, has_long_bounds
 from spark.native.places import Places
 from spark.native.plan import Unsupported
 
@@ -66,7 +66,10 @@ STORAGE = (
 """Properties of files that tasks get. Without credentials that the catalog issues, the environment of the executors has
 them."""
 
-PARQUET, PROVIDER = "write.parquet.", "write.py-location-provider.impl"
+PARQUET = "write.parquet."
+PROVIDERS = frozenset({"write.location-provider.impl", "write.py-location-provider.impl"})
+"""Properties of tables with classes that decide about locations of files, in Java and in Python."""
+
 SETTINGS: Mapping[str, str] = {"write.parquet.compression-codec": "zstd"}
 """Properties of tables for Parquet files that the decoder implements."""
 
@@ -91,7 +94,8 @@ def requests(servers: str, batch: Batch, decoding: Decoding[Codec], table: Table
         "checks quarantine rows": bool(decoding.quarantine),
         "schema ids are in headers": decoding.reads_header_ids,
         "the table has settings of Parquet files": bool(settings.items() - SETTINGS.items()),
-        "the table has its own provider of locations": PROVIDER in properties,
+        "the table has its own provider of locations": bool(properties.keys() & PROVIDERS),
+        f"bounds of text or bytes have more than {MOST_CHARACTERS} characters": has_long_bounds(table),
         f"the catalog issues credentials of files for less than {MAX_SECONDS} s": _valid_seconds(table) < MAX_SECONDS,
     }
     if reason := next((reason for reason, applies in reasons.items() if applies), None):
@@ -226,25 +230,12 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
     from pyiceberg.conversions import to_bytes
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
-        MetricsMode,
-        StatisticsCollector,
-        compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
         parquet_path_to_id_mapping,
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-    from pyiceberg.schema import build_position_accessors
-    from pyiceberg.types import PrimitiveType
 
-    schema = table.schema()
-    columns = build_position_accessors(schema)
-
-    def collected(field_id: int, plan: StatisticsCollector) -> StatisticsCollector:
-        # Iceberg's own writer has no statistics of items of lists and maps.
-        return plan if field_id in columns else replace(plan, mode=MetricsMode(MetricModeTypes.NONE))
-
-    plans = {id_: collected(id_, plan) for id_, plan in compute_statistics_plan(schema, table.properties).items()}
-    ids = parquet_path_to_id_mapping(schema)
+    plans, ids = collectors(table), parquet_path_to_id_mapping(table.schema())
     try:
         statistics = data_file_statistics_from_parquet_metadata(
             pq.read_metadata(pa.BufferReader(file["footer"])), plans, ids
@@ -257,11 +248,10 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
     entries = statistics.to_serialized_dict()
     for column in file["bounds"]:
         id_ = ids[column["path"]]
-        type_, mode = schema.find_type(id_), plans[id_].mode.type
+        type_, mode = plans[id_].iceberg_type, plans[id_].mode.type
         if mode != MetricModeTypes.NONE:
             entries["nan_value_counts"][id_] = column["nans"]
         if mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL) and column["lower"] is not None:
-            assert isinstance(type_, PrimitiveType)
             entries["lower_bounds"][id_] = to_bytes(type_, column["lower"])
             entries["upper_bounds"][id_] = to_bytes(type_, column["upper"])
     return DataFile.from_args(
