@@ -234,8 +234,9 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
         parquet_path_to_id_mapping,
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+    from pyiceberg.schema import sanitize_column_names
 
-    plans, ids = collectors(table), parquet_path_to_id_mapping(table.schema())
+    plans, ids = collectors(table), parquet_path_to_id_mapping(sanitize_column_names(table.schema()))
     try:
         statistics = data_file_statistics_from_parquet_metadata(
             pq.read_metadata(pa.BufferReader(file["footer"])), plans, ids

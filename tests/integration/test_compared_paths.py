@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyiceberg.types import DoubleType, NestedField, StructType
 
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
@@ -149,6 +150,21 @@ def test_compare_paths_of_many_columns_has_equal_statistics(resources):
     results = compared(stream)
 
     assert {name: message for name, (passed, message) in results.items() if not passed} == {}
+
+
+def test_compare_paths_of_names_that_avro_lacks_passes(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(5))
+    stream.ingest()
+    with stream.table().update_schema() as update:
+        update.add_column(("a.b",), DoubleType())
+        update.add_column(("two words/ü",), StructType(NestedField(1, "x=y", DoubleType(), required=False)))
+    stream.produce_trades(range(5, 10))
+
+    results = compared(stream)
+
+    assert {name: message for name, (passed, message) in results.items() if not passed} == {}
+    assert results["rows"][1] == "10 rows of 12 columns are equal"
 
 
 def test_compare_paths_names_differing_places_and_columns(resources):
