@@ -6,7 +6,7 @@ specification, Schema Evolution). Fields are paired by name, then by their earli
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -17,6 +17,7 @@ from lakehouse.formats.json import json_text
 from lakehouse.formats.schema import Shape
 
 if TYPE_CHECKING:
+    from pyiceberg.partitioning import PartitionField, PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table.update.schema import UpdateSchema
     from pyiceberg.types import IcebergType, NestedField, StructType
@@ -44,6 +45,7 @@ Rule = Literal[
     "NAME_REUSED",
     "BRANCH_CHANGED",
     "ENCODING_CHANGED",
+    "PARTITION_FIELD",
 ]
 """Name of a rule, from the checks of schemas for Iceberg tables in Confluent's schema-registry where they have one."""
 
@@ -57,6 +59,7 @@ REFUSED: Mapping[Rule, str] = {
     "NAME_REUSED": "a renamed field's old name is another field's; give the other a name that no version has used",
     "BRANCH_CHANGED": "a member of a union keeps the branch in its comment; register deleted versions again",
     "ENCODING_CHANGED": 'a column cannot change between text (`a`) and JSON text (`"a"`); its comment states which',
+    "PARTITION_FIELD": "a partition field has this name, and Iceberg keeps it for good; name the field otherwise",
 }
 """Reasons by rule that a table cannot follow."""
 
@@ -106,9 +109,31 @@ class SchemaChange:
         return f"{self.rule} {'.'.join(self.path) or 'the row'}{detail}: {self.reason}"
 
 
-def changes(table: Schema, shape: Shape) -> list[SchemaChange]:
-    """Return all differences between a table and a shape, in the shape's order; deleted fields last."""
-    return list(_struct(table.as_struct(), shape.struct, (), (), shape.previous_names))
+def changes(table: Schema, shape: Shape, specs: Iterable[PartitionSpec] = ()) -> list[SchemaChange]:
+    """Return all differences between a table and a shape, in the shape's order; deleted fields last.
+
+    Args:
+        table: The columns of the table.
+        shape: The columns that it is compared with.
+        specs: The partition specs that the table has ever had.
+    """
+    fields = [field for spec in specs for field in spec.fields]
+    differences = _struct(table.as_struct(), shape.struct, (), (), shape.previous_names)
+    return [_unlike_partition_fields(change, table, fields) for change in differences]
+
+
+def _unlike_partition_fields(change: SchemaChange, table: Schema, fields: Sequence[PartitionField]) -> SchemaChange:
+    """Return a change, which is refused if a column would get the name of a partition field.
+
+    Iceberg compares columns with the fields of all specs. Only an identity field may have the name of its own column.
+    """
+    if len(change.path) > 1 or change.rule not in ("OPTIONAL_FIELD_ADDED", "REQUIRED_FIELD_ADDED", "FIELD_RENAMED"):
+        return change
+    source = table.find_field(change.at[0]).field_id if change.rule == "FIELD_RENAMED" else None
+    of_name = [field for field in fields if field.name == change.path[0]]
+    if all(str(field.transform) in ("identity", "void") and field.source_id == source for field in of_name):
+        return change
+    return SchemaChange("PARTITION_FIELD", change.path, change.at)
 
 
 def require_accepted(differences: Sequence[SchemaChange], table: str) -> None:

@@ -257,7 +257,8 @@ class Catalog(CatalogSettings):
         for _ in range(ALTER_ATTEMPTS):
             table = table or self.load(ref) or self._create(ref, schema, previous_names, properties or {})
             require_format(table)
-            changes = evolution.changes(table.schema(), Shape(schema.as_struct(), previous_names or {}))
+            shape = Shape(schema.as_struct(), previous_names or {})
+            changes = evolution.changes(table.schema(), shape, table.specs().values())
             evolution.require_accepted(changes, str(ref))
             if not any(change.ddl for change in changes):
                 return table

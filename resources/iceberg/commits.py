@@ -25,13 +25,16 @@ if TYPE_CHECKING:
 NEWEST_FORMAT = 2
 """Newest Iceberg format version that this release commits to."""
 
+FILE_FORMATS = ("write.format.default", "write.delete.format.default")
+"""Properties of the formats of files that Spark writes (Iceberg, Configuration: write properties)."""
+
 
 def require_format(table: Table) -> None:
-    """Require a format version that this release can commit to.
+    """Require a format version that this release can commit to, and files in Parquet.
 
     Raises:
         UnclearState: The table was upgraded to a newer one, where pyiceberg cannot publish and deletion vectors are
-            not audited.
+            not audited; or Spark would write files in another format, whose rows the audit cannot count.
     """
     if table.format_version > NEWEST_FORMAT:
         raise UnclearState(
@@ -39,6 +42,13 @@ def require_format(table: Table) -> None:
             f"writes versions up to {NEWEST_FORMAT}. Nothing was changed. Iceberg has no downgrade: drop the table and "
             f"ingest the topic again, or choose another `table`"
         )
+    for name in FILE_FORMATS:
+        if (file_format := table.properties.get(name, "parquet")).lower() != "parquet":
+            raise UnclearState(
+                f"Table {'.'.join(table.name())} has the property {name} = {file_format}, which another program set, "
+                f"and this release writes and audits files in Parquet only. Nothing was changed. Remove the property "
+                f"(in Spark: ALTER TABLE … UNSET TBLPROPERTIES ('{name}')), and retry the run or command"
+            )
 
 
 def publication(

@@ -8,7 +8,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
@@ -30,6 +29,7 @@ from spark.codecs.avro_codec import AvroCodec
 from spark.decoding.decode import Codec
 from spark.native import plan, task
 from spark.native.letters import LetterWriter
+from spark.native.metrics_modes import MOST_CHARACTERS, collectors, has_long_bounds
 from spark.native.places import Places
 from spark.native.plan import Unsupported
 
@@ -65,7 +65,10 @@ STORAGE = (
 """Properties of files that tasks get. Without credentials that the catalog issues, the environment of the executors has
 them."""
 
-PARQUET, PROVIDER, MODES = "write.parquet.", "write.py-location-provider.impl", "write.metadata.metrics"
+PARQUET = "write.parquet."
+PROVIDERS = frozenset({"write.location-provider.impl", "write.py-location-provider.impl"})
+"""Properties of tables with classes that decide about locations of files, in Java and in Python."""
+
 SETTINGS: Mapping[str, str] = {"write.parquet.compression-codec": "zstd"}
 """Properties of tables for Parquet files that the decoder implements."""
 
@@ -113,16 +116,25 @@ def writes_letters(table: Table) -> bool:
     partitions, order or settings that another program declared."""
     columns = letter_columns.letter_schema().as_struct()
     is_plain = table.spec().is_unpartitioned() and table.sort_order().is_unsorted
-    return is_plain and table.schema().as_struct() == columns and not _unwritable(table)
+    try:
+        return is_plain and table.schema().as_struct() == columns and not _unwritable(table)
+    except Unsupported:
+        return False
 
 
 def _unwritable(table: Table) -> str | None:
-    """Return why tasks do not write files of a table."""
+    """Return why tasks do not write files of a table.
+
+    Raises:
+        Unsupported: A setting of its statistics is not valid.
+    """
     settings = {name: value for name, value in table.properties.items() if name.startswith(PARQUET)}
     if settings.items() - SETTINGS.items():
         return "the table has settings of Parquet files"
-    if PROVIDER in table.properties:
+    if table.properties.keys() & PROVIDERS:
         return "the table has its own provider of locations"
+    if has_long_bounds(table):
+        return f"bounds of text or bytes have more than {MOST_CHARACTERS} characters"
     if _valid_seconds(table) < MAX_SECONDS:
         return f"the catalog issues credentials of files for less than {MAX_SECONDS} s"
     return None
@@ -260,36 +272,13 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
     from pyiceberg.conversions import to_bytes
     from pyiceberg.io.pyarrow import (
         MetricModeTypes,
-        MetricsMode,
-        StatisticsCollector,
-        compute_statistics_plan,
         data_file_statistics_from_parquet_metadata,
-        match_metrics_mode,
         parquet_path_to_id_mapping,
     )
     from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-    from pyiceberg.schema import build_position_accessors
-    from pyiceberg.table import TableProperties
-    from pyiceberg.types import BinaryType, PrimitiveType, StringType
+    from pyiceberg.schema import sanitize_column_names
 
-    schema = table.schema()
-    columns = build_position_accessors(schema)
-
-    def collected(field_id: int, plan: StatisticsCollector) -> StatisticsCollector:
-        # Iceberg's own writer has no statistics of items of lists and maps, and those of the fields of structs are as
-        # of other columns. pyiceberg counts values of both, without bounds.
-        if field_id not in columns:
-            return replace(plan, mode=MetricsMode(MetricModeTypes.NONE))
-        declared = table.properties.get(f"{MODES}.column.{plan.column_name}") or table.properties.get(
-            f"{MODES}.default"
-        )
-        mode = match_metrics_mode(declared or TableProperties.DEFAULT_WRITE_METRICS_MODE_DEFAULT)
-        is_cut = isinstance(plan.iceberg_type, StringType | BinaryType)
-        is_whole = mode.type == MetricModeTypes.TRUNCATE and not is_cut
-        return replace(plan, mode=MetricsMode(MetricModeTypes.FULL) if is_whole else mode)
-
-    plans = {id_: collected(id_, plan) for id_, plan in compute_statistics_plan(schema, table.properties).items()}
-    ids = parquet_path_to_id_mapping(schema)
+    plans, ids = collectors(table), parquet_path_to_id_mapping(sanitize_column_names(table.schema()))
     try:
         statistics = data_file_statistics_from_parquet_metadata(
             pq.read_metadata(pa.BufferReader(file["footer"])), plans, ids
@@ -302,11 +291,10 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
     entries = statistics.to_serialized_dict()
     for column in file["bounds"]:
         id_ = ids[column["path"]]
-        type_, mode = schema.find_type(id_), plans[id_].mode.type
+        type_, mode = plans[id_].iceberg_type, plans[id_].mode.type
         if mode != MetricModeTypes.NONE:
             entries["nan_value_counts"][id_] = column["nans"]
         if mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL) and column["lower"] is not None:
-            assert isinstance(type_, PrimitiveType)
             entries["lower_bounds"][id_] = to_bytes(type_, column["lower"])
             entries["upper_bounds"][id_] = to_bytes(type_, column["upper"])
     return DataFile.from_args(

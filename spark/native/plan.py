@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyiceberg.partitioning import PartitionField, PartitionSpec
-from pyiceberg.schema import Schema
+from pyiceberg.schema import Schema, sanitize_column_names
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.transforms import (
     BucketTransform,
@@ -135,7 +135,8 @@ def layout(
         raise reasons[0]
     return {
         "writers": plans,
-        "columns": [_column(field) for field in schema.fields],
+        # Names that Avro lacks differ in files, as those of Iceberg's own writer do. Readers use the ids of fields.
+        "columns": [_column(field) for field in sanitize_column_names(schema).fields],
         "metadata": [(places[name], internal) for internal, name in metadata.items()],
     }
 

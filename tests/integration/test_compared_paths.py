@@ -2,11 +2,13 @@
 
 import json
 import math
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
+from pyiceberg.types import DoubleType, NestedField, StructType
 
 from lakehouse.cli.main import main
 from lakehouse.core.errors import LakehouseError
@@ -82,6 +84,87 @@ def test_compare_paths_of_a_partitioned_and_sorted_table_passes(resources):
     assert {name: message for name, (passed, message) in results.items() if not passed} == {}
     assert results["partition_values"][1].count("Record[") > 4
     assert results["sort_order"][1] == "equal: sort order 1"
+
+
+PRICE = {"type": "bytes", "logicalType": "decimal", "precision": 20, "scale": 2}
+INNER = {
+    "type": "record",
+    "name": "Inner",
+    "fields": [
+        {"name": "text", "type": ["null", "string"]},
+        {"name": "rate", "type": "double"},
+        {"name": "p", "type": PRICE},
+    ],
+}
+NESTED = {
+    "inner": ["null", INNER],
+    "either": ["null", "int", "string"],
+    "items": {"type": "array", "items": "Inner"},
+    "entries": {"type": "map", "values": "long"},
+    "text": "string",
+    "data": "bytes",
+}
+METRICS = "write.metadata.metrics."
+STATISTICS = {
+    "default": ({}, {}),
+    "number of columns": ({f"{METRICS}max-inferred-column-defaults": "7"}, {}),
+    "none": ({f"{METRICS}default": "none", f"{METRICS}column.inner.rate": "full"}, {"sort_by": ["truncate(2, text)"]}),
+    "mistaken": ({f"{METRICS}default": "truncated", f"{METRICS}column.text": "truncate(0)"}, {}),
+    "short": ({f"{METRICS}default": "truncate(3)", f"{METRICS}column.inner.text": "counts"}, {}),
+}
+
+
+def produce_nested(stream):
+    schema = json.dumps(
+        {"type": "record", "name": "Outer", "fields": [{"name": n, "type": type_} for n, type_ in NESTED.items()]}
+    )
+    schema_id = stream.schema(schema)
+    for n in range(9):
+        inner = {"text": f"ä{n}" * 30 if n % 3 else None, "rate": n - 3.5, "p": Decimal(n).scaleb(-2)}
+        text, data = ("\U0010ffff" * 20, b"\xff" * 70) if n == 4 else ("a" * 9 * n, b"ab" * n)
+        row = {"items": [inner] * (n % 3), "entries": {"k": n}, "text": text, "data": data}
+        row |= {"inner": None if n == 1 else inner, "either": [None, n, "x"][n % 3]}
+        stream.produce([{"value": framed(schema_id, schema, row)}])
+
+
+@pytest.mark.parametrize("statistics", STATISTICS)
+def test_compare_paths_of_structs_has_equal_statistics(resources, statistics):
+    properties, settings = STATISTICS[statistics]
+    stream = Stream(resources, partitions=1, settings={"key": [], **settings})
+    produce_nested(stream)
+    stream.ingest()
+    with stream.table().transaction() as transaction:
+        transaction.set_properties(properties)
+
+    results = compared(stream)
+
+    assert {name: message for name, (passed, message) in results.items() if not passed} == {}
+
+
+def test_compare_paths_of_many_columns_has_equal_statistics(resources):
+    fields = [{"name": f"c{n}", "type": "int"} for n in range(110)]
+    schema = json.dumps({"type": "record", "name": "Wide", "fields": fields})
+    stream = Stream(resources, partitions=1, settings={"key": []})
+    stream.produce([{"value": framed(stream.schema(schema), schema, {f"c{n}": n for n in range(110)})}])
+
+    results = compared(stream)
+
+    assert {name: message for name, (passed, message) in results.items() if not passed} == {}
+
+
+def test_compare_paths_of_names_that_avro_lacks_passes(resources):
+    stream = Stream(resources, partitions=1)
+    stream.produce_trades(range(5))
+    stream.ingest()
+    with stream.table().update_schema() as update:
+        update.add_column(("a.b",), DoubleType())
+        update.add_column(("two words/ü",), StructType(NestedField(1, "x=y", DoubleType(), required=False)))
+    stream.produce_trades(range(5, 10))
+
+    results = compared(stream)
+
+    assert {name: message for name, (passed, message) in results.items() if not passed} == {}
+    assert results["rows"][1] == "10 rows of 12 columns are equal"
 
 
 def test_compare_paths_names_differing_places_and_columns(resources):

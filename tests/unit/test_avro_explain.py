@@ -142,6 +142,14 @@ def test_explain_missing_required_field_names_it():
     assert decoder.explain(framed(b"\x02")).startswith("the record: the record has no 'b', which has no default")
 
 
+def test_explain_default_that_avro_for_java_does_not_read_names_it():
+    old, new = record(a="int"), record(a="int", b=[{"type": "array", "items": "int"}, "string"])
+    new["fields"][1]["default"] = []
+    registered = [RegisteredSchema(n, json.dumps(schema)) for n, schema in enumerate((old, new), 1)]
+    decoder = codec_of(side_schema("avro", registered, "", registered[1:]).side)
+    assert "no 'b', whose default is an empty array in a union of several types" in decoder.explain(framed(b"\x02"))
+
+
 def test_explain_symbol_that_reader_lacks_names_it_despite_default():
     old, new = (record(a={**LETTERS, "symbols": symbols, "default": "A"}) for symbols in (["A", "B"], ["A", "C"]))
     registered = [RegisteredSchema(n, json.dumps(schema)) for n, schema in enumerate((old, new), 1)]

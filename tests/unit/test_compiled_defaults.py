@@ -29,14 +29,14 @@ POINT = {
 }
 
 
-def decode(wrote, reads, body):
-    """Return the rows of a value of the older version, and the places of values that do not become rows."""
+def decode(wrote, reads, body, *others):
+    """Return the rows of values, the first of the older version, and the places of those that do not become rows."""
     versions = [RegisteredSchema(n, json.dumps(schema), "AVRO") for n, schema in ((1, wrote), (2, reads))]
     known = decoding.resolve_schemas(Versions(versions), Topic.model_validate({"name": "t"}))
     schema = table_schema({}, known.struct, None)
     codec = with_codecs(known.decoding()).value
     layout = plan.layout(codec.writers, codec.reader, schema, {})
-    files, left = lakehouse_native.decide_values(json.dumps(layout), [struct.pack(">bI", 0, 1) + body])
+    files, left = lakehouse_native.decide_values(json.dumps(layout), [struct.pack(">bI", 0, 1) + body, *others])
     tables = [pq.read_table(io.BytesIO(file)) for _, file in files]
     return [row for table in tables for row in table.to_pylist(maps_as_pydicts="strict")], left
 
@@ -90,6 +90,17 @@ def test_default_within_a_nested_record_is_read():
 
     assert rows == [{"items": [{"x": 1, "y": "d"}, {"x": 2, "y": "d"}]}]
     assert left == []
+
+
+def test_record_with_a_default_that_spark_does_not_read_is_left():
+    type_ = [{"type": "array", "items": "int"}, "string"]
+    reads = OLD | {"fields": [*OLD["fields"], {"name": "added", "type": type_, "default": []}]}
+    newer = struct.pack(">bI", 0, 2) + written(reads, {"id": 7, "added": [5]})
+
+    assert decode(OLD, reads, written(OLD, {"id": 7}), newer) == (
+        [{"id": 7, "added": {"member0": [5], "member1": None}}],
+        [0],
+    )
 
 
 def test_record_with_a_default_beyond_the_column_is_left():

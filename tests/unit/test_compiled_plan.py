@@ -98,6 +98,10 @@ def test_request_names_topic_and_ranges_without_credentials(catalog):
         ("quarantine", {"settings": {"checks": {"c": {"type": "range", "column": "price", "severity": "quarantine"}}}}),
         ("settings of Parquet files", {"properties": {"write.parquet.compression-codec": "gzip"}}),
         ("provider of locations", {"prepare": with_provider}),
+        ("provider of locations", {"properties": {"write.location-provider.impl": "com.example.Locations"}}),
+        ("more than 16 characters", {"properties": {"write.metadata.metrics.default": "full"}}),
+        ("more than 16 characters", {"properties": {"write.metadata.metrics.column.side": "truncate(17)"}}),
+        ("is no number", {"properties": {"write.metadata.metrics.max-inferred-column-defaults": "many"}}),
     ],
 )
 def test_request_for_unsupported_batch_is_refused_with_reason(catalog, reason, arguments):

@@ -7,6 +7,7 @@ from contextlib import suppress
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, TruncateTransform
 from pyiceberg.types import (
     BinaryType,
     DateType,
@@ -25,7 +26,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from lakehouse.core.errors import CommitConflict, SchemaError
+from lakehouse.core.errors import CommitConflict, IncompatibleSchema, SchemaError
 from lakehouse.core.tables.naming import TableRef
 from lakehouse.formats import evolution
 from lakehouse.formats.schema import RegisteredSchema, Shape
@@ -139,6 +140,50 @@ def test_require_accepted_unsupported_change_is_explained(catalog, case):
     assert [(c.rule, ".".join(c.path)) for c in changes if not c.accepted] == [(rule, path)]
     with pytest.raises(SchemaError, match=rf"ns\.t: {rule} {path.replace('.', '[.]')} .*table was not changed"):
         evolution.require_accepted(changes, "ns.t")
+
+
+OF_PARTITIONS = {
+    "added": (struct(a=INT, b=INT, a_bucket_3=TEXT), {}, "a_bucket_3"),
+    "renamed": (struct(a=INT, a_bucket_3=INT), {"a_bucket_3": ("b",)}, "a_bucket_3"),
+    "dropped and added": (struct(a=INT, b=INT, c=INT), {}, "c"),
+    "field of the first spec": (struct(a=INT, b=INT, old=INT), {}, "old"),
+}
+
+
+@pytest.mark.parametrize("case", OF_PARTITIONS)
+def test_require_accepted_name_of_partition_field_is_explained(catalog, case):
+    new, previous_names, name = OF_PARTITIONS[case]
+    table = catalog.create_table("ns.t", Schema(*struct(a=INT, b=INT, c=INT).fields))
+    with table.update_spec() as update:
+        update.add_field("a", TruncateTransform(4), "old")
+    with table.update_spec() as update:
+        update.remove_field("old").add_field("a", BucketTransform(3), "a_bucket_3").add_identity("c")
+    with table.update_spec() as update:
+        update.remove_field("c")
+    with table.update_schema() as update:
+        update.delete_column("c")
+
+    changes = evolution.changes(table.schema(), Shape(new, previous_names), table.specs().values())
+
+    assert [(c.rule, ".".join(c.path)) for c in changes if not c.accepted] == [("PARTITION_FIELD", name)]
+    with pytest.raises(IncompatibleSchema, match=rf"ns\.t: PARTITION_FIELD {name}: .*table was not changed"):
+        evolution.require_accepted(changes, "ns.t")
+    with pytest.raises(ValueError, match="Cannot create"), table.update_schema() as update:
+        evolution.apply(update, evolution.changes(table.schema(), Shape(new, previous_names)))
+
+
+def test_evolve_column_to_the_name_of_its_own_partition_field(catalog):
+    table = catalog.create_table("ns.t", Schema(*struct(a=INT, b=INT).fields))
+    with table.update_spec() as update:
+        update.add_identity("a")
+    for before, after in (("a", "c"), ("c", "a")):
+        shape = Shape(struct(**{after: INT, "b": INT}), {after: (before,)})
+        changes = evolution.changes(table.schema(), shape, table.specs().values())
+        assert [change.rule for change in changes] == ["FIELD_RENAMED"]
+        with table.update_schema() as update:
+            evolution.apply(update, changes)
+
+    assert table.schema().column_names == ["a", "b"]
 
 
 def test_evolve_renamed_column_keeps_its_id(catalog):

@@ -12,6 +12,7 @@ from lakehouse.config.model import Topic
 from lakehouse.config.settings import Metadata
 from lakehouse.core.errors import IncompatibleSchema, SchemaError
 from lakehouse.core.table_protocol import SCHEMAS
+from lakehouse.core.tables.layout import apply_layout
 from lakehouse.formats.columns import table_schema
 from lakehouse.formats.schema import RegisteredSchema
 from lakehouse.pipeline.schemas import schema_fingerprints
@@ -36,7 +37,7 @@ FIRST, WIDER, UNFIT = orders(id="int"), orders(id="long", price="double"), order
 def decide(tmp_path):
     """Return a function that decides about the last version, for a table with the columns of the first."""
 
-    def decide_last(*texts, policy="stop", is_new=False, named="portable", naming="portable", **settings):
+    def decide_last(*texts, policy="stop", is_new=False, named="portable", naming="portable", layout=(), **settings):
         settings |= {"name": "orders", "on_incompatible": policy, "metadata": {"naming": naming}}
         topic = Topic.model_validate(settings)
         versions = [RegisteredSchema(id_, text) for id_, text in enumerate(texts, 1)]
@@ -48,9 +49,22 @@ def decide(tmp_path):
             first = TopicSchemas(topic, side_schema("avro", versions[:1], ""), None)
             before = topic.model_copy(update={"metadata": Metadata(naming=named)})
             table = catalog.create_table(("shop", "orders"), columns(before, first))
+            apply_layout(table, layout, ())
         return decide_schema(topic, TopicSchemas(topic, side_schema("avro", versions, ""), None), table)
 
     return decide_last
+
+
+@pytest.mark.parametrize(
+    "policy, action", [("stop", "refuse"), ("dead_letter", "use_older"), ("new_table", "roll_over")]
+)
+def test_decide_schema_with_name_of_partition_field_is_refused(decide, policy, action):
+    newer = orders(id="long", id_bucket_4=["null", "long"])
+
+    decision = decide(FIRST, newer, policy=policy, layout=["bucket(4, id)"])
+
+    assert decision.action == action
+    assert "PARTITION_FIELD id_bucket_4: a partition field has this name" in str(decision.error)
 
 
 @pytest.mark.parametrize("policy", ["stop", "dead_letter", "new_table"])

@@ -7,6 +7,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Uuid
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField
 
 from lakehouse.config.model import Topic
 from lakehouse.core.errors import UnclearState
@@ -19,6 +21,7 @@ from resources.schema_registry import SchemaRegistry
 from resources.spark.servers import Connect
 from spark.engine import SparkEngines
 
+SCHEMA = Schema(NestedField(1, "a", LongType(), required=False))
 ROWS = pa.table({"a": pa.array([1], pa.int64())})
 
 
@@ -63,3 +66,18 @@ def test_ensure_table_newer_format_version_is_refused(lake):
 
     with pytest.raises(UnclearState, match="has Iceberg format version 3"):
         Catalog(type="sql", **lake).ensure_table(TableRef("trading", "orders"), table.schema())
+
+
+@pytest.mark.parametrize("name", ["write.format.default", "write.delete.format.default"])
+def test_ensure_table_with_files_in_another_format_is_refused(lake, name):
+    catalog = Catalog(type="sql", **lake)
+    table = catalog.ensure_table(TableRef("trading", "orders"), SCHEMA)
+    for accepted in ("PARQUET", "parquet"):
+        with table.transaction() as transaction:
+            transaction.set_properties({name: accepted})
+        table = catalog.ensure_table(TableRef("trading", "orders"), SCHEMA, existing=table)
+    with table.transaction() as transaction:
+        transaction.set_properties({name: "orc"})
+
+    with pytest.raises(UnclearState, match=rf"has the property {name} = orc.* UNSET TBLPROPERTIES \('{name}'\)"):
+        catalog.ensure_table(TableRef("trading", "orders"), SCHEMA, existing=table)

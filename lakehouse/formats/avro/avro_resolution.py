@@ -32,6 +32,10 @@ WIDE = "value"
 LOSSY = frozenset({("int", "float"), ("long", "float"), ("long", "double")})
 """Promotions that Avro allows but that may change the value."""
 
+EMPTY = "[]"
+"""A default for which Avro for Java makes a list of the field's own type, and fails if that is a union
+(org.apache.avro.io.FastReaderBuilder)."""
+
 SPARK_LOGICAL = frozenset(
     ["date", "decimal"] + [f"{zone}timestamp-{unit}" for zone in ("", "local-") for unit in ("millis", "micros")]
 )
@@ -69,9 +73,12 @@ def fault(wrote: Type, reads: Type) -> str | None:
         return f"fixed of {wrote.size} bytes is not fixed of {reads.size}"
     if wrote.kind == "record":
         paired = partners(wrote.fields, reads.fields)
-        lacking = (field.name for field in reads.fields if field.name not in paired and field.default is None)
-        if name := next(lacking, None):
+        lacking = [field for field in reads.fields if field.name not in paired]
+        if name := next((field.name for field in lacking if field.default is None), None):
             return f"the record has no '{name}', which has no default in the reader schema"
+        unread = (field.name for field in lacking if field.default == EMPTY and len(field.type.branches) > 1)
+        if name := next(unread, None):
+            return f"the record has no '{name}', whose default is an empty array in a union of several types"
     return None
 
 
@@ -201,7 +208,10 @@ class _Rewriting:
     def lacking(self, field: RecordField) -> dict[str, Any]:
         """Return a field that only the reader has."""
         default = {} if field.default is None else {"default": _default(field.type, json.loads(field.default))}
-        type_ = _nullable(field.type, [self.lacked(field.type, branch) for branch in field.type.branches])
+        branches = [self.lacked(field.type, branch) for branch in field.type.branches]
+        is_bare = field.default == EMPTY and len(branches) == 1
+        # In Spark the type of an array differs from that of a union around it in whether null is possible only.
+        type_ = branches[0] if is_bare else _nullable(field.type, branches)
         return {"name": field.name, "type": type_, **default}
 
     def lacked(self, place: Type, branch: Type) -> Any:

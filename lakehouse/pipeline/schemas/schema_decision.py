@@ -257,4 +257,4 @@ def _columns(metadata: tuple[tuple[str, str], ...], value: StructType, key: Stru
 def schema_changes(topic: Topic, schemas: TopicSchemas, table: Table) -> tuple[SchemaChange, ...]:
     """Return the differences between a table and the columns of schemas."""
     shape = Shape(columns(topic, schemas).as_struct(), schemas.previous_names)
-    return tuple(evolution.changes(table.schema(), shape))
+    return tuple(evolution.changes(table.schema(), shape, table.specs().values()))

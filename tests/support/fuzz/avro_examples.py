@@ -82,6 +82,45 @@ def promoted(type_, *cells):
     return replace(case, records=[*case.records, *(Record(value, {}, "letter") for value in beyond)])
 
 
+def empty_defaults():
+    """Return an example of fields whose default is empty, at the top and within structs, lists and maps."""
+    added = [
+        {"name": name, "type": type_, "default": empty}
+        for name, type_, empty in (
+            ("list", {"type": "array", "items": ["null", "int"]}, []),
+            ("maybe", [{"type": "array", "items": "string"}, "null"], []),
+            ("map", {"type": "map", "values": "long"}, {}),
+            ("text", "string", ""),
+            ("data", "bytes", ""),
+        )
+    ]
+    sent = {"list": [], "maybe": None, "map": {}, "text": "", "data": b""}
+    cells = {**sent, "map": ()}
+    columns = {"list": ("list", "int"), "maybe": ("list", "string"), "map": ("map", "string", "long")}
+    columns |= {"text": "string", "data": "binary"}
+
+    def version(fields):
+        inner = {"type": "record", "name": "Inner", "fields": [{"name": "x", "type": "int"}, *fields]}
+        within = {"type": "map", "values": {"type": "array", "items": inner}}
+        return [{"name": "within", "type": within}, *fields]
+
+    inner = ("struct", (("x", "int"), *columns.items()))
+    return avro_versions(
+        [version([]), version(added)],
+        {"within": ("map", "string", ("list", inner)), **columns},
+        [
+            (
+                0,
+                {"within": {"k": [{"x": 1}]}},
+                {"within": (("k", [{"x": 1} | cells | {"maybe": []}]),), **cells, "maybe": []},
+            ),
+            (1, {"within": {"k": [{"x": 1} | sent]}, **sent}, {"within": (("k", [{"x": 1} | cells]),), **cells}),
+        ],
+    )
+
+
+OF_SEVERAL_TYPES = {"name": "z", "type": [{"type": "array", "items": "int"}, "string"], "default": []}
+OF_SEVERAL = ("struct", (("member0", ("list", "int")), ("member1", "string")))
 INT_EDGES, LONG_EDGES = ((-(2**bits), 0, 2**bits - 1) for bits in (31, 63))
 BEYOND_INT = (2**31, 3 * 10**9, -(2**31) - 1, 2**40)
 DEFAULTS = [
@@ -275,7 +314,35 @@ EXAMPLES = {
                 ],
                 {"x": "int", "y": "int"},
                 [(0, {"x": 1}, {"x": 1, "y": 7}), (1, {"x": 1, "y": 2}, {"x": 1, "y": 2})],
-            )
+            ),
+            empty_defaults(),
+            avro_versions(
+                [
+                    [{"name": "x", "type": "string"}],
+                    [{"name": "x", "type": "string"}, OF_SEVERAL_TYPES],
+                ],
+                {"x": "string", "z": OF_SEVERAL},
+                [(1, {"x": "a", "z": [5]}, {"x": "a", "z": {"member0": [5], "member1": None}})],
+                bad=["a"],
+            ),
+            avro_versions(
+                [
+                    [{"name": "x", "type": "int"}],
+                    [
+                        {"name": "x", "type": "int"},
+                        {
+                            "name": "y",
+                            "type": ["null", {"type": "record", "name": "Added", "fields": [OF_SEVERAL_TYPES]}],
+                            "default": None,
+                        },
+                    ],
+                ],
+                {"x": "int", "y": ("struct", (("z", OF_SEVERAL),))},
+                [
+                    (0, {"x": 1}, {"x": 1, "y": None}),
+                    (1, {"x": 2, "y": {"z": "a"}}, {"x": 2, "y": {"z": {"member0": None, "member1": "a"}}}),
+                ],
+            ),
         ],
         says="",
     ),
