@@ -27,6 +27,20 @@ class NoRowFiles:
 
 
 @dataclass(frozen=True, eq=False)
+class LetterFiles:
+    """Files of a table of dead letters, which no snapshot has yet."""
+
+    table: Table
+    """The table as loaded before they were written."""
+    files: Sequence[DataFile]
+
+    @property
+    def count(self) -> int:
+        """The number of dead letters."""
+        return sum(file.record_count for file in self.files)
+
+
+@dataclass(frozen=True, eq=False)
 class RowFiles:
     """Data files with rows of a batch, which no snapshot has yet."""
 
@@ -39,13 +53,8 @@ class RowFiles:
     """`compiled`, or the reason why the reference decoder decided the rows."""
     written: Written | None = None
     """The outcomes of all records of the batch; None if the others were not decided."""
-    letters: Sequence[DataFile] = ()
-    """Files of the table of dead letters, which no snapshot has yet. Their records are not among the others."""
-
-    @property
-    def letter_count(self) -> int:
-        """The number of dead letters in files."""
-        return sum(file.record_count for file in self.letters)
+    letters: LetterFiles | None = None
+    """Files of dead letters, whose records are not among the others; None if there are none."""
 
 
 @dataclass(frozen=True, eq=False)

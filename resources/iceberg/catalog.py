@@ -33,6 +33,7 @@ from resources.iceberg.commits import (
     add_files,
     detect_conflict,
     dropped_error,
+    layout_error,
     not_iceberg_error,
     publication,
     require_format,
@@ -392,13 +393,16 @@ class Catalog(CatalogSettings):
             summary: Properties for the summary of the snapshot.
 
         Raises:
-            CommitConflict: Another writer changed or dropped the branch or the table.
+            CommitConflict: Another writer changed or dropped the branch or the table, or changed its partitions.
         """
         from pyiceberg.exceptions import CommitFailedException
 
         table = self.load(ref)
         if table is None or branch not in table.metadata.refs:
             raise dropped_error(str(ref))
+        # pyiceberg would add them with the partitions of the newest spec, whatever they were written for.
+        if any(file.spec_id != table.metadata.default_spec_id for file in files):
+            raise layout_error(str(ref))
         with detect_conflict(table), self.translate_errors():
             try:
                 add_files(table, branch, files, summary)

@@ -174,6 +174,14 @@ def dropped_error(name: str) -> CommitConflict:
     )
 
 
+def layout_error(name: str) -> CommitConflict:
+    """Return the error for a table whose columns or partitions changed after files of it were written."""
+    return CommitConflict(
+        f"Another program changed the columns or partitions of {name} while files of it were written. The batch was "
+        f"not published. Retry the run or command"
+    )
+
+
 def not_iceberg_error(system: str, name: str) -> UnclearState:
     """Return the error for a table whose name another object has, such as a view or a table of Hive."""
     return UnclearState(

@@ -22,7 +22,7 @@ from lakehouse.core.errors import LakehouseError
 from lakehouse.core.offsets.batch import Batch
 from lakehouse.core.tables import letter_columns
 from lakehouse.pipeline.engine_values import Decoding, JobFailed
-from lakehouse.pipeline.row_files import FAILED, NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import FAILED, LetterFiles, NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SPILLED_BYTES, SpilledRecords
 from resources.iceberg.rest_client import VendedFiles
 from spark.codecs.avro_codec import AvroCodec
@@ -260,7 +260,8 @@ def _row_files(
     files = [_data_file(table, places, file) for row in rows for file in row["files"]]
     of_letters = [_data_file(letter_table, writer.places, file) for row in rows for file in row["letters"] if writer]
     number = sum(file.record_count for file in files)
-    return RowFiles(files, number, SpilledRecords(batch, spilled), letters=of_letters)
+    written = LetterFiles(letter_table, of_letters) if of_letters else None
+    return RowFiles(files, number, SpilledRecords(batch, spilled), letters=written)
 
 
 def _storage(table: Table) -> str:
@@ -297,15 +298,16 @@ def _data_file(table: Table, places: Places, file: Mapping[str, Any]) -> DataFil
         if mode in (MetricModeTypes.TRUNCATE, MetricModeTypes.FULL) and column["lower"] is not None:
             entries["lower_bounds"][id_] = to_bytes(type_, column["lower"])
             entries["upper_bounds"][id_] = to_bytes(type_, column["upper"])
-    return DataFile.from_args(
+    entry = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=file["path"],
         file_format=FileFormat.PARQUET,
         partition=places.partition(file["partition"]),
         file_size_in_bytes=file["bytes"],
         sort_order_id=table.sort_order().order_id or None,
-        spec_id=table.metadata.default_spec_id,
         equality_ids=None,
         key_metadata=None,
         **entries,
     )
+    entry.spec_id = table.metadata.default_spec_id
+    return entry

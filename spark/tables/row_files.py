@@ -211,4 +211,6 @@ def _of_table(file: DataFile, table: Table) -> DataFile:
             value = {field_id: of_field for field_id, of_field in value.items() if field_id < FIRST_ID}
         values[name] = value
     partition = Record(*(file.partition[place] for place in range(len(table.spec().fields))))
-    return DataFile.from_args(partition=partition, spec_id=table.metadata.default_spec_id, equality_ids=None, **values)
+    entry = DataFile.from_args(partition=partition, equality_ids=None, **values)
+    entry.spec_id = table.metadata.default_spec_id
+    return entry

@@ -64,6 +64,54 @@ def test_compaction_during_batch_causes_retry(resources, sql, mode):
     oracle.judge(stream)
 
 
+CHANGES = {
+    "partitions": "ALTER TABLE {table} ADD PARTITION FIELD error_reason",
+    "columns": "ALTER TABLE {table} DROP COLUMN error_details",
+    "drop": "DROP TABLE {table}",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_change_of_letters_after_files_were_written_causes_retry(resources, sql, change):
+    pytest.importorskip("lakehouse_native")
+    stream = create_stream(resources)
+    stream.produce([{"value": b"first"}])
+    stream.ingest()
+    stream.produce_trades(range(60, 90))
+    stream.produce([{"value": b"second"}, {"value": None}])
+    letters = f"{stream.topic.table}__dead_letters"
+    on_phase, done = once(
+        "dead_letters", lambda: sql(CHANGES[change].format(table=f"lake.{stream.namespace}.{letters}"))
+    )
+
+    [published] = stream.ingest(on_phase)
+
+    assert done and (published.counts.rows, published.counts.dead_letters) == (30, 2)
+    kept = [letter for letter in stream.dead_letters() if letter["value"] != b"first"]
+    assert [dict(letter["error_details"]) for letter in kept if letter["value"]] == [{"bytes": "6"}]
+    assert len(kept) == 2 and all(letter["error_reason"] for letter in kept)
+    table = stream.table(letters)
+    assert all(task.file.file_path.startswith(table.location()) for task in table.scan().plan_files())
+    oracle.files_are_sound(table)
+
+
+def test_change_of_partitions_after_files_were_written_causes_retry(resources, sql):
+    stream = Stream(resources, settings={"partition_by": ["account"]})
+    stream.produce_trades(range(30))
+    stream.ingest()
+    stream.produce_trades(range(30, 60))
+    name = f"lake.{stream.namespace}.{stream.topic.table}"
+    on_phase, done = once("branch", lambda: sql(f"ALTER TABLE {name} REPLACE PARTITION FIELD account WITH symbol"))
+
+    stream.ingest(on_phase)
+
+    assert done
+    oracle.judge(stream)
+    for column in ("account", "symbol"):
+        counts = {row[0]: row[1] for row in sql(f"SELECT {column}, count(*) FROM {name} GROUP BY 1")}
+        assert {value: len(sql(f"SELECT 1 FROM {name} WHERE {column} = '{value}'")) for value in counts} == counts
+
+
 def test_orphan_removal_during_batch_is_refused(resources, sql):
     stream = create_stream(resources)
     refusals = []

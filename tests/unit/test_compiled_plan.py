@@ -145,11 +145,11 @@ def test_task_that_fails_states_the_reason_without_folders(monkeypatch):
     schema = Schema(NestedField(1, "c", StringType(), required=False))
     spec = PartitionSpec(PartitionField(1, 1000, IdentityTransform(), "c"))
     places = Places(SimpleLocationProvider("file:///dev/null/lake", {}), spec, schema)
-    attempt = task.write(["a request"], places, "trades")
-    ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}", "storage": "{}"}])
+    attempt = task.write(["a request"], places, "trades", None)
+    ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}", "storage": "{}", "letter_storage": "{}"}])
 
     [[invalid]] = [batch.to_pylist() for batch in attempt([ids])]
-    monkeypatch.setattr(lakehouse_native, "decide", lambda request, login, create: create([CANARY.encode()]))
+    monkeypatch.setattr(lakehouse_native, "decide", lambda request, login, create, spill: create([CANARY.encode()]))
     [[failed]] = [batch.to_pylist() for batch in attempt([ids])]
 
     assert "not valid" in invalid["fault"]

@@ -5,10 +5,9 @@ A step has what is known before the batch begins; what the steps before it have 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
@@ -23,13 +22,10 @@ from lakehouse.pipeline.commits.audit import CheckResult
 from lakehouse.pipeline.commits.staged_commit import Audited, Stage
 from lakehouse.pipeline.dead_letters import letters
 from lakehouse.pipeline.engine_values import Mode, Target, Written
-from lakehouse.pipeline.row_files import NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import LetterFiles, NoRowFiles, RowFiles
 from lakehouse.pipeline.schemas import header_ids, recorded_settings, schema_fingerprints
 from lakehouse.pipeline.schemas.schema_decision import columns, columns_of_key, ensure_table, schema_changes
 from resources.iceberg.snapshots import live_rows_at
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
 
 ROWS: Mapping[Mode, str] = {
     "append": "append a row for each record",
@@ -58,8 +54,8 @@ class StagedBatch:
     """The result of the write."""
     counts: Counts
     """Outcomes of the records according to the topic's policy."""
-    letters: Sequence[DataFile]
-    """Files of dead letters, which the write did not decide about."""
+    letters: LetterFiles | None
+    """Files of dead letters, which the write did not decide about; None if there are none."""
 
 
 @dataclass(frozen=True)
@@ -143,10 +139,10 @@ class StageRows:
             context = known
         context = context.with_others(written.others)
         counts = self._counts(context, written)
-        if isinstance(files, NoRowFiles):
-            return StagedBatch(context, stage, written, counts, ())
-        in_files = Counts(consumed=files.letter_count, dead_letters=files.letter_count)
-        return StagedBatch(context, stage, written, counts + in_files, files.letters)
+        of_letters = None if isinstance(files, NoRowFiles) else files.letters
+        if of_letters:
+            counts += Counts(consumed=of_letters.count, dead_letters=of_letters.count)
+        return StagedBatch(context, stage, written, counts, of_letters)
 
     def _write(self, context: BatchContext, table: Table, files: RowFiles | NoRowFiles) -> tuple[Stage, Written]:
         def decided_rows(target: Target) -> Written:

@@ -3,10 +3,7 @@
 A batch defines its dead letters. Those of an earlier attempt at the same offsets are replaced.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from pyiceberg.table import Table
 
@@ -31,11 +28,9 @@ from lakehouse.pipeline.engine_values import (
     Target,
     WaitingLetters,
 )
-from lakehouse.pipeline.row_files import LetterTable
+from lakehouse.pipeline.row_files import LetterFiles, LetterTable
 from resources.iceberg.catalog import Catalog
-
-if TYPE_CHECKING:
-    from pyiceberg.manifest import DataFile
+from resources.iceberg.commits import layout_error
 
 
 def load(catalog: Catalog, topic: Topic, ref: TableRef) -> Table | None:
@@ -66,26 +61,28 @@ def existing(context: BatchContext) -> LetterTable | None:
     return None if table is None else LetterTable(table, _origin(context))
 
 
-def keep(context: BatchContext, expected: LetterSet, files: Sequence[DataFile], branch: str) -> None:
+def keep(context: BatchContext, expected: LetterSet, files: LetterFiles | None, branch: str) -> None:
     """Replace the dead letters of a batch's offsets by exactly those that were decided on.
 
     Args:
         context: The batch.
         expected: Its dead letters, except those in files.
-        files: Files of dead letters, which no snapshot has.
+        files: Files of dead letters; None if there are none.
         branch: The branch on which the batch is staged.
 
     Raises:
         AuditFailed: The dead letters are incomplete. Nothing was published.
-        CommitConflict: Another writer published the batch or dead letters meanwhile.
+        CommitConflict: Another writer published the batch or dead letters meanwhile, or changed their table.
         UnclearState: Decoding again did not result in the same dead letters. Nothing was published.
     """
     topic, batch, catalog, ref = context.topic, context.batch, context.clients.catalog, context.ref.dead_letters
-    table = load(catalog, topic, ref)
-    number = expected.count + sum(file.record_count for file in files)
+    table = catalog.refreshed(files.table) if files else load(catalog, topic, ref)
+    number = expected.count + (files.count if files else 0)
     if table is None and not number:
         return
     table = catalog.ensure_table(ref, letter_schema(), existing=table)
+    if files and table.schema() != files.table.schema():
+        raise layout_error(str(ref))
     previous, engine = LetterSet(), context.engine
     if may_hold(catalog, table, batch):
         previous = engine.count(LettersOf(ref, batch))
@@ -102,7 +99,7 @@ def keep(context: BatchContext, expected: LetterSet, files: Sequence[DataFile], 
             engine.letters.put(rejected, target.adding() if files else target.completing(parts))
             parts += 1
         if files:
-            catalog.append_files(ref, target.branch, files, target.completing(parts).properties)
+            catalog.append_files(ref, target.branch, files.files, target.completing(parts).properties)
 
     commit = StagedCommit(context.clients, ref, table.metadata.current_snapshot_id, batch, place=PLACE)
     stage, _ = commit.stage(table, replace_letters, {})

@@ -30,7 +30,7 @@ from lakehouse.pipeline.engine_values import (
     Trial,
     Written,
 )
-from lakehouse.pipeline.row_files import LetterTable, NoRowFiles, RowFiles
+from lakehouse.pipeline.row_files import LetterFiles, LetterTable, NoRowFiles, RowFiles
 from lakehouse.pipeline.spilled_records import SpilledRecords
 from resources.protocols import KafkaClient
 from tests.simulation.engine.checks import RAISING, checked_rows, fails
@@ -124,7 +124,9 @@ class MemoryEngine(MemoryTables):
             files = [data_file(self.world, table, [Row(record) for record in good])] if good else []
             others = MemoryRecords(record for record in records if record not in good)
             dead = [letter for record in others if (letter := certain_letter(record, known))] if letters else []
-            of_letters = [data_file(self.world, letters.table, dead)] if letters and dead else []
+            of_letters = None
+            if letters and dead:
+                of_letters = LetterFiles(letters.table, [data_file(self.world, letters.table, dead)])
             left = MemoryRecords(record for record in others if all(letter.record != record for letter in dead))
             return RowFiles(files, len(good), SpilledRecords(batch, left), letters=of_letters)
 
