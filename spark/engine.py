@@ -6,10 +6,11 @@ Each operation is one or a few functions of this package, which take and return 
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import cached_property, lru_cache, reduce, wraps
+from functools import cached_property, lru_cache, partial, reduce, wraps
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
@@ -174,7 +175,8 @@ class _Jobs:
         if isinstance(records, SpilledRecords):
             return kafka_records.spilled(self._session, records.table)
         if records.kept:
-            kept = self._session.table(records.kept)
+            read = partial(self._records, replace(records, kept=""), headers=True)
+            kept = kafka_records.kept(self._session, records.kept, read)
             return kept if headers else kept.drop("headers")
         assert self.kafka is not None
         frame = kafka_records.read_range(self._session, self.kafka.spark_options(), records.batch, headers=headers)
@@ -372,7 +374,7 @@ class SparkEngine(_Jobs):
         return SparkMaintenance(self.client, self.settings, self.kafka)
 
     def keep(self, records: LogRange) -> LogRange:
-        return replace(records, kept=kafka_records.keep(self._session, self._records(records, headers=True)))
+        return replace(records, kept=f"kept_{secrets.token_hex(16)}")
 
     def release(self, records: LogRange) -> None:
         kafka_records.release(self._session, records.kept)

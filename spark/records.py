@@ -6,7 +6,8 @@ import hashlib
 import json
 import math
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -88,24 +89,35 @@ def spilled(spark: SparkSession, records: pa.Table) -> DataFrame:
     return frame.repartition(max(1, math.ceil(records.num_rows / SPILLED_A_TASK)))
 
 
-def keep(spark: SparkSession, records: DataFrame) -> str:
-    """Keep records in memory, or on disk if they do not fit, from their first use until `release`.
+_VIEWS: WeakKeyDictionary[SparkSession, set[str]] = WeakKeyDictionary()
+"""The temporary views with records that are kept, by session."""
+
+
+def kept(spark: SparkSession, name: str, read: Callable[[], DataFrame]) -> DataFrame:
+    """Return records that Spark keeps in memory, or on disk if they do not fit, from their first use until `release`.
 
     Spark finds kept records by the plan of their view, because each other read of the log has a plan of its own. If it
     loses some, it reads them from the log again.
 
-    Returns:
-        The name of the temporary view with the records.
+    Args:
+        spark: The session.
+        name: The name of their view.
+        read: Returns the records, before their first use.
     """
-    name = f"kept_{secrets.token_hex(16)}"
-    records.createTempView(name)
-    spark.catalog.cacheTable(name)
-    return name
+    views = _VIEWS.setdefault(spark, set())
+    if name not in views:
+        read().createTempView(name)
+        spark.catalog.cacheTable(name)
+        views.add(name)
+    return spark.table(name)
 
 
 def release(spark: SparkSession, name: str) -> None:
-    """Drop the view of records that are kept, and with it their memory and disk space."""
-    spark.catalog.dropTempView(name)
+    """Drop the view of records that are kept, if they were used, and with it their memory and disk space."""
+    views = _VIEWS.get(spark, set())
+    if name in views:
+        spark.catalog.dropTempView(name)
+        views.remove(name)
 
 
 def is_readable(records: DataFrame) -> bool:
