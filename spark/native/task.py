@@ -37,6 +37,9 @@ do not become rows as an Arrow stream; and the reason why a task could not read 
 MAX_LEFT_BYTES = 8 << 20
 """Maximum bytes of the records of a task that are left to the reference decoder: the driver collects them."""
 
+RECORD_BYTES = 100
+"""Bytes that are added for each of these records and headers: objects of Python take hundreds more than they have."""
+
 HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
 SPILLED = pa.schema(
     [
@@ -144,9 +147,11 @@ def _outcome(
 
 
 def _bytes(record: Record) -> int:
-    """Return the bytes of a record's key, value and headers."""
-    headers = (part for header in record["headers"] or () for part in (header["key"], header["value"]))
-    return sum(len(part) for part in (record["key"], record["value"], *headers) if part is not None)
+    """Return the bytes of a record's key, value and headers, and RECORD_BYTES for it and for each header."""
+    headers = record["headers"] or ()
+    of_headers = (part for header in headers for part in (header["key"], header["value"]))
+    contents = (part for part in (record["key"], record["value"], *of_headers) if part is not None)
+    return RECORD_BYTES * (1 + len(headers)) + sum(map(len, contents))
 
 
 def _as_stream(spilled: Sequence[Record], topic: str) -> bytes:

@@ -157,6 +157,20 @@ def test_task_that_fails_states_the_reason_without_folders(monkeypatch):
     assert {outcome["files"] for outcome in (invalid, failed)} == {None}
 
 
+def test_task_with_many_small_records_for_the_driver_fails(monkeypatch):
+    lakehouse_native = pytest.importorskip("lakehouse_native")
+    places = Places(SimpleLocationProvider("file:///dev/null/lake", {}), PartitionSpec(), Schema())
+    record = dict.fromkeys(("key", "headers")) | {"partition": 0, "offset": 1, "timestamp": 1, "timestampType": 0}
+    unknown = [record | {"value": b"\0\0\0\xff\xff"} for _ in range(100_000)]
+    monkeypatch.setattr(lakehouse_native, "decide", lambda request, login, create, spill: spill(unknown) or [])
+    ids = pa.RecordBatch.from_pylist([{"id": 0, "login": "{}", "storage": "{}", "letter_storage": "{}"}])
+
+    [[outcome]] = [batch.to_pylist() for batch in task.write(["a request"], places, "trades", None)([ids])]
+
+    # They take 100 MB as objects of Python, and half a megabyte as bytes.
+    assert "are neither rows nor certain dead letters" in (outcome["fault"] or "")
+
+
 def test_layout_with_a_field_of_another_version_is_refused():
     lakehouse_native = pytest.importorskip("lakehouse_native")
     layout = {"writers": {}, "columns": [], "metadata": []}
