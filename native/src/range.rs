@@ -104,6 +104,9 @@ enum Metadata {
     SchemaId,
 }
 
+/// A header of a message: its key and value.
+type Header = (String, Option<Vec<u8>>);
+
 /// A record that does not become a row.
 pub struct Spilled {
     /// Its partition.
@@ -119,7 +122,7 @@ pub struct Spilled {
     /// The message value.
     pub value: Option<Vec<u8>>,
     /// The message headers in order.
-    pub headers: Vec<(String, Option<Vec<u8>>)>,
+    pub headers: Vec<Header>,
 }
 
 /// Read the ranges, write the rows, and return the files in the order in which they were opened.
@@ -259,7 +262,8 @@ impl<'a, W: Target, O: FnMut(&Partition) -> Result<W>, S: FnMut(Vec<Spilled>) ->
             value: record.value.map(<[u8]>::to_vec),
             headers: record.headers.clone().map(|(key, value)| (key.to_owned(), value.map(<[u8]>::to_vec))).collect(),
         };
-        let of_headers = spilled.headers.iter().map(|(key, value)| key.len() + value.as_ref().map_or(0, Vec::len));
+        let size = |(key, value): &Header| size_of::<Header>() + key.len() + value.as_ref().map_or(0, Vec::len);
+        let of_headers = spilled.headers.iter().map(size);
         let of_message = record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
         ensure!(of_message <= MAX_SPILLED_BYTES, "a record that is no row has more than {MAX_SPILLED_BYTES} bytes");
         self.spilled_bytes += size_of::<Spilled>() + of_message + of_headers.sum::<usize>();
