@@ -37,7 +37,8 @@ with table.transaction() as transaction, transaction.update_snapshot().fast_appe
     append.append_data_file(file)
 [added] = [task.file for task in table.scan().plan_files()]
 matches = {text: table.scan(row_filter=f"b = '{text}'").to_arrow().num_rows for text in ("x", "y")}
-print(f"spec before {before}, after {added.spec_id}, rows by b: {matches}, all rows: {table.scan().to_arrow().to_pylist()}")
+rows = table.scan().to_arrow().to_pylist()
+print(f"spec before {before}, after {added.spec_id}, rows by b: {matches}, all rows: {rows}")
 if added.spec_id == before or matches != {"x": 0, "y": 0}:
     sys.exit("The behaviour changed.")
 PYTHON
